@@ -1,0 +1,50 @@
+//! Distances.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Duration;
+use crate::quantity::{QuantityError, parse_scaled, text_quantity};
+
+const EXPECTED: &str = "a length such as \"550 km\"";
+
+/// A distance in metres.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Length(f64);
+
+impl Length {
+    /// From metres.
+    pub const fn from_metres(m: f64) -> Self {
+        Self(m)
+    }
+
+    /// From kilometres.
+    pub const fn from_kilometres(km: f64) -> Self {
+        Self(km * 1e3)
+    }
+
+    /// In metres.
+    pub const fn metres(self) -> f64 {
+        self.0
+    }
+
+    /// The time that a signal takes at `speed_m_per_s`.
+    pub fn travel_time(self, speed_m_per_s: f64) -> Duration {
+        Duration::from_secs_f64(self.0 / speed_m_per_s)
+    }
+}
+
+impl FromStr for Length {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_scaled(text, &[("m", 1.0), ("km", 1e3)], EXPECTED).map(Self)
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= 1e3 { write!(f, "{} km", self.0 / 1e3) } else { write!(f, "{} m", self.0) }
+    }
+}
+
+text_quantity!(Length, "Length", "a distance: m or km", "550 km");

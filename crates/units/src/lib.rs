@@ -1,0 +1,21 @@
+//! Quantities with their units in the type: the only place where units are converted.
+//!
+//! Every quantity is read from text with a unit ("150 Mbit/s", "20 ms", "1 BDP") and written back
+//! in the same form. Time is integer nanoseconds throughout, so that two engines that add the same
+//! numbers reach the same instant.
+
+mod length;
+mod quantity;
+mod rate;
+mod ratio;
+mod size;
+mod time;
+mod utc;
+
+pub use length::Length;
+pub use quantity::QuantityError;
+pub use rate::Rate;
+pub use ratio::Ratio;
+pub use size::{Bytes, QueueLimit};
+pub use time::{Duration, Instant};
+pub use utc::UtcInstant;

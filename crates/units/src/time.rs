@@ -1,0 +1,210 @@
+//! Instants of a run and the durations between them, in whole nanoseconds.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
+use std::str::FromStr;
+
+use crate::quantity::{QuantityError, format_whole, parse_whole, text_quantity};
+
+const EXPECTED: &str = "a duration such as \"20 ms\", \"60 s\" or \"1 h\"";
+const UNITS: [(&str, f64); 11] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("sec", 1e9),
+    ("min", 60e9),
+    ("m", 60e9),
+    ("h", 3600e9),
+    ("d", 86_400e9),
+    ("days", 86_400e9),
+];
+const PRINTED: [(&str, u64); 4] =
+    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// A length of time, in nanoseconds; never negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration(u64);
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest duration there is.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// From nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// From microseconds.
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// From milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// From whole seconds.
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+
+    /// From seconds, rounded to a nanosecond; negative and not-a-number give zero.
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self((s * 1e9).round() as u64)
+    }
+
+    /// In nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// In whole microseconds, rounded down.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// In seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// `self - other`, or zero where `other` is longer.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// `self * factor`, rounded to a nanosecond.
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor).round() as u64)
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Duration {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Duration {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        debug_assert!(self >= other, "a duration is never negative");
+        self.saturating_sub(other)
+    }
+}
+
+impl Mul<u64> for Duration {
+    type Output = Self;
+    fn mul(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl Div<u64> for Duration {
+    type Output = Self;
+    fn div(self, divisor: u64) -> Self {
+        Self(self.0 / divisor)
+    }
+}
+
+impl Sum for Duration {
+    fn sum<I: Iterator<Item = Self>>(durations: I) -> Self {
+        durations.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl FromStr for Duration {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_whole(text, &UNITS, EXPECTED).map(Self)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0 s");
+        }
+        f.write_str(&format_whole(self.0, &PRINTED))
+    }
+}
+
+text_quantity!(Duration, "Duration", "a length of time: ns, us, ms, s, min, h or d", "20 ms");
+
+/// A moment of a run: nanoseconds since the run began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The moment at which the run began.
+    pub const START: Self = Self(0);
+    /// A moment that never comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// From nanoseconds since the run began.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the run began.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the run began.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The time since `earlier`, or zero where `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration.0))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration.0))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        debug_assert!(self >= earlier, "time is monotonic");
+        self.saturating_since(earlier)
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Duration(self.0))
+    }
+}

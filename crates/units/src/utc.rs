@@ -1,0 +1,56 @@
+//! Moments of civil time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::Duration;
+use crate::quantity::{QuantityError, text_quantity};
+
+const EXPECTED: &str = "a UTC time such as \"2019-12-01T00:00:00Z\"";
+
+/// A moment of UTC, in nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UtcInstant(i64);
+
+impl UtcInstant {
+    /// From nanoseconds since 1970.
+    pub const fn from_unix_nanos(ns: i64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since 1970.
+    pub const fn unix_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `duration` later.
+    pub const fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add_unsigned(duration.as_nanos()))
+    }
+
+    /// Days since the J2000 epoch (2000-01-01T12:00:00Z), with the day's fraction.
+    pub fn days_since_j2000(self) -> f64 {
+        const J2000_UNIX_NS: i64 = 946_728_000_000_000_000;
+        (self.0 - J2000_UNIX_NS) as f64 / 86_400e9
+    }
+}
+
+impl FromStr for UtcInstant {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError::OutOfRange { text: text.to_owned(), expected: EXPECTED };
+        let time = DateTime::parse_from_rfc3339(text.trim()).map_err(|_| wrong())?;
+        time.timestamp_nanos_opt().map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for UtcInstant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = DateTime::<Utc>::from_timestamp_nanos(self.0);
+        f.write_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+    }
+}
+
+text_quantity!(UtcInstant, "UtcInstant", "a moment of UTC", "2019-12-01T00:00:00Z");

@@ -1,0 +1,90 @@
+//! Quantities survive the way to text and back, and wrong text is refused with a reason.
+
+use proptest::prelude::*;
+use skyhop_units::{Bytes, Duration, Instant, Length, QueueLimit, Rate, Ratio, UtcInstant};
+
+#[test]
+fn quantities_are_read_with_their_units() {
+    assert_eq!("20 ms".parse(), Ok(Duration::from_millis(20)));
+    assert_eq!("1 h".parse(), Ok(Duration::from_secs(3600)));
+    assert_eq!("1e-3 s".parse(), Ok(Duration::from_millis(1)));
+    assert_eq!("0.5ms".parse(), Ok(Duration::from_micros(500)));
+    assert_eq!("150 Mbit/s".parse(), Ok(Rate::from_bits_per_second(150_000_000)));
+    assert_eq!("1.5 MB".parse(), Ok(Bytes::new(1_500_000)));
+    assert_eq!("550 km".parse(), Ok(Length::from_metres(550e3)));
+    assert_eq!("0.1 %".parse::<Ratio>().unwrap().fraction(), 0.001);
+    assert_eq!("1 BDP".parse(), Ok(QueueLimit::Bdp(1.0)));
+    assert_eq!("1000 packets".parse(), Ok(QueueLimit::Packets(1000)));
+    assert_eq!("260 ms".parse(), Ok(QueueLimit::Time(Duration::from_millis(260))));
+    assert_eq!("1.5 MB".parse(), Ok(QueueLimit::Bytes(Bytes::new(1_500_000))));
+}
+
+#[test]
+fn wrong_text_is_refused_with_what_was_expected() {
+    let message = |error: skyhop_units::QuantityError| error.to_string();
+    assert_eq!(
+        message("20 Mbit".parse::<Duration>().unwrap_err()),
+        "\"20 Mbit\" has the unit \"Mbit\"; expected a duration such as \"20 ms\", \"60 s\" or \"1 h\""
+    );
+    assert_eq!(
+        message("150".parse::<Rate>().unwrap_err()),
+        "\"150\" has no unit; expected a rate such as \"150 Mbit/s\""
+    );
+    for negative in ["-1 Mbit/s", "1e400 Mbit/s", "fast", ""] {
+        assert!(negative.parse::<Rate>().is_err(), "{negative}");
+    }
+    for wrong in ["-1 BDP", "0 packets", "3 apples", "BDP"] {
+        assert!(wrong.parse::<QueueLimit>().is_err(), "{wrong}");
+    }
+    assert!("101 %".parse::<Ratio>().is_err());
+    assert!("yesterday".parse::<UtcInstant>().is_err());
+}
+
+#[test]
+fn a_packet_takes_its_bits_over_the_rate() {
+    let rate: Rate = "150 Mbit/s".parse().unwrap();
+    assert_eq!(rate.transmit_time(Bytes::new(1514)).as_nanos(), 80_747);
+    assert_eq!(Rate::ZERO.transmit_time(Bytes::new(1)), Duration::MAX);
+}
+
+#[test]
+fn utc_counts_days_from_j2000() {
+    let noon: UtcInstant = "2000-01-02T12:00:00Z".parse().unwrap();
+    assert_eq!(noon.days_since_j2000(), 1.0);
+    assert_eq!(noon.to_string(), "2000-01-02T12:00:00Z");
+}
+
+proptest! {
+    #[test]
+    fn durations_survive_text(ns in 0_u64..1 << 50) {
+        let duration = Duration::from_nanos(ns);
+        prop_assert_eq!(duration.to_string().parse::<Duration>().unwrap(), duration);
+    }
+
+    #[test]
+    fn rates_and_sizes_survive_text(n in 0_u64..1 << 50) {
+        let (rate, bytes) = (Rate::from_bits_per_second(n), Bytes::new(n));
+        prop_assert_eq!(rate.to_string().parse::<Rate>().unwrap(), rate);
+        prop_assert_eq!(bytes.to_string().parse::<Bytes>().unwrap(), bytes);
+    }
+
+    #[test]
+    fn bytes_in_a_transmit_time_are_the_bytes(size in 1_u64..1 << 30, bps in 8_u64..1 << 36) {
+        let rate = Rate::from_bits_per_second(bps);
+        let bytes = rate.bytes_in(rate.transmit_time(Bytes::new(size))).as_u64();
+        // Rounding up to a nanosecond may let a few more bits through.
+        prop_assert!((size..=size + 1 + bps / 8_000_000_000).contains(&bytes));
+    }
+
+    #[test]
+    fn instants_order_like_their_nanoseconds(a in 0_u64..1 << 62, b in 0_u64..1 << 62) {
+        let (later, earlier) = (Instant::from_nanos(a.max(b)), Instant::from_nanos(a.min(b)));
+        prop_assert_eq!(earlier + (later - earlier), later);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_without_panic(text in "\\PC{0,20}") {
+        let _ = (text.parse::<Duration>(), text.parse::<Rate>(), text.parse::<QueueLimit>());
+        let _ = (text.parse::<Ratio>(), text.parse::<Length>(), text.parse::<UtcInstant>());
+    }
+}

@@ -1,0 +1,30 @@
+//! Where satellites and sites are, and which of them see each other.
+//!
+//! A [`Constellation`] (read from TOML) names shells of satellites; an [`Ephemeris`] turns it into
+//! positions at a moment of UTC; a [`Sky`] tells which satellites each [`Site`] sees.
+//!
+//! # Accuracy
+//! Satellites move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
+//! Short-periodic terms, drag and resonances are left out: over the first day the positions stay
+//! within 15 km of SGP4 started from the same mean elements (12 km, nearly all of it periodic), which
+//! is 50 us of one-way delay at most. The turn from inertial to earth-fixed axes uses GMST of 1982
+//! with UT1 = UTC (up to 0.9 s, 0.4 km on the ground) and no polar motion (10 m).
+
+mod constellation;
+mod earth;
+mod ephemeris;
+mod rotation;
+mod secular;
+mod vector;
+mod visibility;
+
+pub use constellation::{Constellation, ConstellationError, Shell};
+pub use earth::{EarthModel, Geodetic, Site};
+pub use ephemeris::Ephemeris;
+pub use rotation::{EarthRotation, Rotation};
+pub use secular::SecularRates;
+pub use vector::Vec3;
+pub use visibility::{Coverage, Sky};
+
+/// The speed of light in vacuum, in m/s (exact by definition).
+pub const LIGHT_M_PER_S: f64 = 299_792_458.0;

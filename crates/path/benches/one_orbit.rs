@@ -1,0 +1,54 @@
+//! One pair over one orbit: 5,731 steps of 1 s, 1,584 satellites.
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use skyhop_orbit::Constellation;
+use skyhop_path::{Compat, OutageModel, PathRequest, Place, Relay, compute};
+use skyhop_units::Duration;
+
+const STEPS: u64 = 5731;
+
+fn main() {
+    divan::main();
+}
+
+/// Rates are frames per second.
+#[divan::bench(args = ["isl none", "isl leoem", "bent-pipe none", "bent-pipe leoem"], sample_count = 3, sample_size = 1)]
+fn one_orbit(bencher: Bencher<'_, '_>, case: &str) {
+    let (relay, compat) = case.split_once(' ').expect("a relay and a mode");
+    let request = request(relay.parse().expect("a relay"), compat.parse().expect("a mode"));
+    bencher
+        .counter(ItemsCount::new(STEPS))
+        .bench_local(|| compute(black_box(&request), |_, _| ControlFlow::Continue(())));
+}
+
+fn request(relay: Relay, compat: Compat) -> PathRequest {
+    let toml = include_str!("../../../data/constellations/leoem-starlink.toml");
+    let constellation = Constellation::parse(toml, "leoem-starlink.toml").expect("a constellation");
+    PathRequest {
+        start: constellation.epoch,
+        constellation,
+        from: Place::new("San Diego", 32.881, -117.237),
+        to: Place::new("New York", 40.845, -73.932),
+        gateways: gateways(),
+        relay,
+        handover: "leoem".to_owned(),
+        outage: OutageModel::Leoem,
+        compat,
+        step: Duration::from_secs(1),
+        duration: Duration::from_secs(STEPS),
+        seed: 0,
+    }
+}
+
+/// As many gateways as LeoEM has, on a lattice over North America.
+fn gateways() -> Vec<Place> {
+    let lattice = |index: u32| {
+        let (row, column) = (f64::from(index / 16), f64::from(index % 16));
+        Place::new(&format!("gateway {index}"), 27.0 + 4.5 * row, -124.0 + 3.5 * column)
+    };
+    (0..95).map(lattice).collect()
+}

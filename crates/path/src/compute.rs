@@ -1,0 +1,214 @@
+//! Computing a path, step by step.
+
+use std::ops::ControlFlow;
+
+use skyhop_orbit::{Ephemeris, Sky, Vec3};
+use skyhop_units::{Duration, Instant};
+
+use crate::Compat;
+use crate::events::{Dismantled, EventRules};
+use crate::handover::{self, HandoverPolicy, Link, Selection, View};
+use crate::request::{PathError, PathRequest};
+use crate::route::Router;
+use crate::topology::{Topology, topology};
+use crate::trace::{Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION};
+
+/// Computes a whole path. `progress` hears after each step how many of how many are done, and may
+/// stop the computation.
+///
+/// # Errors
+/// The request makes no sense, `progress` said to stop, or there is never a path.
+pub fn compute(
+    request: &PathRequest,
+    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<PathTrace, PathError> {
+    let frames = PathFrames::new(request)?;
+    let (header, steps) = (frames.header(), request.steps());
+    let mut trace = PathTrace { header, frames: Vec::new() };
+    for (done, frame) in (1..).zip(frames) {
+        trace.frames.push(frame);
+        if progress(done, steps).is_break() {
+            return Err(PathError::Stopped { done, steps });
+        }
+    }
+    trace.validate()?;
+    Ok(trace)
+}
+
+/// The frames of a path, computed one after the other in constant memory.
+///
+/// Whether there is ever a path is for the reader to see: [`compute`] checks it.
+pub struct PathFrames<'r> {
+    request: &'r PathRequest,
+    next_step: u64,
+    ephemeris: Ephemeris,
+    positions: Vec<Vec3>,
+    /// The sky over both users, `from` first.
+    sky: Sky,
+    in_view: [Vec<Link>; 2],
+    policy: Box<dyn HandoverPolicy>,
+    topology: Box<dyn Topology>,
+    router: Router,
+    route: Vec<u32>,
+    rules: EventRules,
+    /// The last frame, without its events.
+    previous: Option<Frame>,
+}
+
+impl<'r> PathFrames<'r> {
+    /// Prepares the computation of a request.
+    ///
+    /// # Errors
+    /// The request makes no sense.
+    pub fn new(request: &'r PathRequest) -> Result<Self, PathError> {
+        request.validate()?;
+        let (compat, constellation) = (request.compat, &request.constellation);
+        let ephemeris = Ephemeris::new(constellation, compat.earth());
+        let sites = [&request.from, &request.to].map(|place| compat.earth().site(place.position));
+        Ok(Self {
+            request,
+            next_step: 0,
+            positions: Vec::new(),
+            sky: Sky::new(sites.to_vec(), compat.coverage(constellation), &ephemeris),
+            in_view: Default::default(),
+            policy: (handover::policy(&request.handover)?.make)(),
+            topology: topology(request, &ephemeris),
+            router: Router::default(),
+            route: Vec::new(),
+            rules: request.event_rules(),
+            previous: None,
+            ephemeris,
+        })
+    }
+
+    /// The header of the path that these frames make.
+    pub fn header(&self) -> PathHeader {
+        let request = self.request;
+        PathHeader {
+            schema: SCHEMA_VERSION,
+            source: "skyhop path".to_owned(),
+            from: request.from.endpoint(),
+            to: request.to.endpoint(),
+            constellation: Some(request.constellation.name.clone()),
+            satellites: request.constellation.satellites(),
+            relay: Some(request.relay.to_string()),
+            handover: Some(request.handover.clone()),
+            outage: Some(request.outage.to_string()),
+            compat: Some(request.compat.to_string()),
+            start: Some(request.start),
+            duration_ns: (request.step * request.steps()).as_nanos(),
+            step_ns: request.step.as_nanos(),
+            between_frames: request.compat.between_frames(),
+            seed: request.seed,
+        }
+    }
+
+    fn frame(&mut self, at: Instant) -> Frame {
+        let time = self.request.start.after(at - Instant::START);
+        self.ephemeris.earth_fixed(time, &mut self.positions);
+        self.topology.update(at, &self.positions);
+        self.look_up(at);
+        let selection = self.policy.choose(&View {
+            now: at,
+            in_view: [&self.in_view[0], &self.in_view[1]],
+            keeps_lost_satellite: self.request.compat.keeps_lost_satellite(),
+            parts: self.topology.parts(),
+        });
+        self.routed(at, selection).unwrap_or(Frame {
+            at,
+            nodes: Vec::new(),
+            hop_delays: Vec::new(),
+            delay: None,
+            delay_back: None,
+            rate: None,
+            loss: None,
+            events: Vec::new(),
+        })
+    }
+
+    /// Finds the satellites that each user sees.
+    fn look_up(&mut self, at: Instant) {
+        self.sky.update(at, &self.positions);
+        for (end, in_view) in self.in_view.iter_mut().enumerate() {
+            in_view.clear();
+            in_view.extend(self.sky.visible(end, &self.positions).map(|satellite| {
+                let position = self.positions[satellite as usize];
+                let site = &self.sky.sites()[end];
+                Link { satellite, delay_s: self.request.compat.ground_delay_s(position, site) }
+            }));
+        }
+    }
+
+    /// The frame with the shortest route between the selected satellites, where there is one.
+    fn routed(&mut self, at: Instant, selection: Selection) -> Option<Frame> {
+        let [Some(from), Some(to)] = selection else { return None };
+        let graph = self.topology.graph();
+        self.router.shortest(graph, from.satellite, to.satellite, &mut self.route)?;
+        let mut nodes = vec![NODE_FROM];
+        nodes.extend(self.route.iter().map(|node| *node as i32));
+        nodes.push(NODE_TO);
+
+        let mut hop_delays = vec![self.end_delay(0, from)];
+        hop_delays.extend(self.route.windows(2).map(|hop| {
+            let edge = graph.edges(hop[0]).iter().find(|edge| edge.to == hop[1]);
+            Duration::from_secs_f64(edge.expect("a route follows edges").weight)
+        }));
+        hop_delays.push(self.end_delay(1, to));
+        let delay = Some(hop_delays.iter().copied().sum());
+        Some(Frame {
+            at,
+            nodes,
+            hop_delays,
+            delay,
+            delay_back: delay,
+            rate: None,
+            loss: None,
+            events: Vec::new(),
+        })
+    }
+
+    fn end_delay(&self, end: usize, link: Link) -> Duration {
+        let compat = self.request.compat;
+        if compat.freezes_end_hops() {
+            return Duration::from_secs_f64(link.delay_s);
+        }
+        let position = self.positions[link.satellite as usize];
+        Duration::from_secs_f64(compat.ground_delay_s(position, &self.sky.sites()[end]))
+    }
+}
+
+impl Iterator for PathFrames<'_> {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        if self.next_step == self.request.steps() {
+            return None;
+        }
+        let at = Instant::START + self.request.step * self.next_step;
+        self.next_step += 1;
+        let mut frame = self.frame(at);
+        let events = self.rules.between(self.previous.as_ref(), &frame);
+        self.previous = Some(frame.clone());
+        frame.events = events;
+        Some(frame)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.request.steps() - self.next_step) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for PathFrames<'_> {}
+
+impl PathRequest {
+    fn event_rules(&self) -> EventRules {
+        let dismantled = match self.compat {
+            Compat::None => {
+                Dismantled::GatewayLinks { satellites: self.constellation.satellites() }
+            }
+            Compat::Leoem => Dismantled::AllAsLeoem,
+        };
+        EventRules { outage: self.outage, dismantled }
+    }
+}

@@ -1,0 +1,84 @@
+//! LeoEM's policy: the nearest satellite, chosen again every 16 s or when the path breaks.
+
+use skyhop_units::{Duration, Instant};
+
+use super::{HandoverPolicy, Link, Selection, View};
+
+/// LeoEM counts lines (seconds) from 0 and switches at 15, so that 16 s lie between two choices.
+const PERIOD: Duration = Duration::from_secs(16);
+
+/// The policy of LeoEM's route stage (SaTCP section III).
+///
+/// While the present pair of satellites has a route, an end takes its nearest satellite when its
+/// period is over. When there is none: a new satellite for `from`, else for `to`, else for both;
+/// if that does not help either, the nearest pair in view that has a route. An end's period begins
+/// again whenever it is over, with or without a choice.
+#[derive(Debug, Default)]
+pub(super) struct Leoem {
+    selection: Selection,
+    /// When each end's period is over.
+    due: [Instant; 2],
+}
+
+impl HandoverPolicy for Leoem {
+    fn choose(&mut self, view: &View<'_>) -> Selection {
+        let nearest = [view.nearest(0), view.nearest(1)];
+        let mut over = self.due.map(|due| due <= view.now);
+        let kept = self.kept(view);
+
+        let mut selection = if view.connects(kept) {
+            [0, 1].map(|end| if over[end] { nearest[end] } else { kept[end] })
+        } else {
+            let (selection, renewed) = repaired(view, kept, nearest);
+            over = [over[0] || renewed[0], over[1] || renewed[1]];
+            selection
+        };
+        if !view.connects(selection) {
+            if let Some(pair) = nearest_connected_pair(view) {
+                selection = pair.map(Some);
+                over = [true, true];
+            }
+        }
+
+        for (due, over) in self.due.iter_mut().zip(over) {
+            if over {
+                *due = view.now + PERIOD;
+            }
+        }
+        self.selection = selection;
+        selection
+    }
+}
+
+impl Leoem {
+    /// The present satellites, without those that may no longer be used.
+    fn kept(&self, view: &View<'_>) -> Selection {
+        [0, 1].map(|end| self.selection[end].filter(|link| view.may_keep(end, *link)))
+    }
+}
+
+/// A pair with as few new satellites as make a route, and which ends have one.
+fn repaired(view: &View<'_>, kept: Selection, nearest: Selection) -> (Selection, [bool; 2]) {
+    let attempts = [
+        ([nearest[0], kept[1]], [true, false]),
+        ([kept[0], nearest[1]], [false, true]),
+        (nearest, [true, true]),
+    ];
+    let found = attempts.iter().find(|(pair, _)| view.connects(*pair));
+    *found.unwrap_or(&attempts[2])
+}
+
+/// The pair with a route and the smallest sum of delays; of equals the first found.
+fn nearest_connected_pair(view: &View<'_>) -> Option<[Link; 2]> {
+    let mut best: Option<[Link; 2]> = None;
+    let sum = |pair: &[Link; 2]| pair[0].delay_s + pair[1].delay_s;
+    for from in view.in_view[0] {
+        for to in view.in_view[1] {
+            let pair = [*from, *to];
+            if view.connects(pair.map(Some)) && best.is_none_or(|best| sum(&pair) < sum(&best)) {
+                best = Some(pair);
+            }
+        }
+    }
+    best
+}

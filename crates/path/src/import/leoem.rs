@@ -1,0 +1,206 @@
+//! LeoEM's precomputed paths: a line per second,
+//! `cycle$[node ids]$node count$[one-way delays in s]$their sum`, or `cycle$NULL` without a path.
+
+use std::io::{BufRead, Read};
+
+use skyhop_units::{Duration, Instant, UtcInstant};
+use thiserror::Error;
+
+use crate::events::{Dismantled, EventRules};
+use crate::trace::{
+    BetweenFrames, Endpoint, Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION,
+    TraceError,
+};
+use crate::{Compat, OutageModel, Relay};
+
+/// The time between two lines.
+const STEP: Duration = Duration::from_secs(1);
+/// The satellites of the published logs: 24 planes of 66.
+const SATELLITES: u32 = 1584;
+/// How far a line's sum may be from the sum of its delays: both are printed with all their digits.
+const SUM_TOLERANCE_S: f64 = 1e-12;
+/// The longest line that a log may have; the longest published one has 700 characters.
+const LONGEST_LINE: u64 = 100_000;
+
+/// What a log does not say itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeoemLogOptions {
+    /// The end that is -1 in the log.
+    pub from: Endpoint,
+    /// The end that is -2 in the log.
+    pub to: Endpoint,
+    /// How long end handovers take the link down.
+    pub outage: OutageModel,
+    /// When the first line was, where known.
+    pub start: Option<UtcInstant>,
+}
+
+impl Default for LeoemLogOptions {
+    /// Two nameless ends, LeoEM's own outages, no start.
+    fn default() -> Self {
+        let nameless = |name: &str| Endpoint {
+            name: name.to_owned(),
+            latitude_deg: None,
+            longitude_deg: None,
+        };
+        let (from, to) = (nameless("from"), nameless("to"));
+        Self { from, to, outage: OutageModel::Leoem, start: None }
+    }
+}
+
+/// Why a LeoEM log cannot be imported.
+#[derive(Debug, Error)]
+pub enum LeoemLogError {
+    /// The log cannot be read.
+    #[error("line {line}: {source}")]
+    Read {
+        /// Counted from 1.
+        line: usize,
+        /// What the reader says.
+        source: std::io::Error,
+    },
+    /// A line is not what a LeoEM log holds.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+    /// There is never a path, or no line at all.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// Reads a LeoEM log.
+///
+/// Events are those of LeoEM's emulator, and delays stay until the next line, as they do there.
+///
+/// # Errors
+/// The log cannot be read, a line is damaged (with its number), cycles are not consecutive from 1,
+/// or there is never a path.
+pub fn parse_leoem_log(
+    mut log: impl BufRead,
+    options: &LeoemLogOptions,
+) -> Result<PathTrace, LeoemLogError> {
+    let rules = EventRules { outage: options.outage, dismantled: Dismantled::AllAsLeoem };
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut text = String::new();
+    for line in 1.. {
+        text.clear();
+        let read = log.by_ref().take(LONGEST_LINE).read_line(&mut text);
+        if read.map_err(|source| LeoemLogError::Read { line, source })? == 0 {
+            break;
+        }
+        let mut frame =
+            parse_line(&text, line).map_err(|what| LeoemLogError::Line { line, what })?;
+        frame.events = rules.between(frames.last(), &frame);
+        frames.push(frame);
+    }
+    let trace = PathTrace { header: header(options, &frames), frames };
+    trace.validate()?;
+    Ok(trace)
+}
+
+fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
+    let over_gateways =
+        frames.iter().flat_map(|frame| &frame.nodes).any(|node| *node >= SATELLITES as i32);
+    let relay = if over_gateways { Relay::BentPipe } else { Relay::Isl };
+    PathHeader {
+        schema: SCHEMA_VERSION,
+        source: "import leoem".to_owned(),
+        from: options.from.clone(),
+        to: options.to.clone(),
+        constellation: Some("leoem-starlink".to_owned()),
+        satellites: SATELLITES,
+        relay: Some(relay.to_string()),
+        handover: Some("leoem".to_owned()),
+        outage: Some(options.outage.to_string()),
+        compat: Some(Compat::Leoem.to_string()),
+        start: options.start,
+        duration_ns: (STEP * frames.len() as u64).as_nanos(),
+        step_ns: STEP.as_nanos(),
+        between_frames: BetweenFrames::Step,
+        seed: 0,
+    }
+}
+
+/// The frame of a line; the error says what is wrong with it.
+fn parse_line(text: &str, line: usize) -> Result<Frame, String> {
+    if text.len() as u64 == LONGEST_LINE {
+        return Err(format!("it has {} characters or more; this is no LeoEM log", text.len()));
+    }
+    let fields: Vec<&str> = text.trim_ascii_end().split('$').collect();
+    let cycle = parse_number::<u64>(fields[0], "the cycle number")?;
+    if cycle != line as u64 {
+        return Err(format!("cycle {cycle}, but cycles are consecutive: expected {line}"));
+    }
+    let at = Instant::START + STEP * (cycle - 1);
+    let (nodes, hop_delays) = match fields[..] {
+        [_, "NULL"] => (Vec::new(), Vec::new()),
+        [_, nodes, count, delays, sum] => parse_route(nodes, count, delays, sum)?,
+        _ => {
+            return Err(format!(
+                "{} fields, expected cycle$[nodes]$count$[delays]$sum or cycle$NULL; is it cut?",
+                fields.len()
+            ));
+        }
+    };
+    let delay = (!nodes.is_empty()).then(|| hop_delays.iter().copied().sum());
+    let (delay_back, rate, loss, events) = (delay, None, None, Vec::new());
+    Ok(Frame { at, nodes, hop_delays, delay, delay_back, rate, loss, events })
+}
+
+fn parse_route(
+    nodes: &str,
+    count: &str,
+    delays: &str,
+    sum: &str,
+) -> Result<(Vec<i32>, Vec<Duration>), String> {
+    let nodes: Vec<i32> = parse_list(nodes, "the node list")?;
+    let delays_s: Vec<f64> = parse_list(delays, "the delay list")?;
+    let count: usize = parse_number(count, "the node count")?;
+    let sum_s: f64 = parse_number(sum, "the sum of the delays")?;
+    if nodes.len() != count || delays_s.len() + 1 != count || count < 3 {
+        let (nodes, delays) = (nodes.len(), delays_s.len());
+        return Err(format!(
+            "{nodes} nodes and {delays} delays for a node count of {count}; expected as many nodes \
+             (3 or more) and one delay fewer"
+        ));
+    }
+    if nodes[0] != NODE_FROM || nodes[count - 1] != NODE_TO {
+        return Err("the nodes do not go from -1 to -2".to_owned());
+    }
+    if nodes[1..count - 1].iter().any(|node| *node < 0) {
+        return Err("a node between the ends is negative".to_owned());
+    }
+    if let Some(delay_s) = delays_s.iter().find(|delay_s| !(0.0..=10.0).contains(*delay_s)) {
+        return Err(format!("a delay of {delay_s} s; expected 0 to 10 s"));
+    }
+    let total_s: f64 = delays_s.iter().sum();
+    if (total_s - sum_s).abs() > SUM_TOLERANCE_S || sum_s.is_nan() {
+        return Err(format!(
+            "the delays add up to {total_s} s, but the sum says {sum_s}; is it cut?"
+        ));
+    }
+    Ok((nodes, delays_s.into_iter().map(Duration::from_secs_f64).collect()))
+}
+
+fn parse_list<T: std::str::FromStr>(text: &str, what: &str) -> Result<Vec<T>, String> {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .ok_or_else(|| format!("{what} is not in brackets: {}", shortened(text)))?;
+    inner.split(',').map(|number| parse_number(number, what)).collect()
+}
+
+fn parse_number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
+    let number = text.trim();
+    number.parse().map_err(|_| format!("{what} has {} where a number belongs", shortened(number)))
+}
+
+/// What fits into a message.
+fn shortened(text: &str) -> String {
+    let start: String = text.chars().take(40).collect();
+    if start.len() < text.len() { format!("\"{start}…\"") } else { format!("\"{start}\"") }
+}

@@ -1,0 +1,23 @@
+//! From a constellation and two places to the time-varying path between them.
+//!
+//! A [`PathRequest`] says what to compute; [`PathFrames`] gives the path step by step and
+//! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files.
+
+mod compat;
+mod compute;
+pub mod events;
+pub mod handover;
+pub mod import;
+mod outage;
+mod request;
+pub mod route;
+pub mod topology;
+pub mod trace;
+
+pub use compat::Compat;
+pub use compute::{PathFrames, compute};
+pub use outage::OutageModel;
+pub use request::{PathError, PathRequest, Place, Relay, UnknownName};
+pub use trace::{
+    BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace, TraceError,
+};

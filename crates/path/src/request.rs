@@ -1,0 +1,217 @@
+//! What a path computation is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use skyhop_orbit::{Constellation, Geodetic};
+use skyhop_units::{Duration, UtcInstant};
+use thiserror::Error;
+
+use crate::trace::TraceError;
+use crate::{Compat, Endpoint, OutageModel, handover};
+
+/// The most steps of a path: three weeks of seconds.
+pub const MOST_STEPS: u64 = 2_000_000;
+
+/// A path between two places, to be computed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathRequest {
+    /// The satellites.
+    pub constellation: Constellation,
+    /// The end that becomes node -1.
+    pub from: Place,
+    /// The end that becomes node -2.
+    pub to: Place,
+    /// The gateways of a bent-pipe path; their order gives the node ids. Unused by ISL paths.
+    pub gateways: Vec<Place>,
+    /// How satellites pass traffic on.
+    pub relay: Relay,
+    /// The handover policy's name, one of [`handover::POLICIES`].
+    pub handover: String,
+    /// How long the link is down at an end handover.
+    pub outage: OutageModel,
+    /// Whose Earth, speed of light and habits to take.
+    pub compat: Compat,
+    /// When the path begins.
+    pub start: UtcInstant,
+    /// The time between frames.
+    pub step: Duration,
+    /// How long the path lasts; rounded up to whole steps.
+    pub duration: Duration,
+    /// The seed of whatever is drawn at random.
+    pub seed: u64,
+}
+
+/// A named place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// What to call it.
+    pub name: String,
+    /// Where it is.
+    pub position: Geodetic,
+}
+
+impl Place {
+    /// A place on the ellipsoid (altitude 0).
+    pub fn new(name: &str, latitude_deg: f64, longitude_deg: f64) -> Self {
+        let position = Geodetic { latitude_deg, longitude_deg, altitude_m: 0.0 };
+        Self { name: name.to_owned(), position }
+    }
+
+    /// What a path's header says about it.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            name: self.name.clone(),
+            latitude_deg: Some(self.position.latitude_deg),
+            longitude_deg: Some(self.position.longitude_deg),
+        }
+    }
+}
+
+/// How satellites pass traffic on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relay {
+    /// From satellite to satellite over inter-satellite links.
+    Isl,
+    /// Up and down over gateways.
+    BentPipe,
+}
+
+impl Relay {
+    /// All relays, in the order in which lists show them.
+    pub const ALL: [Self; 2] = [Self::Isl, Self::BentPipe];
+
+    /// The name in scenarios and path files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Isl => "isl",
+            Self::BentPipe => "bent-pipe",
+        }
+    }
+}
+
+impl fmt::Display for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Relay {
+    type Err = UnknownName;
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let unknown = || UnknownName::new("relay", name, &Self::ALL.map(Self::name));
+        Self::ALL.into_iter().find(|relay| relay.name() == name).ok_or_else(unknown)
+    }
+}
+
+/// A name that stands for nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("\"{name}\" is not a {what}; expected {expected}")]
+pub struct UnknownName {
+    /// What the name should have stood for.
+    pub what: &'static str,
+    /// The name given.
+    pub name: String,
+    /// The names there are.
+    pub expected: String,
+}
+
+impl UnknownName {
+    pub(crate) fn new(what: &'static str, name: &str, known: &[&str]) -> Self {
+        let expected =
+            known.iter().map(|known| format!("\"{known}\"")).collect::<Vec<_>>().join(" or ");
+        Self { what, name: name.to_owned(), expected }
+    }
+}
+
+/// Why a path cannot be computed.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum PathError {
+    /// The step or the duration is zero.
+    #[error("{what} is 0 s; expected more than that")]
+    NoTime {
+        /// "step" or "duration".
+        what: &'static str,
+    },
+    /// More frames than anyone reads.
+    #[error(
+        "{steps} steps are too many; at most {MOST_STEPS}: lengthen the step or shorten the \
+         duration"
+    )]
+    TooLong {
+        /// How many there would be.
+        steps: u64,
+    },
+    /// A place is not on Earth.
+    #[error(
+        "{place} is at latitude {latitude_deg}, longitude {longitude_deg}, altitude {altitude_m} m; \
+         expected -90 to 90 deg, -180 to 360 deg and -1000 to 100000 m"
+    )]
+    Place {
+        /// Its name.
+        place: String,
+        /// As given.
+        latitude_deg: f64,
+        /// As given.
+        longitude_deg: f64,
+        /// As given.
+        altitude_m: f64,
+    },
+    /// There is no handover policy of this name.
+    #[error(transparent)]
+    Handover(#[from] UnknownName),
+    /// A bent-pipe path needs gateways.
+    #[error("a bent-pipe path needs gateways, but the list is empty")]
+    NoGateways,
+    /// The progress callback said to stop.
+    #[error("stopped after {done} of {steps} steps")]
+    Stopped {
+        /// Frames computed until then.
+        done: u64,
+        /// Frames that were asked for.
+        steps: u64,
+    },
+    /// The path that was computed is none.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl PathRequest {
+    /// The number of frames.
+    pub fn steps(&self) -> u64 {
+        self.duration.as_nanos().div_ceil(self.step.as_nanos().max(1))
+    }
+
+    /// Checks what can be wrong before anything is computed.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), PathError> {
+        for (what, time) in [("step", self.step), ("duration", self.duration)] {
+            if time == Duration::ZERO {
+                return Err(PathError::NoTime { what });
+            }
+        }
+        if self.steps() > MOST_STEPS {
+            return Err(PathError::TooLong { steps: self.steps() });
+        }
+        handover::policy(&self.handover)?;
+        if self.relay == Relay::BentPipe && self.gateways.is_empty() {
+            return Err(PathError::NoGateways);
+        }
+        [&self.from, &self.to].into_iter().chain(&self.gateways).try_for_each(Place::validate)
+    }
+}
+
+impl Place {
+    fn validate(&self) -> Result<(), PathError> {
+        let Geodetic { latitude_deg, longitude_deg, altitude_m } = self.position;
+        let on_earth = (-90.0..=90.0).contains(&latitude_deg)
+            && (-180.0..=360.0).contains(&longitude_deg)
+            && (-1e3..=1e5).contains(&altitude_m);
+        if on_earth {
+            return Ok(());
+        }
+        Err(PathError::Place { place: self.name.clone(), latitude_deg, longitude_deg, altitude_m })
+    }
+}

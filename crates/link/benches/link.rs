@@ -1,0 +1,86 @@
+//! Packets per second through one link on one core.
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use skyhop_link::{DelayPiece, ETHERNET_HEADER, Link, LinkConfig, LinkSchedule, Packet};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+
+const PACKETS: u64 = 100_000;
+const RATE: Rate = Rate::from_bits_per_second(150_000_000);
+const DELAY: Duration = Duration::from_millis(25);
+const WIRE_SIZE: Bytes = Bytes::new(1500 + ETHERNET_HEADER.as_u64());
+
+/// About what a simulator attaches to a packet.
+type Header = [u64; 6];
+
+fn main() {
+    divan::main();
+}
+
+fn fixed(loss: f64) -> LinkSchedule {
+    LinkSchedule::fixed(DELAY, RATE, Ratio::new(loss).expect("a fraction"))
+}
+
+/// A path that is computed every second, with a new route every fifteen.
+fn orbiting() -> LinkSchedule {
+    let delay_ms = |second: u64| Duration::from_millis(20 + second % 15);
+    let piece = |second: u64| DelayPiece {
+        from: Instant::START + Duration::from_secs(second),
+        delay: delay_ms(second),
+        delay_at_end: if second < 3599 { delay_ms(second + 1) } else { delay_ms(second) },
+        new_route: second % 15 == 0,
+    };
+    LinkSchedule { delay: (0..3600).map(piece).collect(), ..fixed(0.0) }
+}
+
+fn link(schedule: LinkSchedule) -> Link<Header> {
+    let qdisc = "fifo".to_owned();
+    Link::new(LinkConfig { schedule, qdisc, queue: QueueLimit::Packets(500), seed: 1 })
+        .expect("a valid configuration")
+}
+
+/// Offers packets `gap` apart, with all that a driver does in virtual time; returns how many
+/// arrived.
+fn carry(mut link: Link<Header>, gap: Duration) -> u64 {
+    let mut arrived = 0;
+    let mut send_at = Instant::START;
+    for sequence in 0..PACKETS {
+        while let Some(wakeup) = link.next_wakeup().filter(|&wakeup| wakeup <= send_at) {
+            while link.poll(wakeup).is_some() {
+                arrived += 1;
+            }
+        }
+        link.enqueue(send_at, Packet { wire_size: WIRE_SIZE, payload: [sequence; 6] });
+        send_at += gap;
+    }
+    arrived
+}
+
+fn bench(bencher: Bencher<'_, '_>, schedule: fn() -> LinkSchedule, gap: Duration) {
+    bencher
+        .counter(ItemsCount::new(PACKETS))
+        .with_inputs(|| link(schedule()))
+        .bench_values(|link| carry(link, gap));
+}
+
+/// Offered 1 % more than the rate, so that the queue fills and then overflows.
+#[divan::bench]
+fn saturated_fifo(bencher: Bencher<'_, '_>) {
+    bench(bencher, || fixed(0.0), RATE.transmit_time(Bytes::new(1499)));
+}
+
+/// Every packet finds the link idle and empty.
+#[divan::bench]
+fn idle_fifo(bencher: Bencher<'_, '_>) {
+    bench(bencher, || fixed(0.0), Duration::from_millis(30));
+}
+
+#[divan::bench]
+fn saturated_fifo_with_loss(bencher: Bencher<'_, '_>) {
+    bench(bencher, || fixed(0.01), RATE.transmit_time(Bytes::new(1499)));
+}
+
+#[divan::bench]
+fn saturated_fifo_over_an_orbiting_path(bencher: Bencher<'_, '_>) {
+    bench(bencher, orbiting, RATE.transmit_time(Bytes::new(1499)));
+}

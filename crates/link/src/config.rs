@@ -1,0 +1,18 @@
+//! What one direction of a link is made of.
+
+use skyhop_units::QueueLimit;
+
+use crate::LinkSchedule;
+
+/// One direction of a link, ready to be built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkConfig {
+    /// What happens over time.
+    pub schedule: LinkSchedule,
+    /// The queue discipline's name, a file of `qdisc/`.
+    pub qdisc: String,
+    /// How much the queue may hold, in packets or bytes (time and BDP are resolved before).
+    pub queue: QueueLimit,
+    /// The seed of this direction's random loss.
+    pub seed: u64,
+}

@@ -1,0 +1,300 @@
+//! Where packets are while they travel: each leaves at the moment fixed when it entered.
+
+use std::collections::VecDeque;
+
+use skyhop_units::Instant;
+
+use crate::qdisc::Queued;
+use crate::schedule::delay_at;
+use crate::stats::DropLog;
+use crate::timeline::{Begins, Timeline};
+use crate::{Arrival, DelayPiece, Dismantled, DropReason, Packet};
+
+/// The packets in flight, in one lane per route.
+///
+/// Inside a lane both entries and arrivals are in order, so that a lane is a plain queue. There is
+/// more than one lane only while packets of an old route are still on their way.
+#[derive(Debug)]
+pub(crate) struct DelayLine<P> {
+    delay: Timeline<DelayPiece>,
+    routes: Timeline<Route>,
+    /// Per delay piece: a bound below which no packet arrives that enters from its begin on.
+    earliest_arrivals: Box<[Instant]>,
+    /// The latest arrival planned on the current route.
+    last_arrival: Instant,
+    /// Ordered by entry; only the last may be empty.
+    lanes: VecDeque<Lane<P>>,
+    packets: u64,
+}
+
+/// When and how a packet will come out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) arrives: Instant,
+    route: usize,
+}
+
+impl<P> DelayLine<P> {
+    pub(crate) fn new(delay: Vec<DelayPiece>) -> Self {
+        let earliest_arrivals = earliest_arrivals(&delay);
+        let routes = routes(&delay, &earliest_arrivals);
+        Self {
+            delay: Timeline::new(delay),
+            routes: Timeline::new(routes),
+            earliest_arrivals,
+            last_arrival: Instant::START,
+            lanes: VecDeque::from([Lane { route: 0, packets: VecDeque::new() }]),
+            packets: 0,
+        }
+    }
+
+    /// Fixes the slot of the next packet to enter, at `enters`, which never decreases.
+    #[inline]
+    pub(crate) fn plan(&mut self, enters: Instant) -> Slot {
+        if enters >= self.routes.until() {
+            self.routes.seek(enters);
+            self.last_arrival = Instant::START;
+        }
+        self.delay.seek(enters);
+        let delay = self.delay.current().delay_at(enters, self.delay.until());
+        self.last_arrival = self.last_arrival.max(enters + delay);
+        Slot { arrives: self.last_arrival, route: self.routes.index() }
+    }
+
+    /// Takes in the packet for which `slot` was planned.
+    #[inline]
+    pub(crate) fn enter(&mut self, slot: Slot, entered: Instant, queued: Queued<P>) {
+        let Queued { since, packet } = queued;
+        let in_flight = InFlight { arrives: slot.arrives, entered, sent: since, packet };
+        self.packets += 1;
+        match self.lanes.back_mut() {
+            Some(lane) if lane.route == slot.route || lane.packets.is_empty() => {
+                lane.route = slot.route;
+                lane.packets.push_back(in_flight);
+            }
+            _ => {
+                let packets = VecDeque::from([in_flight]);
+                self.lanes.push_back(Lane { route: slot.route, packets });
+            }
+        }
+    }
+
+    /// The next packet that has arrived by `now`: the earliest, and of several the first to enter.
+    #[inline]
+    pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<Arrival<P>> {
+        let (index, arrives) = self.head()?;
+        if arrives > now {
+            return None;
+        }
+        let lane = &mut self.lanes[index];
+        let arrived = lane.packets.pop_front()?;
+        if lane.packets.is_empty() && index + 1 < self.lanes.len() {
+            self.lanes.remove(index);
+        }
+        self.packets -= 1;
+        Some(Arrival { at: arrived.arrives, sent: arrived.sent, packet: arrived.packet })
+    }
+
+    /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here.
+    pub(crate) fn dismantle(&mut self, hop: &Dismantled, drops: &mut DropLog<P>) {
+        for lane in &mut self.lanes {
+            let (first, end) = lane.on_hop(hop);
+            self.packets -= (end - first) as u64;
+            for lost in lane.packets.drain(first..end) {
+                drops.lose(hop.at, DropReason::Dismantled, lost.packet);
+            }
+        }
+        let last = self.lanes.len() - 1;
+        let mut index = 0;
+        self.lanes.retain(|lane| {
+            index += 1;
+            !lane.packets.is_empty() || index > last
+        });
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// When the next packet in flight arrives.
+    #[inline]
+    pub(crate) fn next_arrival(&self) -> Option<Instant> {
+        self.head().map(|(_, arrives)| arrives)
+    }
+
+    /// A bound below which nothing arrives on a route that begins after the last planned entry,
+    /// and before `by`.
+    #[inline]
+    pub(crate) fn earliest_on_later_routes(&self, by: Instant) -> Option<Instant> {
+        if self.routes.until() >= by {
+            return None;
+        }
+        self.routes.next().map(|route| route.earliest_arrival)
+    }
+
+    /// A bound below which nothing arrives that enters at `enters` or later.
+    pub(crate) fn earliest_arrival_from(&self, enters: Instant) -> Instant {
+        let pieces = self.delay.pieces();
+        let this = enters + delay_at(pieces, enters);
+        let next = pieces.partition_point(|piece| piece.from <= enters);
+        match pieces.get(next) {
+            None => this,
+            Some(piece) => {
+                let at_end = piece.from + pieces[next - 1].delay_at_end;
+                this.min(at_end).min(self.earliest_arrivals[next])
+            }
+        }
+    }
+
+    /// The lane whose head arrives first, and when.
+    #[inline]
+    fn head(&self) -> Option<(usize, Instant)> {
+        let heads = self.lanes.iter().enumerate();
+        let heads = heads.filter_map(|(index, lane)| Some((index, lane.packets.front()?.arrives)));
+        // Of equal minima the first is kept, which entered first.
+        heads.min_by_key(|&(_, arrives)| arrives)
+    }
+}
+
+#[derive(Debug)]
+struct Lane<P> {
+    route: usize,
+    packets: VecDeque<InFlight<P>>,
+}
+
+impl<P> Lane<P> {
+    /// The range of packets on `hop` when it is dismantled.
+    fn on_hop(&self, hop: &Dismantled) -> (usize, usize) {
+        let time_in_line = |packet: &InFlight<P>| hop.at - packet.entered;
+        let first = self
+            .packets
+            .partition_point(|packet| packet.arrives <= hop.at || time_in_line(packet) >= hop.far);
+        let end = self.packets.partition_point(|packet| time_in_line(packet) >= hop.near);
+        (first, end.max(first))
+    }
+}
+
+#[derive(Debug)]
+struct InFlight<P> {
+    arrives: Instant,
+    entered: Instant,
+    sent: Instant,
+    packet: Packet<P>,
+}
+
+/// A time in which packets take the same way and stay in order.
+#[derive(Debug)]
+struct Route {
+    from: Instant,
+    earliest_arrival: Instant,
+}
+
+impl Begins for Route {
+    fn begins(&self) -> Instant {
+        self.from
+    }
+}
+
+fn routes(delay: &[DelayPiece], earliest_arrivals: &[Instant]) -> Vec<Route> {
+    let pieces = delay.iter().zip(earliest_arrivals);
+    pieces
+        .filter(|(piece, _)| piece.new_route || piece.from == Instant::START)
+        .map(|(piece, &earliest_arrival)| Route { from: piece.from, earliest_arrival })
+        .collect()
+}
+
+/// The suffix minima of `t + delay(t)`, which inside a piece is least at one of its ends.
+fn earliest_arrivals(delay: &[DelayPiece]) -> Box<[Instant]> {
+    let mut earliest = vec![Instant::NEVER; delay.len()].into_boxed_slice();
+    let mut later = Instant::NEVER;
+    for (index, piece) in delay.iter().enumerate().rev() {
+        let at_end: Option<Instant> = delay.get(index + 1).map(|n| n.from + piece.delay_at_end);
+        later = later.min(piece.from + piece.delay).min(at_end.unwrap_or(Instant::NEVER));
+        earliest[index] = later;
+    }
+    earliest
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_units::{Bytes, Duration};
+
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    fn piece(from_ms: u64, delay_ms: u64, at_end_ms: u64, new_route: bool) -> DelayPiece {
+        DelayPiece {
+            from: ms(from_ms),
+            delay: Duration::from_millis(delay_ms),
+            delay_at_end: Duration::from_millis(at_end_ms),
+            new_route,
+        }
+    }
+
+    /// Puts packets in at the given milliseconds and says when each comes out, in order.
+    fn arrivals(delay: Vec<DelayPiece>, entries_ms: &[u64]) -> Vec<(u64, Instant)> {
+        let mut line = DelayLine::new(delay);
+        for &entry in entries_ms {
+            let slot = line.plan(ms(entry));
+            let packet = Packet { wire_size: Bytes::new(64), payload: entry };
+            line.enter(slot, ms(entry), Queued { since: ms(entry), packet });
+        }
+        let out = std::iter::from_fn(|| line.pop_arrived(ms(1_000_000)));
+        out.map(|arrival| (arrival.packet.payload, arrival.at)).collect()
+    }
+
+    #[test]
+    fn the_delay_goes_linearly_through_a_piece() {
+        let delay = vec![piece(0, 10, 30, false), piece(100, 30, 30, false)];
+        let out = arrivals(delay, &[0, 50, 99, 100]);
+        let ninety_nine = ms(99) + Duration::from_micros(29_800);
+        assert_eq!(out, [(0, ms(10)), (50, ms(70)), (99, ninety_nine), (100, ms(130))]);
+    }
+
+    #[test]
+    fn packets_bunch_up_where_the_delay_falls_on_one_route() {
+        let delay = vec![piece(0, 50, 50, false), piece(10, 20, 20, false)];
+        let out = arrivals(delay, &[5, 10, 20, 40]);
+        assert_eq!(out, [(5, ms(55)), (10, ms(55)), (20, ms(55)), (40, ms(60))]);
+    }
+
+    #[test]
+    fn packets_overtake_on_a_new_route_and_ties_keep_their_order() {
+        let delay = vec![piece(0, 50, 50, false), piece(10, 20, 20, true)];
+        let out = arrivals(delay, &[5, 6, 10, 35, 40]);
+        assert_eq!(out, [(10, ms(30)), (5, ms(55)), (35, ms(55)), (6, ms(56)), (40, ms(60))]);
+    }
+
+    #[test]
+    fn three_routes_can_be_in_flight_at_once() {
+        let delay = vec![piece(0, 90, 90, false), piece(10, 60, 60, true), piece(20, 10, 10, true)];
+        let out = arrivals(delay, &[0, 10, 20, 70, 80, 90]);
+        let order: Vec<u64> = out.iter().map(|&(entry, _)| entry).collect();
+        assert_eq!(order, [20, 10, 70, 0, 80, 90]);
+    }
+
+    #[test]
+    fn the_bound_on_later_arrivals_holds_at_every_entry() {
+        let sloping = vec![
+            piece(0, 40, 10, false),
+            piece(20, 60, 15, true),
+            piece(50, 5, 80, false),
+            piece(90, 3, 3, true),
+        ];
+        let falling =
+            vec![piece(0, 100, 100, false), piece(20, 90, 90, true), piece(30, 5, 5, false)];
+        for delay in [sloping, falling] {
+            let line = DelayLine::<()>::new(delay.clone());
+            let arrival = |entry: u64| ms(entry) + delay_at(&delay, ms(entry));
+            for from in 0..120 {
+                let least = (from..200).map(arrival).min();
+                let bound = line.earliest_arrival_from(ms(from));
+                assert!(Some(bound) <= least && bound >= ms(from), "from {from} ms: {bound}");
+            }
+            assert_eq!(line.earliest_arrival_from(ms(95)), arrival(95));
+        }
+    }
+}

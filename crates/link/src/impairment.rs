@@ -1,0 +1,89 @@
+//! What may take a packet at the moment it leaves the queue: random loss, then an outage.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use skyhop_units::{Instant, Ratio};
+
+use crate::timeline::Timeline;
+use crate::{DropReason, DuringOutage, LinkSchedule, Outage, Piece};
+
+/// Everything that stands between the queue and the delay line.
+#[derive(Debug)]
+pub(crate) struct Impairment {
+    loss: RandomLoss,
+    outages: Outages,
+}
+
+impl Impairment {
+    pub(crate) fn new(schedule: &LinkSchedule, seed: u64) -> Self {
+        Self { loss: RandomLoss::new(&schedule.loss, seed), outages: Outages::new(schedule) }
+    }
+
+    /// Why a packet whose transmission ends at `at` is lost, if it is.
+    ///
+    /// Asked once for each packet, in the order in which they leave the queue.
+    #[inline]
+    pub(crate) fn strikes(&mut self, at: Instant) -> Option<DropReason> {
+        if self.loss.strikes(at) {
+            Some(DropReason::Loss)
+        } else if self.outages.cover(at) {
+            Some(DropReason::Outage)
+        } else {
+            None
+        }
+    }
+}
+
+/// Independent random loss from a stream of its own.
+#[derive(Debug)]
+struct RandomLoss {
+    probability: Timeline<Piece<Ratio>>,
+    rng: ChaCha8Rng,
+}
+
+impl RandomLoss {
+    fn new(pieces: &[Piece<Ratio>], seed: u64) -> Self {
+        Self { probability: Timeline::new(pieces.to_vec()), rng: ChaCha8Rng::seed_from_u64(seed) }
+    }
+
+    #[inline]
+    fn strikes(&mut self, at: Instant) -> bool {
+        let probability = self.probability.seek(at).value.fraction();
+        probability > 0.0 && self.draw() < probability
+    }
+
+    /// Uniform in [0, 1), in steps of 2^-53, which an f64 holds exactly.
+    fn draw(&mut self) -> f64 {
+        const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.rng.next_u64() >> 11) as f64 * STEP
+    }
+}
+
+/// The outages in which packets are lost: none where the queue is held instead.
+#[derive(Debug)]
+struct Outages {
+    outages: Box<[Outage]>,
+    index: usize,
+}
+
+impl Outages {
+    fn new(schedule: &LinkSchedule) -> Self {
+        let outages = match schedule.during_outage {
+            DuringOutage::Drop => schedule.outages.as_slice(),
+            DuringOutage::Hold => &[],
+        };
+        Self { outages: outages.into(), index: 0 }
+    }
+
+    /// Whether one of them covers `at`, which is not before any earlier `at`.
+    #[inline]
+    fn cover(&mut self, at: Instant) -> bool {
+        while let Some(outage) = self.outages.get(self.index) {
+            if at < outage.until {
+                return outage.from <= at;
+            }
+            self.index += 1;
+        }
+        false
+    }
+}

@@ -1,0 +1,83 @@
+//! A sans-IO link: it never reads a clock, sleeps or opens a socket; `now` is an argument.
+//!
+//! A [`Link`] is one direction of a path. What it does over time is fixed beforehand by a
+//! [`LinkSchedule`]; what goes through it is up to its driver, which may run in virtual time or
+//! under the wall clock.
+//!
+//! # The way of a packet
+//!
+//! 1. **Queue and rate.** The packet waits in a queue discipline ([`QDISCS`]) until the
+//!    transmitter is free, and then takes its wire size over the rate. A rate that changes
+//!    meanwhile counts from the moment it changes; at rate zero nothing begins or progresses. The
+//!    packet being transmitted no longer counts towards the queue's limit.
+//! 2. **Random loss**, independent from packet to packet, with the probability that holds when
+//!    the transmission ends.
+//! 3. **Outage.** With [`DuringOutage::Drop`] a packet whose transmission ends in the outage is
+//!    lost. With [`DuringOutage::Hold`] the outage is a time at rate zero: nothing is lost to it,
+//!    except what finds the queue full.
+//! 4. **Delay line.** A packet that enters at `s` arrives at `s + delay(s)`, but never before a
+//!    packet that entered earlier on the same route: where the delay falls quickly, packets
+//!    bunch up instead of overtaking. Only a piece marked `new_route` lets them overtake. A
+//!    [`Dismantled`] hop takes what is on it.
+//!
+//! # What a driver may rely on
+//!
+//! - Every packet that goes in comes out or is counted in exactly one [`DropReason`].
+//! - Evaluation is lazy and exact: a poll that comes late returns the same arrivals with the same
+//!   times, loses the same packets and draws the same random numbers as one that was on time.
+//! - Time is in whole nanoseconds. The transmitter carries fractions of a nanosecond from packet
+//!   to packet while it is busy, so that a saturated link carries its rate and no less.
+//! - What happens at the same moment happens in this order: a transmission ends and the next
+//!   begins, a hop is dismantled, a packet is enqueued.
+//! - The same configuration, packets and times give the same result, whatever the machine.
+//!
+//! # Example
+//!
+//! Two packets of 1500 bytes over 12 Mbit/s and 20 ms:
+//!
+//! ```
+//! use skyhop_link::{ETHERNET_HEADER, Link, LinkConfig, LinkSchedule, Packet};
+//! use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+//!
+//! let rate = Rate::from_bits_per_second(12_000_000);
+//! let mut link = Link::new(LinkConfig {
+//!     schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
+//!     qdisc: "fifo".to_owned(),
+//!     queue: QueueLimit::Packets(100),
+//!     seed: 1,
+//! })?;
+//!
+//! let mut now = Instant::START;
+//! for payload in ["first", "second"] {
+//!     link.enqueue(now, Packet { wire_size: Bytes::new(1486) + ETHERNET_HEADER, payload });
+//! }
+//! while let Some(wakeup) = link.next_wakeup() {
+//!     now = wakeup; // a live driver sleeps here
+//!     while let Some(arrival) = link.poll(now) {
+//!         println!("{} arrived at {}", arrival.packet.payload, arrival.at);
+//!     }
+//! }
+//! assert_eq!(now, Instant::START + Duration::from_millis(20 + 2));
+//! assert_eq!(link.stats().delivered_packets, 2);
+//! # Ok::<(), skyhop_link::LinkError>(())
+//! ```
+
+mod config;
+mod delay_line;
+mod error;
+mod impairment;
+mod link;
+mod packet;
+mod qdisc;
+mod schedule;
+mod stats;
+mod timeline;
+mod transmitter;
+
+pub use config::LinkConfig;
+pub use error::{LinkError, ScheduleError};
+pub use link::Link;
+pub use packet::{Arrival, Drop, DropReason, ETHERNET_HEADER, Packet};
+pub use qdisc::{QDISCS, QdiscEntry};
+pub use schedule::{DelayPiece, Dismantled, DuringOutage, LinkSchedule, Outage, Piece};
+pub use stats::{DropCounts, LinkStats};

@@ -1,0 +1,236 @@
+//! One direction of a path, put together: queue, transmitter, impairments, delay line.
+
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use skyhop_units::{Bytes, Instant};
+
+use crate::delay_line::{DelayLine, Slot};
+use crate::impairment::Impairment;
+use crate::qdisc::{AnyQdisc, Limit, Qdisc, Queued};
+use crate::stats::{DropLog, LinkStats};
+use crate::transmitter::Transmitter;
+use crate::{Arrival, Dismantled, Drop, DropReason, LinkConfig, LinkError, Packet};
+
+/// One direction of a link. See the [crate's documentation](crate) for what it does to a packet.
+///
+/// `now` never decreases from call to call.
+#[derive(Debug)]
+pub struct Link<P> {
+    now: Instant,
+    limit: Limit,
+    qdisc: AnyQdisc<P>,
+    transmitter: Transmitter,
+    service: Service<P>,
+    impairment: Impairment,
+    line: DelayLine<P>,
+    dismantled: Peekable<IntoIter<Dismantled>>,
+    drops: DropLog<P>,
+    enqueued_packets: u64,
+    delivered_packets: u64,
+    delivered_bytes: Bytes,
+    transmitted_bytes: Bytes,
+}
+
+/// What the transmitter is doing.
+#[derive(Debug)]
+enum Service<P> {
+    /// Nothing waits.
+    Idle,
+    /// Packets wait for the rate to become positive.
+    Closed { opens: Instant, earliest_arrival: Instant },
+    /// A packet is being transmitted. The schedule being known, so is what becomes of it.
+    Busy { queued: Queued<P>, ends: Instant, fate: Fate },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Lost(DropReason),
+    Enters(Slot),
+}
+
+impl<P> Link<P> {
+    /// A link with nothing in it, at [`Instant::START`].
+    ///
+    /// # Errors
+    /// The schedule breaks a rule, there is no such qdisc, or the queue's limit is zero or is not
+    /// in packets or bytes.
+    pub fn new(config: LinkConfig) -> Result<Self, LinkError> {
+        let LinkConfig { schedule, qdisc, queue, seed } = config;
+        schedule.validate()?;
+        let limit = Limit::resolved(queue)?;
+        Ok(Self {
+            now: Instant::START,
+            limit,
+            qdisc: AnyQdisc::named(&qdisc, limit)?,
+            transmitter: Transmitter::new(&schedule),
+            service: Service::Idle,
+            impairment: Impairment::new(&schedule, seed),
+            line: DelayLine::new(schedule.delay),
+            dismantled: schedule.dismantled.into_iter().peekable(),
+            drops: DropLog::new(),
+            enqueued_packets: 0,
+            delivered_packets: 0,
+            delivered_bytes: Bytes::ZERO,
+            transmitted_bytes: Bytes::ZERO,
+        })
+    }
+
+    /// Hands a packet to the link. Its wire size is not zero.
+    #[inline]
+    pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
+        debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
+        self.advance(now);
+        self.enqueued_packets += 1;
+        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.drops);
+        if matches!(self.service, Service::Idle) {
+            self.serve_next(now, false);
+        }
+        debug_assert!(self.limit.allows(self.qdisc.backlog()), "the queue exceeds its limit");
+        debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
+    }
+
+    /// The next packet that has arrived by `now`, by time of arrival and, at equal times, in the
+    /// order in which they left the queue. Call it until it returns `None`.
+    #[inline]
+    pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
+        self.advance(now);
+        let arrival = self.line.pop_arrived(now)?;
+        self.delivered_packets += 1;
+        self.delivered_bytes += arrival.packet.wire_size;
+        debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
+        Some(arrival)
+    }
+
+    /// The earliest moment at which `poll` may return something if nothing more is enqueued;
+    /// `None` when nothing inside will ever arrive.
+    ///
+    /// It is never late. It is early, and then `poll` returns nothing, where a packet turns out
+    /// lost; and, by about the time of a transmission, at most once for each time that the service
+    /// was interrupted with packets waiting and for each new route that may let them overtake.
+    #[inline]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let in_flight = self.line.next_arrival().unwrap_or(Instant::NEVER);
+        let wakeup = match &self.service {
+            Service::Idle => in_flight,
+            Service::Closed { earliest_arrival, .. } => in_flight.min(*earliest_arrival),
+            Service::Busy { ends, fate: Fate::Lost(_), .. } => in_flight.min(*ends),
+            Service::Busy { fate: Fate::Enters(slot), .. } => {
+                self.wakeup_behind(in_flight.min(slot.arrives))
+            }
+        };
+        (wakeup != Instant::NEVER).then_some(wakeup)
+    }
+
+    /// What has happened up to the last `enqueue` or `poll`.
+    #[inline]
+    pub fn stats(&self) -> LinkStats {
+        let backlog = self.qdisc.backlog();
+        let in_service = u64::from(matches!(self.service, Service::Busy { .. }));
+        LinkStats {
+            enqueued_packets: self.enqueued_packets,
+            delivered_packets: self.delivered_packets,
+            delivered_bytes: self.delivered_bytes,
+            transmitted_bytes: self.transmitted_bytes,
+            drops: self.drops.counts(),
+            backlog_packets: backlog.packets,
+            backlog_bytes: backlog.bytes,
+            underway_packets: in_service + self.line.packets(),
+        }
+    }
+
+    /// The packets lost since the last call, in the order of their time. They are kept until they
+    /// are taken, so call it regularly.
+    #[inline]
+    pub fn take_drops(&mut self) -> Vec<Drop<P>> {
+        self.drops.take()
+    }
+
+    /// Lets everything happen that happens up to and including `now`, in order.
+    #[inline]
+    fn advance(&mut self, now: Instant) {
+        debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
+        self.now = now;
+        while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
+            self.serve_until(hop.at);
+            self.line.dismantle(&hop, &mut self.drops);
+        }
+        self.serve_until(now);
+    }
+
+    /// Ends and begins transmissions up to and including `until`.
+    #[inline]
+    fn serve_until(&mut self, until: Instant) {
+        loop {
+            match &self.service {
+                Service::Busy { ends, .. } if *ends <= until && *ends != Instant::NEVER => {
+                    self.end_transmission();
+                }
+                Service::Closed { opens, .. } if *opens <= until && *opens != Instant::NEVER => {
+                    self.begin_transmission(*opens, false);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn end_transmission(&mut self) {
+        let Service::Busy { queued, ends, fate } =
+            std::mem::replace(&mut self.service, Service::Idle)
+        else {
+            return;
+        };
+        self.transmitted_bytes += queued.packet.wire_size;
+        match fate {
+            Fate::Lost(reason) => self.drops.lose(ends, reason, queued.packet),
+            Fate::Enters(slot) => self.line.enter(slot, ends, queued),
+        }
+        self.serve_next(ends, true);
+    }
+
+    /// Serves what waits from `at` on, or as soon as the rate allows.
+    #[inline]
+    fn serve_next(&mut self, at: Instant, back_to_back: bool) {
+        if self.qdisc.backlog().packets == 0 {
+            return;
+        }
+        let opens = self.transmitter.opens(at);
+        if opens == at {
+            self.begin_transmission(at, back_to_back);
+        } else {
+            let earliest_arrival = self.line.earliest_arrival_from(opens);
+            self.service = Service::Closed { opens, earliest_arrival };
+        }
+    }
+
+    #[inline]
+    fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
+        self.service = match self.qdisc.dequeue(at, &mut self.drops) {
+            None => Service::Idle,
+            Some(queued) => {
+                let ends = self.transmitter.transmit(at, queued.packet.wire_size, back_to_back);
+                let fate = match self.impairment.strikes(ends) {
+                    Some(reason) => Fate::Lost(reason),
+                    None => Fate::Enters(self.line.plan(ends)),
+                };
+                Service::Busy { queued, ends, fate }
+            }
+        };
+    }
+
+    /// The wakeup, given the first arrival of a packet that has left the queue. What still waits
+    /// comes later, unless a new route lets it overtake.
+    #[inline]
+    fn wakeup_behind(&self, first: Instant) -> Instant {
+        if self.qdisc.backlog().packets == 0 {
+            return first;
+        }
+        self.line.earliest_on_later_routes(first).map_or(first, |earliest| earliest.min(first))
+    }
+
+    fn is_conserved(&self) -> bool {
+        let stats = self.stats();
+        let inside = stats.backlog_packets + stats.underway_packets;
+        stats.enqueued_packets == stats.delivered_packets + stats.drops.total() + inside
+    }
+}

@@ -1,0 +1,81 @@
+//! First in, first out: a packet that does not fit when it comes is lost (drop-tail).
+
+use std::collections::VecDeque;
+
+use skyhop_units::Instant;
+
+use super::{Backlog, Limit, Qdisc, Queued};
+use crate::DropReason;
+use crate::stats::DropLog;
+
+#[derive(Debug)]
+pub(crate) struct Fifo<P> {
+    limit: Limit,
+    backlog: Backlog,
+    waiting: VecDeque<Queued<P>>,
+}
+
+impl<P> Fifo<P> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { limit, backlog: Backlog::default(), waiting: VecDeque::new() }
+    }
+}
+
+impl<P> Qdisc<P> for Fifo<P> {
+    #[inline]
+    fn enqueue(&mut self, arriving: Queued<P>, drops: &mut DropLog<P>) {
+        let mut with_it = self.backlog;
+        with_it.add(arriving.packet.wire_size);
+        if self.limit.allows(with_it) {
+            self.backlog = with_it;
+            self.waiting.push_back(arriving);
+        } else {
+            drops.lose(arriving.since, DropReason::Queue, arriving.packet);
+        }
+    }
+
+    #[inline]
+    fn dequeue(&mut self, _now: Instant, _drops: &mut DropLog<P>) -> Option<Queued<P>> {
+        let first = self.waiting.pop_front()?;
+        self.backlog.remove(first.packet.wire_size);
+        Some(first)
+    }
+
+    #[inline]
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_units::Bytes;
+
+    use super::*;
+    use crate::Packet;
+
+    /// Enqueues packets of these sizes; returns the places of those lost and of those that come
+    /// out, in order.
+    fn fill(limit: Limit, sizes: &[u64]) -> (Vec<usize>, Vec<usize>) {
+        let mut fifo = Fifo::new(limit);
+        let mut drops = DropLog::new();
+        for (payload, &size) in sizes.iter().enumerate() {
+            let packet = Packet { wire_size: Bytes::new(size), payload };
+            fifo.enqueue(Queued { since: Instant::START, packet }, &mut drops);
+        }
+        let lost = drops.take().into_iter().map(|drop| drop.packet.payload).collect();
+        let out = std::iter::from_fn(|| fifo.dequeue(Instant::START, &mut drops));
+        (lost, out.map(|queued| queued.packet.payload).collect())
+    }
+
+    #[test]
+    fn a_limit_in_packets_ignores_their_size() {
+        assert_eq!(fill(Limit::Packets(2), &[9000, 64, 64]), (vec![2], vec![0, 1]));
+    }
+
+    #[test]
+    fn a_limit_in_bytes_lets_a_small_packet_in_where_a_large_one_did_not_fit() {
+        let limit = Limit::Bytes(Bytes::new(3000));
+        assert_eq!(fill(limit, &[1500, 1400, 101, 100, 1]), (vec![2, 4], vec![0, 1, 3]));
+    }
+}

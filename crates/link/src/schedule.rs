@@ -1,0 +1,213 @@
+//! What a link will do over time, in one direction: delay, rate, loss, outages, dismantled hops.
+
+use skyhop_units::{Duration, Instant, Rate, Ratio};
+
+use crate::ScheduleError;
+use crate::timeline::{Begins, index_at};
+
+/// A value that holds from `from` until the next piece begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Piece<T> {
+    /// When the piece begins; the first piece begins at [`Instant::START`].
+    pub from: Instant,
+    /// Its value.
+    pub value: T,
+}
+
+/// The delay of one piece of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelayPiece {
+    /// When the piece begins; the first piece begins at [`Instant::START`].
+    pub from: Instant,
+    /// The one-way delay of a packet that enters the delay line at `from`.
+    pub delay: Duration,
+    /// The delay at the piece's end where it changes linearly; equal to `delay` where it is flat.
+    /// The last piece is flat.
+    pub delay_at_end: Duration,
+    /// Whether packets take another route from here on, and so may overtake earlier ones.
+    pub new_route: bool,
+}
+
+/// A time in which nothing passes the end of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// The first moment without service.
+    pub from: Instant,
+    /// The first moment with service again.
+    pub until: Instant,
+}
+
+/// A hop that ceases to exist at a moment: what is on it then is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dismantled {
+    /// When it happens.
+    pub at: Instant,
+    /// A packet is on the hop when it has been in the delay line for at least this long …
+    pub near: Duration,
+    /// … and for less than this; [`Duration::MAX`] for the last hop.
+    pub far: Duration,
+}
+
+/// What becomes of packets that reach an outage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DuringOutage {
+    /// They are lost; the queue goes on serving.
+    #[default]
+    Drop,
+    /// The queue stops serving until the outage ends.
+    Hold,
+}
+
+/// Everything that a link does over time, in one direction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkSchedule {
+    /// One-way delay, ordered by time, never empty.
+    pub delay: Vec<DelayPiece>,
+    /// Wire rate, ordered by time, never empty.
+    pub rate: Vec<Piece<Rate>>,
+    /// Probability that a packet is lost at random, ordered by time, never empty.
+    pub loss: Vec<Piece<Ratio>>,
+    /// Ordered by time, not overlapping.
+    pub outages: Vec<Outage>,
+    /// Ordered by time.
+    pub dismantled: Vec<Dismantled>,
+    /// What an outage does.
+    pub during_outage: DuringOutage,
+}
+
+impl LinkSchedule {
+    /// A schedule in which nothing ever changes.
+    pub fn fixed(delay: Duration, rate: Rate, loss: Ratio) -> Self {
+        let from = Instant::START;
+        Self {
+            delay: vec![DelayPiece { from, delay, delay_at_end: delay, new_route: false }],
+            rate: vec![Piece { from, value: rate }],
+            loss: vec![Piece { from, value: loss }],
+            outages: Vec::new(),
+            dismantled: Vec::new(),
+            during_outage: DuringOutage::Drop,
+        }
+    }
+
+    /// Checks what a link relies on: delay, rate and loss begin at [`Instant::START`] and each
+    /// piece is later than the one before; the last delay piece is flat; outages are in order and
+    /// do not overlap; dismantled hops are in order. Outages and hops of no extent are allowed.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn validate(&self) -> Result<(), ScheduleError> {
+        check_pieces("delay", &self.delay)?;
+        check_pieces("rate", &self.rate)?;
+        check_pieces("loss", &self.loss)?;
+        if self.delay.last().is_some_and(|last| last.delay != last.delay_at_end) {
+            return Err(ScheduleError::EndlessSlope);
+        }
+        self.check_outages()?;
+        self.check_dismantled()
+    }
+
+    /// The one-way delay of a packet that enters the delay line at `at`, in a valid schedule.
+    ///
+    /// Looks the piece up in O(log n); a running link uses a cursor instead.
+    pub fn delay_at(&self, at: Instant) -> Duration {
+        delay_at(&self.delay, at)
+    }
+
+    /// The wire rate at `at`, outages aside, in a valid schedule.
+    pub fn rate_at(&self, at: Instant) -> Rate {
+        self.rate[index_at(&self.rate, at)].value
+    }
+
+    /// The probability of random loss of a packet that leaves the queue at `at`, in a valid
+    /// schedule.
+    pub fn loss_at(&self, at: Instant) -> Ratio {
+        self.loss[index_at(&self.loss, at)].value
+    }
+
+    /// The outage that covers `at`, if there is one.
+    pub fn outage_at(&self, at: Instant) -> Option<Outage> {
+        let next = self.outages.partition_point(|outage| outage.until <= at);
+        self.outages.get(next).copied().filter(|outage| outage.from <= at)
+    }
+
+    fn check_outages(&self) -> Result<(), ScheduleError> {
+        let list = "outages";
+        let mut free_from = Instant::START;
+        for (index, outage) in self.outages.iter().enumerate() {
+            if outage.until < outage.from {
+                return Err(ScheduleError::Reversed { list, index });
+            }
+            if outage.from < free_from {
+                return Err(ScheduleError::Order { list, index, at: outage.from });
+            }
+            free_from = outage.until;
+        }
+        Ok(())
+    }
+
+    fn check_dismantled(&self) -> Result<(), ScheduleError> {
+        let list = "dismantled";
+        let mut last = Instant::START;
+        for (index, hop) in self.dismantled.iter().enumerate() {
+            if hop.far < hop.near {
+                return Err(ScheduleError::Reversed { list, index });
+            }
+            if hop.at < last {
+                return Err(ScheduleError::Order { list, index, at: hop.at });
+            }
+            last = hop.at;
+        }
+        Ok(())
+    }
+}
+
+impl DelayPiece {
+    /// The delay at `at`, inside a piece that ends at `until`.
+    ///
+    /// Fractions of a nanosecond are cut off the change since the piece's begin.
+    #[inline]
+    pub(crate) fn delay_at(&self, at: Instant, until: Instant) -> Duration {
+        if self.delay == self.delay_at_end {
+            return self.delay;
+        }
+        let elapsed_ns = (at - self.from).as_nanos();
+        let length_ns = (until - self.from).as_nanos();
+        if self.delay_at_end > self.delay {
+            self.delay + scaled(self.delay_at_end - self.delay, elapsed_ns, length_ns)
+        } else {
+            self.delay - scaled(self.delay - self.delay_at_end, elapsed_ns, length_ns)
+        }
+    }
+}
+
+/// The delay at `at` in pieces that begin at [`Instant::START`].
+pub(crate) fn delay_at(pieces: &[DelayPiece], at: Instant) -> Duration {
+    let index = index_at(pieces, at);
+    let until = pieces.get(index + 1).map_or(Instant::NEVER, |next| next.from);
+    pieces[index].delay_at(at, until)
+}
+
+/// `change * elapsed / length`, rounded down.
+fn scaled(change: Duration, elapsed_ns: u64, length_ns: u64) -> Duration {
+    let scaled_ns = match change.as_nanos().checked_mul(elapsed_ns) {
+        Some(product) => product / length_ns,
+        None => {
+            let product = u128::from(change.as_nanos()) * u128::from(elapsed_ns);
+            (product / u128::from(length_ns)) as u64
+        }
+    };
+    Duration::from_nanos(scaled_ns)
+}
+
+fn check_pieces<T: Begins>(list: &'static str, pieces: &[T]) -> Result<(), ScheduleError> {
+    let first = pieces.first().ok_or(ScheduleError::Empty { list })?;
+    if first.begins() != Instant::START {
+        return Err(ScheduleError::LateStart { list, at: first.begins() });
+    }
+    for (before, pair) in pieces.windows(2).enumerate() {
+        if pair[1].begins() <= pair[0].begins() {
+            return Err(ScheduleError::Order { list, index: before + 1, at: pair[1].begins() });
+        }
+    }
+    Ok(())
+}

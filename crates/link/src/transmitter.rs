@@ -1,0 +1,165 @@
+//! When a transmission ends, at a rate that changes over time.
+
+use skyhop_units::{Bytes, Instant, Rate};
+
+use crate::timeline::Timeline;
+use crate::{DuringOutage, LinkSchedule, Piece};
+
+/// What one wire byte takes, in bits times nanoseconds per second: work divided by a rate in bit/s
+/// is a time in ns.
+const WORK_PER_BYTE: u64 = 8 * 1_000_000_000;
+
+/// The clockwork behind the queue: one packet at a time, at the rate of the moment.
+#[derive(Debug)]
+pub(crate) struct Transmitter {
+    rate: Timeline<Piece<Rate>>,
+    /// Work that the last transmission left over when its end was rounded up to a nanosecond.
+    spare_work: u64,
+}
+
+impl Transmitter {
+    pub(crate) fn new(schedule: &LinkSchedule) -> Self {
+        Self { rate: Timeline::new(service_rate(schedule)), spare_work: 0 }
+    }
+
+    /// The first moment from `at` on at which a transmission can begin; [`Instant::NEVER`] where
+    /// the rate stays zero.
+    pub(crate) fn opens(&mut self, at: Instant) -> Instant {
+        let mut opens = at;
+        while self.rate.seek(opens).value == Rate::ZERO {
+            opens = self.rate.until();
+            if opens == Instant::NEVER {
+                break;
+            }
+        }
+        opens
+    }
+
+    /// When the transmission of `size` ends that begins at `begins`; [`Instant::NEVER`] where the
+    /// rate does not suffice for it any more.
+    ///
+    /// A packet that begins at the moment its predecessor ended and had waited until then
+    /// (`back_to_back`) gets what the rounding left over.
+    pub(crate) fn transmit(&mut self, begins: Instant, size: Bytes, back_to_back: bool) -> Instant {
+        let work = size.as_u64().saturating_mul(WORK_PER_BYTE);
+        let spare = if back_to_back { self.spare_work } else { 0 };
+        self.spare_work = spare.saturating_sub(work);
+        let mut remaining = work.saturating_sub(spare);
+        let mut at = begins;
+        while remaining > 0 {
+            let rate = self.rate.seek(at).value.bits_per_second();
+            let until = self.rate.until();
+            if rate > 0 {
+                let available_ns = until.saturating_since(at).as_nanos();
+                let needed_ns = remaining.div_ceil(rate);
+                if needed_ns <= available_ns {
+                    // The product may exceed 64 bits, the difference is below `rate`.
+                    self.spare_work = needed_ns.wrapping_mul(rate).wrapping_sub(remaining);
+                    return Instant::from_nanos(at.as_nanos() + needed_ns);
+                }
+                remaining -= available_ns * rate;
+            }
+            if until == Instant::NEVER {
+                return Instant::NEVER;
+            }
+            at = until;
+        }
+        at
+    }
+}
+
+/// The rate at which the queue is served: the schedule's, and zero in outages that hold it.
+fn service_rate(schedule: &LinkSchedule) -> Vec<Piece<Rate>> {
+    let held = match schedule.during_outage {
+        DuringOutage::Hold => schedule.outages.as_slice(),
+        DuringOutage::Drop => &[],
+    };
+    let mut changes: Vec<Instant> = schedule.rate.iter().map(|piece| piece.from).collect();
+    changes.extend(held.iter().flat_map(|outage| [outage.from, outage.until]));
+    changes.sort_unstable();
+    let serve = |from| {
+        let next = held.partition_point(|outage| outage.until <= from);
+        let is_held = held.get(next).is_some_and(|outage| outage.from <= from);
+        Piece { from, value: if is_held { Rate::ZERO } else { schedule.rate_at(from) } }
+    };
+    let mut pieces: Vec<Piece<Rate>> = changes.into_iter().map(serve).collect();
+    pieces.dedup_by_key(|piece| piece.value);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_units::{Duration, Ratio};
+
+    use super::*;
+    use crate::Outage;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    /// 12 Mbit/s, so that 1500 bytes take 1 ms, then other rates from given milliseconds on.
+    fn schedule(changes: &[(u64, u64)]) -> LinkSchedule {
+        let rate = Rate::from_bits_per_second(12_000_000);
+        let mut schedule = LinkSchedule::fixed(Duration::ZERO, rate, Ratio::ZERO);
+        schedule.rate.extend(changes.iter().map(|&(from_ms, bps)| Piece {
+            from: ms(from_ms),
+            value: Rate::from_bits_per_second(bps),
+        }));
+        schedule
+    }
+
+    #[test]
+    fn a_rate_change_takes_effect_in_the_middle_of_a_packet() {
+        let mut transmitter = Transmitter::new(&schedule(&[(1, 6_000_000), (3, 24_000_000)]));
+        // 2 ms of work at 12 Mbit/s: 1 ms there, then the other half takes 2 ms at 6 Mbit/s.
+        assert_eq!(transmitter.transmit(ms(0), Bytes::new(3000), false), ms(3));
+        assert_eq!(transmitter.transmit(ms(3), Bytes::new(3000), true), ms(4));
+    }
+
+    #[test]
+    fn nothing_progresses_at_rate_zero() {
+        let mut transmitter = Transmitter::new(&schedule(&[(1, 0), (5, 12_000_000), (9, 0)]));
+        assert_eq!(transmitter.transmit(ms(0), Bytes::new(3000), false), ms(6));
+        assert_eq!(transmitter.opens(ms(6)), ms(6));
+        assert_eq!(transmitter.transmit(ms(8), Bytes::new(1500), false), ms(9));
+        assert_eq!(transmitter.opens(ms(9)), Instant::NEVER);
+    }
+
+    #[test]
+    fn a_held_outage_pauses_a_transmission() {
+        let mut schedule = schedule(&[]);
+        schedule.during_outage = DuringOutage::Hold;
+        schedule.outages = vec![
+            Outage { from: ms(1), until: ms(4) },
+            Outage { from: ms(4), until: ms(6) },
+            Outage { from: ms(9), until: ms(9) },
+        ];
+        let mut transmitter = Transmitter::new(&schedule);
+        assert_eq!(transmitter.transmit(ms(0), Bytes::new(3000), false), ms(7));
+        assert_eq!(transmitter.transmit(ms(7), Bytes::new(4500), true), ms(10));
+    }
+
+    #[test]
+    fn a_saturated_transmitter_loses_nothing_to_rounding() {
+        let mut schedule = schedule(&[]);
+        schedule.rate[0].value = Rate::from_bits_per_second(7_000_000_000);
+        let mut transmitter = Transmitter::new(&schedule);
+        let mut at = Instant::START;
+        for _ in 0..7_000 {
+            at = transmitter.transmit(at, Bytes::new(1514), true);
+        }
+        assert_eq!(at.as_nanos(), 1514 * 8 * 1_000);
+    }
+
+    #[test]
+    fn several_packets_end_in_one_nanosecond_where_the_rate_is_that_high() {
+        let mut schedule = schedule(&[]);
+        schedule.rate[0].value = Rate::from_bits_per_second(u64::MAX);
+        let mut transmitter = Transmitter::new(&schedule);
+        let first = transmitter.transmit(ms(0), Bytes::new(1514), false);
+        assert_eq!(first.as_nanos(), 1);
+        assert_eq!(transmitter.transmit(first, Bytes::new(1514), true), first);
+        assert_eq!(transmitter.transmit(first, Bytes::new(1514), false).as_nanos(), 2);
+    }
+}

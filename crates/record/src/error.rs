@@ -1,0 +1,48 @@
+//! Why a result could not be read or written.
+
+use std::io;
+use std::path::PathBuf;
+
+use skyhop_path::TraceError;
+use thiserror::Error;
+
+/// Why a result could not be read or written.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum RecordError {
+    /// The file could not be opened or read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The file could not be written: no space, no permission, …
+    #[error("{}: cannot write: {reason}", path.display())]
+    Write { path: PathBuf, reason: String },
+    /// The file is not a whole Parquet file.
+    #[error("{}: not a whole Parquet file ({reason}); make or copy it again", path.display())]
+    Damaged { path: PathBuf, reason: String },
+    /// The file is Parquet, but not a path file.
+    #[error("{}: not a skyhop path file: {what}", path.display())]
+    NotAPath { path: PathBuf, what: String },
+    /// A newer skyhop wrote the file.
+    #[error("{}: path file version {found}, but this skyhop reads up to {known}; update skyhop",
+        path.display())]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    /// The file's content is not a possible path.
+    #[error("{}: {source}", path.display())]
+    Trace { path: PathBuf, source: TraceError },
+    /// The output directory holds something already.
+    #[error("{}: the output directory is not empty; choose another or add --force", path.display())]
+    NotEmpty { path: PathBuf },
+    /// The output's name belongs to something that is no file.
+    #[error("{}: is not a regular file; choose another name for the output", path.display())]
+    NotAFile { path: PathBuf },
+    /// The output directory's name belongs to a file.
+    #[error("{}: is a file, but the output must be a directory", path.display())]
+    NotADirectory { path: PathBuf },
+}
+
+impl RecordError {
+    /// Whether the user's input was wrong, rather than the attempt to use it.
+    pub fn is_input(&self) -> bool {
+        !matches!(self, Self::Write { .. })
+    }
+}

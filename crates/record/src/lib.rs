@@ -1,0 +1,16 @@
+//! Path files and run directories: the only place that writes results.
+
+mod error;
+mod parquet_file;
+mod path_file;
+mod run;
+mod run_directory;
+mod tables;
+
+pub use error::RecordError;
+pub use path_file::{path_to_parquet, read_path, write_path};
+pub use run::{
+    CongestionState, Direction, Drops, EventRow, FlowSample, FlowSummary, Handovers, LinkSample,
+    LinkSummary, LossReason, ProbeRow, ProbeSummary, Quantiles, RowKind, RunData, Summary,
+};
+pub use run_directory::RunDirectory;

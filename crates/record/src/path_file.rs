@@ -1,0 +1,310 @@
+//! Path files: one Parquet file per path, a row per frame, the header as JSON metadata.
+
+use std::fs::File;
+use std::panic;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder, StructBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StructArray};
+use arrow_schema::{DataType, Field, Fields};
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use skyhop_path::trace::SCHEMA_VERSION;
+use skyhop_path::{EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_units::{Duration, Instant, Rate};
+
+use crate::RecordError;
+use crate::parquet_file::{Column, replace_file, table_bytes, write_error};
+
+const METADATA_KEY: &str = "skyhop";
+
+/// Writes a path file, whole or not at all.
+///
+/// # Errors
+/// [`RecordError::Write`] with the system's reason.
+pub fn write_path(trace: &PathTrace, path: &Path) -> Result<(), RecordError> {
+    replace_file(path, &path_to_parquet(trace)?)
+}
+
+/// The bytes that [`write_path`] writes.
+///
+/// # Errors
+/// [`RecordError::Write`], which a valid trace does not cause.
+pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, RecordError> {
+    let in_memory = Path::new("path in memory");
+    let header = serde_json::to_string(&trace.header).map_err(|e| write_error(in_memory, e))?;
+    table_bytes(columns(&trace.frames), Some((METADATA_KEY, header)))
+        .map_err(|e| write_error(in_memory, e))
+}
+
+/// Reads and checks a path file.
+///
+/// # Errors
+/// Missing, cut or foreign files and impossible content, each named.
+pub fn read_path(path: &Path) -> Result<PathTrace, RecordError> {
+    // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let read = panic::catch_unwind(|| decode_path(path));
+    panic::set_hook(hook);
+    read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
+}
+
+fn decode_path(path: &Path) -> Result<PathTrace, RecordError> {
+    let file =
+        File::open(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+        .map_err(|e| damaged(path, e))?;
+    let header = read_header(path, &reader)?;
+    let mut frames = Vec::new();
+    for batch in reader.build().map_err(|e| damaged(path, e))? {
+        let batch = batch.map_err(|e| damaged(path, e))?;
+        let rows = FrameColumns::of(&batch).map_err(|what| not_a_path(path, what))?;
+        for row in 0..batch.num_rows() {
+            frames.push(rows.frame(row).map_err(|what| not_a_path(path, what))?);
+        }
+    }
+    let trace = PathTrace { header, frames };
+    trace.validate().map_err(|source| RecordError::Trace { path: path.to_owned(), source })?;
+    Ok(trace)
+}
+
+fn damaged(path: &Path, reason: impl std::fmt::Display) -> RecordError {
+    RecordError::Damaged { path: path.to_owned(), reason: reason.to_string() }
+}
+
+fn not_a_path(path: &Path, what: String) -> RecordError {
+    RecordError::NotAPath { path: path.to_owned(), what }
+}
+
+fn read_header(
+    path: &Path,
+    reader: &ParquetRecordBatchReaderBuilder<File>,
+) -> Result<PathHeader, RecordError> {
+    let json = reader
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .and_then(|entries| entries.iter().find(|entry| entry.key == METADATA_KEY))
+        .and_then(|entry| entry.value.as_deref())
+        .ok_or_else(|| not_a_path(path, format!("no \"{METADATA_KEY}\" metadata")))?;
+    let value: serde_json::Value =
+        serde_json::from_str(json).map_err(|e| not_a_path(path, format!("header: {e}")))?;
+    let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
+    if found > SCHEMA_VERSION {
+        return Err(RecordError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    serde_json::from_value(value).map_err(|e| not_a_path(path, format!("header: {e}")))
+}
+
+fn columns(frames: &[Frame]) -> Vec<Column> {
+    let ns = |d: Duration| d.as_nanos() as i64;
+    let optional = |value: fn(&Frame) -> Option<Duration>| -> Int64Array {
+        frames.iter().map(|frame| value(frame).map(ns)).collect()
+    };
+    vec![
+        Column::required(
+            "t_ns",
+            Int64Array::from_iter_values(frames.iter().map(|f| f.at.as_nanos() as i64)),
+        ),
+        Column::required("nodes", nodes(frames)),
+        Column::required("hop_delay_ns", hop_delays(frames)),
+        Column::optional("delay_ns", optional(|f| f.delay)),
+        Column::optional("delay_back_ns", optional(|f| f.delay_back)),
+        Column::optional(
+            "rate_bps",
+            frames
+                .iter()
+                .map(|f| f.rate.map(|r| r.bits_per_second() as i64))
+                .collect::<Int64Array>(),
+        ),
+        Column::optional("loss", frames.iter().map(|f| f.loss).collect::<Float64Array>()),
+        Column::required("events", events(frames)),
+    ]
+}
+
+fn list_item(data_type: DataType) -> Arc<Field> {
+    Arc::new(Field::new("item", data_type, false))
+}
+
+fn nodes(frames: &[Frame]) -> impl Array + 'static {
+    let mut list = ListBuilder::new(Int32Builder::new()).with_field(list_item(DataType::Int32));
+    for frame in frames {
+        list.values().append_slice(&frame.nodes);
+        list.append(true);
+    }
+    list.finish()
+}
+
+fn hop_delays(frames: &[Frame]) -> impl Array + 'static {
+    let mut list = ListBuilder::new(Int64Builder::new()).with_field(list_item(DataType::Int64));
+    for frame in frames {
+        for delay in &frame.hop_delays {
+            list.values().append_value(delay.as_nanos() as i64);
+        }
+        list.append(true);
+    }
+    list.finish()
+}
+
+fn event_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("t_ns", DataType::Int64, false),
+        Field::new("kind", DataType::Utf8, false),
+        Field::new("hop", DataType::Int16, true),
+        Field::new("outage_ns", DataType::Int64, false),
+    ])
+}
+
+fn events(frames: &[Frame]) -> impl Array + 'static {
+    let event = StructBuilder::new(
+        event_fields(),
+        vec![
+            Box::new(Int64Builder::new()),
+            Box::new(StringBuilder::new()),
+            Box::new(Int16Builder::new()),
+            Box::new(Int64Builder::new()),
+        ],
+    );
+    let mut list = ListBuilder::new(event).with_field(list_item(DataType::Struct(event_fields())));
+    for frame in frames {
+        for event in &frame.events {
+            append_event(list.values(), event);
+        }
+        list.append(true);
+    }
+    list.finish()
+}
+
+fn append_event(row: &mut StructBuilder, event: &PathEvent) {
+    const BUILT_ABOVE: &str = "the builder has this field";
+    row.field_builder::<Int64Builder>(0)
+        .expect(BUILT_ABOVE)
+        .append_value(event.at.as_nanos() as i64);
+    row.field_builder::<StringBuilder>(1).expect(BUILT_ABOVE).append_value(event.kind.name());
+    row.field_builder::<Int16Builder>(2)
+        .expect(BUILT_ABOVE)
+        .append_option(event.hop.map(|hop| hop as i16));
+    row.field_builder::<Int64Builder>(3)
+        .expect(BUILT_ABOVE)
+        .append_value(event.outage.as_nanos() as i64);
+    row.append(true);
+}
+
+/// The columns of one batch, with their types checked.
+struct FrameColumns<'b> {
+    t_ns: &'b ArrayRef,
+    nodes: &'b ArrayRef,
+    hop_delay_ns: &'b ArrayRef,
+    delay_ns: &'b ArrayRef,
+    delay_back_ns: &'b ArrayRef,
+    rate_bps: &'b ArrayRef,
+    loss: &'b ArrayRef,
+    events: &'b ArrayRef,
+}
+
+impl<'b> FrameColumns<'b> {
+    fn of(batch: &'b RecordBatch) -> Result<Self, String> {
+        let column = |name: &str, fits: fn(&DataType) -> bool| {
+            let array = batch.column_by_name(name).ok_or(format!("no column \"{name}\""))?;
+            if fits(array.data_type()) {
+                Ok(array)
+            } else {
+                Err(format!("column \"{name}\" has the type {}", array.data_type()))
+            }
+        };
+        let int64 = |data_type: &DataType| *data_type == DataType::Int64;
+        Ok(Self {
+            t_ns: column("t_ns", int64)?,
+            nodes: column("nodes", |t| list_of(t, |item| *item == DataType::Int32))?,
+            hop_delay_ns: column("hop_delay_ns", |t| list_of(t, |i| *i == DataType::Int64))?,
+            delay_ns: column("delay_ns", int64)?,
+            delay_back_ns: column("delay_back_ns", int64)?,
+            rate_bps: column("rate_bps", int64)?,
+            loss: column("loss", |t| *t == DataType::Float64)?,
+            events: column("events", |t| list_of(t, is_event))?,
+        })
+    }
+
+    fn frame(&self, row: usize) -> Result<Frame, String> {
+        let hops = self.hop_delay_ns.as_list::<i32>().value(row);
+        Ok(Frame {
+            at: Instant::from_nanos(
+                not_negative("t_ns", self.t_ns, row)?.ok_or("a row has no t_ns")?,
+            ),
+            nodes: self
+                .nodes
+                .as_list::<i32>()
+                .value(row)
+                .as_primitive::<Int32Type>()
+                .values()
+                .to_vec(),
+            hop_delays: (0..hops.len())
+                .map(|hop| not_negative("hop_delay_ns", &hops, hop))
+                .map(|ns| Ok(Duration::from_nanos(ns?.ok_or("a hop has no delay")?)))
+                .collect::<Result<_, String>>()?,
+            delay: not_negative("delay_ns", self.delay_ns, row)?.map(Duration::from_nanos),
+            delay_back: not_negative("delay_back_ns", self.delay_back_ns, row)?
+                .map(Duration::from_nanos),
+            rate: not_negative("rate_bps", self.rate_bps, row)?.map(Rate::from_bits_per_second),
+            loss: ratio(self.loss, row)?,
+            events: read_events(&self.events.as_list::<i32>().value(row))?,
+        })
+    }
+}
+
+fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {
+    matches!(data_type, DataType::List(item) if fits(item.data_type()))
+}
+
+fn is_event(data_type: &DataType) -> bool {
+    let DataType::Struct(found) = data_type else { return false };
+    event_fields().iter().all(|wanted| {
+        found.iter().any(|f| f.name() == wanted.name() && f.data_type() == wanted.data_type())
+    })
+}
+
+fn not_negative(name: &str, column: &ArrayRef, row: usize) -> Result<Option<u64>, String> {
+    if column.is_null(row) {
+        return Ok(None);
+    }
+    let value = column.as_primitive::<Int64Type>().value(row);
+    u64::try_from(value).map(Some).map_err(|_| format!("{name} is negative ({value})"))
+}
+
+fn ratio(column: &ArrayRef, row: usize) -> Result<Option<f64>, String> {
+    if column.is_null(row) {
+        return Ok(None);
+    }
+    let value = column.as_primitive::<Float64Type>().value(row);
+    if (0.0..=1.0).contains(&value) { Ok(Some(value)) } else { Err(format!("loss is {value}")) }
+}
+
+fn read_events(events: &ArrayRef) -> Result<Vec<PathEvent>, String> {
+    let events: &StructArray = events.as_struct();
+    let field =
+        |name: &str| events.column_by_name(name).ok_or(format!("events have no \"{name}\""));
+    let (at, kind, hop, outage) =
+        (field("t_ns")?, field("kind")?, field("hop")?, field("outage_ns")?);
+    (0..events.len())
+        .map(|row| {
+            let name = kind.as_string::<i32>().value(row);
+            let hop = hop.as_primitive::<Int16Type>();
+            Ok(PathEvent {
+                at: Instant::from_nanos(
+                    not_negative("t_ns", at, row)?.ok_or("an event has no t_ns")?,
+                ),
+                kind: EventKind::from_name(name).ok_or(format!("unknown event \"{name}\""))?,
+                hop: if hop.is_null(row) { None } else { u16::try_from(hop.value(row)).ok() },
+                outage: Duration::from_nanos(
+                    not_negative("outage_ns", outage, row)?.ok_or("an event has no outage_ns")?,
+                ),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,299 @@
+//! What an engine measured in one run, in memory: the contents of a run directory.
+
+use serde::{Deserialize, Serialize};
+
+/// Defines an enum whose variants stand in files by name.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+
+        impl $name {
+            /// The name in files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+named! {
+    /// A direction of the path.
+    Direction {
+        /// from -> to.
+        #[default]
+        Forward = "forward",
+        /// to -> from.
+        Back = "back",
+    }
+}
+
+named! {
+    /// Linux's congestion state of a TCP sender.
+    CongestionState {
+        /// Nothing unusual.
+        #[default]
+        Open = "open",
+        /// Duplicate acknowledgements, nothing known lost.
+        Disorder = "disorder",
+        /// The window is being reduced without loss.
+        Cwr = "cwr",
+        /// Fast recovery.
+        Recovery = "recovery",
+        /// After a retransmission timeout.
+        Loss = "loss",
+    }
+}
+
+named! {
+    /// What a row of events.parquet is about.
+    RowKind {
+        /// The path: a user's satellite changed.
+        #[default]
+        End = "end",
+        /// The path: a link in the middle changed.
+        Intermediate = "intermediate",
+        /// The path: only links between satellites changed.
+        Reroute = "reroute",
+        /// The path: there is none from here on.
+        Lost = "lost",
+        /// The path: there is one again.
+        Restored = "restored",
+        /// The scenario's `[[change]]`.
+        Change = "change",
+        /// A packet was lost.
+        Loss = "loss",
+    }
+}
+
+named! {
+    /// Why a packet was lost.
+    LossReason {
+        /// The queue was full, or its discipline chose so.
+        #[default]
+        Queue = "queue",
+        /// At random.
+        Loss = "loss",
+        /// It reached an outage.
+        Outage = "outage",
+        /// It was on a dismantled hop.
+        Dismantled = "dismantled",
+        /// A device had no room for it (live only).
+        Device = "device",
+    }
+}
+
+/// Everything that an engine hands over at the end of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunData {
+    /// Rows of flows.parquet, ordered by time, then flow.
+    pub flows: Vec<FlowSample>,
+    /// Rows of link.parquet, ordered by time, then direction.
+    pub link: Vec<LinkSample>,
+    /// Rows of events.parquet, ordered by time.
+    pub events: Vec<EventRow>,
+    /// Rows of probes.parquet, ordered by probe, then sequence number.
+    pub probes: Vec<ProbeRow>,
+    /// summary.json.
+    pub summary: Summary,
+}
+
+/// One TCP flow over one sample interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSample {
+    /// The end of the interval, since the run began.
+    pub t_ns: i64,
+    /// The flow's id.
+    pub flow: i32,
+    /// Payload that reached the receiver in order during the interval, over the interval.
+    pub goodput_bps: i64,
+    /// Congestion window at `t_ns`.
+    pub cwnd_packets: i64,
+    /// Slow-start threshold at `t_ns`; `None` while it is infinite.
+    pub ssthresh_packets: Option<i64>,
+    /// Smoothed RTT at `t_ns`; `None` before the first sample.
+    pub srtt_us: Option<i64>,
+    /// Packets sent and neither acknowledged nor known lost, at `t_ns`.
+    pub inflight_packets: i64,
+    /// Segments retransmitted during the interval.
+    pub retransmits: i64,
+    /// The rate at which the sender paces; `None` where it does not.
+    pub pacing_rate_bps: Option<i64>,
+    /// Linux's congestion state.
+    pub state: CongestionState,
+}
+
+/// One direction of the link over one sample interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkSample {
+    /// The end of the interval, since the run began.
+    pub t_ns: i64,
+    /// Which direction.
+    pub direction: Direction,
+    /// What waited in the queue at `t_ns`.
+    pub backlog_bytes: i64,
+    /// What waited in the queue at `t_ns`.
+    pub backlog_packets: i64,
+    /// What arrived at the far end during the interval.
+    pub delivered_bytes: i64,
+    /// The drops of the interval.
+    pub drops: Drops,
+}
+
+/// Lost packets by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// The queue was full, or its discipline chose so.
+    pub queue: u64,
+    /// At random.
+    pub loss: u64,
+    /// The packet reached an outage.
+    pub outage: u64,
+    /// The packet was on a dismantled hop.
+    pub dismantled: u64,
+    /// The device in front of the link was full (live only).
+    pub device: u64,
+}
+
+/// Something that happened at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventRow {
+    /// When.
+    pub t_ns: i64,
+    /// What.
+    pub kind: RowKind,
+    /// The path's hop, where one is concerned.
+    pub hop: Option<i32>,
+    /// How long the path is down from then on.
+    pub outage_ns: i64,
+    /// For losses.
+    pub reason: Option<LossReason>,
+    /// For losses.
+    pub direction: Option<Direction>,
+    /// The flow concerned, where it is known.
+    pub flow: Option<i32>,
+}
+
+/// One probe packet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeRow {
+    /// The probe flow's id.
+    pub probe: i32,
+    /// The packet's sequence number.
+    pub seq: i64,
+    /// When it was sent, since the run began.
+    pub t_ns: i64,
+    /// Its round trip; `None` when it was lost.
+    pub rtt_ns: Option<i64>,
+    /// The round trip that the link scheduled (queueing and delay); `None` where not known.
+    pub scheduled_rtt_ns: Option<i64>,
+}
+
+/// summary.json. Field names are stable: others script against them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// sim or live.
+    pub engine: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// How much of the scenario's time passed.
+    pub virtual_s: f64,
+    /// How long the run took.
+    pub wall_s: f64,
+    /// TCP data packets sent by all flows, retransmissions included.
+    pub data_packets: u64,
+    /// One entry per TCP flow.
+    pub flows: Vec<FlowSummary>,
+    /// One entry per probe.
+    pub probes: Vec<ProbeSummary>,
+    /// The forward direction of the link; drops are those of both directions.
+    pub link: LinkSummary,
+    /// Path events by kind.
+    pub handovers: Handovers,
+    /// How late packets left the link (live only).
+    pub lateness_us: Option<Quantiles>,
+    /// A probe's RTT above what the link scheduled (live only).
+    pub rtt_excess_us: Option<Quantiles>,
+    /// What a reader must know before believing the numbers.
+    pub warnings: Vec<String>,
+}
+
+/// One TCP flow over its whole life.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSummary {
+    /// The flow's id: its place in the scenario, counted from 0.
+    pub id: u32,
+    /// The congestion control.
+    pub cc: String,
+    /// When it began.
+    pub start_s: f64,
+    /// When it ended.
+    pub stop_s: f64,
+    /// Payload that reached the receiver in order, over the flow's own time.
+    pub goodput_bps: u64,
+    /// Mean of the srtt samples.
+    pub srtt_mean_us: Option<u64>,
+    /// 95th percentile of the srtt samples.
+    pub rtt_p95_us: Option<u64>,
+    /// Mean RTT of the path without queueing, over the flow's own time.
+    pub base_rtt_mean_us: u64,
+    /// Mean of the cwnd samples.
+    pub cwnd_mean_packets: f64,
+    /// Segments retransmitted.
+    pub retransmits: u64,
+    /// Data segments sent, retransmissions included.
+    pub sent_packets: u64,
+    /// For finite transfers: the time from start until the last byte had arrived.
+    pub completion_s: Option<f64>,
+}
+
+/// One probe over its whole life.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeSummary {
+    /// The flow's id.
+    pub id: u32,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that never came back.
+    pub lost: u64,
+    /// Median RTT.
+    pub rtt_p50_us: Option<u64>,
+    /// 95th percentile.
+    pub rtt_p95_us: Option<u64>,
+    /// 99th percentile.
+    pub rtt_p99_us: Option<u64>,
+}
+
+/// The bottleneck over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkSummary {
+    /// Wire bytes that left the queue over what the rate would have allowed.
+    pub utilisation: f64,
+    /// Mean of the backlog samples.
+    pub backlog_mean_bytes: u64,
+    /// Lost packets by reason, both directions.
+    pub drops: Drops,
+}
+
+/// Path events by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handovers {
+    /// The user's satellite changed.
+    pub end: u64,
+    /// A link in the middle changed.
+    pub intermediate: u64,
+    /// Only links between satellites changed.
+    pub reroute: u64,
+}
+
+/// Three quantiles of a distribution in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// The largest value.
+    pub max: f64,
+}

@@ -1,0 +1,91 @@
+//! The rows of a run as Parquet columns; every column carries its unit in its name.
+
+use std::path::Path;
+
+use arrow_array::{Int32Array, Int64Array, StringArray};
+
+use crate::parquet_file::{Column, write_table};
+use crate::{
+    Direction, Drops, EventRow, FlowSample, LinkSample, LossReason, ProbeRow, RecordError,
+};
+
+fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
+    Int64Array::from_iter_values(rows.iter().map(value))
+}
+
+fn maybe_int64<T>(rows: &[T], value: impl Fn(&T) -> Option<i64>) -> Int64Array {
+    rows.iter().map(value).collect()
+}
+
+fn int32<T>(rows: &[T], value: impl Fn(&T) -> i32) -> Int32Array {
+    Int32Array::from_iter_values(rows.iter().map(value))
+}
+
+fn maybe_int32<T>(rows: &[T], value: impl Fn(&T) -> Option<i32>) -> Int32Array {
+    rows.iter().map(value).collect()
+}
+
+fn text<T>(rows: &[T], value: impl Fn(&T) -> &str) -> StringArray {
+    StringArray::from_iter_values(rows.iter().map(value))
+}
+
+fn maybe_text<T>(rows: &[T], value: impl Fn(&T) -> Option<&str>) -> StringArray {
+    rows.iter().map(value).collect()
+}
+
+pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), RecordError> {
+    let columns = vec![
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("flow", int32(rows, |r| r.flow)),
+        Column::required("goodput_bps", int64(rows, |r| r.goodput_bps)),
+        Column::required("cwnd_packets", int64(rows, |r| r.cwnd_packets)),
+        Column::optional("ssthresh_packets", maybe_int64(rows, |r| r.ssthresh_packets)),
+        Column::optional("srtt_us", maybe_int64(rows, |r| r.srtt_us)),
+        Column::required("inflight_packets", int64(rows, |r| r.inflight_packets)),
+        Column::required("retransmits", int64(rows, |r| r.retransmits)),
+        Column::optional("pacing_rate_bps", maybe_int64(rows, |r| r.pacing_rate_bps)),
+        Column::required("state", text(rows, |r| r.state.name())),
+    ];
+    write_table(path, columns)
+}
+
+pub(crate) fn write_link(rows: &[LinkSample], path: &Path) -> Result<(), RecordError> {
+    let drops = |count: fn(&Drops) -> u64| int64(rows, move |r| count(&r.drops) as i64);
+    let columns = vec![
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("direction", text(rows, |r| r.direction.name())),
+        Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
+        Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
+        Column::required("delivered_bytes", int64(rows, |r| r.delivered_bytes)),
+        Column::required("drops_queue", drops(|d| d.queue)),
+        Column::required("drops_loss", drops(|d| d.loss)),
+        Column::required("drops_outage", drops(|d| d.outage)),
+        Column::required("drops_dismantled", drops(|d| d.dismantled)),
+        Column::required("drops_device", drops(|d| d.device)),
+    ];
+    write_table(path, columns)
+}
+
+pub(crate) fn write_events(rows: &[EventRow], path: &Path) -> Result<(), RecordError> {
+    let columns = vec![
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("kind", text(rows, |r| r.kind.name())),
+        Column::optional("hop", maybe_int32(rows, |r| r.hop)),
+        Column::required("outage_ns", int64(rows, |r| r.outage_ns)),
+        Column::optional("reason", maybe_text(rows, |r| r.reason.map(LossReason::name))),
+        Column::optional("direction", maybe_text(rows, |r| r.direction.map(Direction::name))),
+        Column::optional("flow", maybe_int32(rows, |r| r.flow)),
+    ];
+    write_table(path, columns)
+}
+
+pub(crate) fn write_probes(rows: &[ProbeRow], path: &Path) -> Result<(), RecordError> {
+    let columns = vec![
+        Column::required("probe", int32(rows, |r| r.probe)),
+        Column::required("seq", int64(rows, |r| r.seq)),
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::optional("rtt_ns", maybe_int64(rows, |r| r.rtt_ns)),
+        Column::optional("scheduled_rtt_ns", maybe_int64(rows, |r| r.scheduled_rtt_ns)),
+    ];
+    write_table(path, columns)
+}

@@ -1,0 +1,288 @@
+//! Path files and run directories: what goes in comes out, and wrong files are refused.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
+use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_record::{FlowSample, ProbeRow, RecordError, RunData, RunDirectory};
+use skyhop_record::{read_path, write_path};
+use skyhop_units::{Duration, Instant, Rate};
+
+fn endpoint(name: &str) -> Endpoint {
+    Endpoint { name: name.to_owned(), latitude_deg: Some(32.7), longitude_deg: Some(-117.2) }
+}
+
+fn header() -> PathHeader {
+    PathHeader {
+        schema: SCHEMA_VERSION,
+        source: "test".to_owned(),
+        from: endpoint("San Diego"),
+        to: endpoint("New York"),
+        constellation: Some("starlink-shell1".to_owned()),
+        satellites: 1584,
+        relay: Some("isl".to_owned()),
+        handover: None,
+        outage: None,
+        compat: None,
+        start: None,
+        duration_ns: 2_000_000_000,
+        step_ns: 1_000_000_000,
+        between_frames: BetweenFrames::Linear,
+        seed: 1,
+    }
+}
+
+fn frame(second: u64, middle: &[i32], hops_ns: &[u64]) -> Frame {
+    let hop_delays: Vec<Duration> = hops_ns.iter().map(|ns| Duration::from_nanos(*ns)).collect();
+    let delay = hop_delays.iter().copied().sum();
+    let nodes = [&[NODE_FROM], middle, &[NODE_TO]].concat();
+    let events = Vec::new();
+    let at = Instant::from_nanos(second * 1_000_000_000);
+    let delay_back = Some(delay + Duration::from_nanos(5));
+    Frame { at, nodes, hop_delays, delay: Some(delay), delay_back, rate: None, loss: None, events }
+}
+
+fn without_path(second: u64) -> Frame {
+    Frame {
+        nodes: Vec::new(),
+        hop_delays: Vec::new(),
+        delay: None,
+        delay_back: None,
+        ..frame(second, &[], &[1])
+    }
+}
+
+fn trace() -> PathTrace {
+    let mut second = frame(1, &[7, 1590, 8], &[3, 4, 5, 6]);
+    second.rate = Some(Rate::from_bits_per_second(1_000));
+    second.loss = Some(0.25);
+    second.events = vec![
+        PathEvent {
+            at: Instant::from_nanos(1_000_000_000),
+            kind: EventKind::End,
+            hop: Some(0),
+            outage: Duration::from_millis(12),
+        },
+        PathEvent {
+            at: Instant::from_nanos(1_000_000_000),
+            kind: EventKind::Reroute,
+            hop: None,
+            outage: Duration::ZERO,
+        },
+    ];
+    PathTrace {
+        header: header(),
+        frames: vec![frame(0, &[7, 9], &[1, 2, 3]), second, without_path(2)],
+    }
+}
+
+#[test]
+fn a_path_file_gives_back_the_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    write_path(&trace(), &file).unwrap();
+    assert_eq!(read_path(&file).unwrap(), trace());
+}
+
+#[test]
+fn a_cut_path_file_is_refused_wherever_it_is_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    write_path(&trace(), &file).unwrap();
+    let whole = fs::read(&file).unwrap();
+    for length in [0, 3, whole.len() / 2, whole.len() - 1] {
+        fs::write(&file, &whole[..length]).unwrap();
+        let message = read_path(&file).unwrap_err().to_string();
+        assert!(message.contains("not a whole Parquet file"), "{length}: {message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn missing_foreign_and_newer_files_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    assert!(matches!(read_path(&file), Err(RecordError::Read { .. })));
+    let mut newer = trace();
+    newer.header.schema = SCHEMA_VERSION + 1;
+    write_path(&newer, &file).unwrap();
+    assert!(matches!(read_path(&file), Err(RecordError::Newer { .. })));
+    RunDirectory::reserve(directory.path(), true)
+        .unwrap()
+        .write(&RunData::default(), &trace(), &"run")
+        .unwrap();
+    let foreign = directory.path().join("flows.parquet");
+    assert!(matches!(read_path(&foreign), Err(RecordError::NotAPath { .. })));
+}
+
+#[test]
+fn an_impossible_path_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    let mut impossible = trace();
+    impossible.frames[1].hop_delays[0] = Duration::from_secs(9);
+    write_path(&impossible, &file).unwrap();
+    let message = read_path(&file).unwrap_err().to_string();
+    assert!(message.contains("frame 1") && message.contains("do not add up"), "{message}");
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+const RUN_FILES: [&str; 7] = [
+    "events.parquet",
+    "flows.parquet",
+    "link.parquet",
+    "path.parquet",
+    "probes.parquet",
+    "run.json",
+    "summary.json",
+];
+
+fn data() -> RunData {
+    RunData {
+        flows: vec![FlowSample { t_ns: 5, goodput_bps: 9, ..Default::default() }],
+        probes: vec![ProbeRow { seq: 3, rtt_ns: None, ..Default::default() }],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_run_directory_holds_all_files_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("a/b");
+    RunDirectory::reserve(&place, false).unwrap().write(&data(), &trace(), &"run").unwrap();
+    assert_eq!(names(&place), RUN_FILES);
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in ["a", "b"] {
+        let place = directory.path().join(place);
+        RunDirectory::reserve(&place, false).unwrap().write(&data(), &trace(), &"run").unwrap();
+    }
+    for name in RUN_FILES {
+        let read = |place: &str| fs::read(directory.path().join(place).join(name)).unwrap();
+        assert_eq!(read("a"), read("b"), "{name}");
+    }
+}
+
+#[test]
+fn a_directory_in_use_is_refused_unless_forced() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("precious"), "x").unwrap();
+    let refused = RunDirectory::reserve(directory.path(), false);
+    assert!(matches!(refused, Err(RecordError::NotEmpty { .. })));
+    let forced = RunDirectory::reserve(directory.path(), true).unwrap();
+    forced.write(&data(), &trace(), &"run").unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "x");
+    let file = directory.path().join("precious");
+    assert!(matches!(RunDirectory::reserve(&file, true), Err(RecordError::NotADirectory { .. })));
+}
+
+#[test]
+fn an_abandoned_directory_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    RunDirectory::reserve(&directory.path().join("a/b"), false).unwrap().abandon().unwrap();
+    assert!(names(directory.path()).is_empty());
+    RunDirectory::reserve(directory.path(), false).unwrap().abandon().unwrap();
+    assert!(directory.path().exists(), "what was there before stays");
+}
+
+#[test]
+fn a_failed_write_leaves_the_earlier_run_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("run");
+    let reserved = RunDirectory::reserve(&place, false).unwrap();
+    reserved.write(&data(), &trace(), &"first").unwrap();
+    let before = fs::read(place.join("run.json")).unwrap();
+    // A directory in the way of one of the staged files stands for a disk that fails half-way.
+    fs::create_dir_all(place.join(format!(".run.partial-{}/summary.json", std::process::id())))
+        .unwrap();
+    let error = reserved.write(&data(), &trace(), &"second").unwrap_err();
+    assert!(error.to_string().contains("run/summary.json: "), "{error}");
+    assert_eq!(fs::read(place.join("run.json")).unwrap(), before);
+    assert_eq!(names(&place), RUN_FILES);
+}
+
+fn any_frame(second: u64) -> impl Strategy<Value = Frame> {
+    let connected =
+        prop::collection::vec((0_i32..2000, 0_u64..1 << 40), 0..9).prop_map(move |middle| {
+            let nodes: Vec<i32> = middle.iter().map(|(node, _)| *node).collect();
+            let hops: Vec<u64> = middle.iter().map(|(_, ns)| *ns).chain([7]).collect();
+            frame(second, &nodes, &hops)
+        });
+    prop_oneof![9 => connected, 1 => Just(without_path(second))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn any_path_survives_its_file(
+        frames in prop::collection::vec(any::<u8>(), 1..20)
+            .prop_flat_map(|v| (0..v.len() as u64).map(any_frame).collect::<Vec<_>>())
+    ) {
+        prop_assume!(frames.iter().any(|frame| frame.delay.is_some()));
+        let trace = PathTrace { header: header(), frames };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.parquet");
+        write_path(&trace, &file).unwrap();
+        prop_assert_eq!(read_path(&file).unwrap(), trace);
+    }
+
+    #[test]
+    fn bytes_that_are_no_path_file_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.parquet");
+        fs::write(&file, bytes).unwrap();
+        prop_assert!(read_path(&file).is_err());
+    }
+}
+
+#[test]
+fn only_files_are_replaced_and_links_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(matches!(write_path(&trace(), &socket), Err(RecordError::NotAFile { .. })));
+    let (link, target) = (directory.path().join("link"), directory.path().join("target"));
+    fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    write_path(&trace(), &link).unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(read_path(&target).unwrap(), trace());
+}
+
+#[test]
+fn a_damaged_path_file_is_refused_or_read_but_never_panics() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    write_path(&trace(), &file).unwrap();
+    let whole = fs::read(&file).unwrap();
+    for position in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 0x5a;
+        fs::write(&file, &damaged).unwrap();
+        if let Err(error) = read_path(&file) {
+            assert!(!error.to_string().contains('\n'), "{position}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_reserved_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let impossible = directory.path().join("new").join("x".repeat(300));
+    assert!(RunDirectory::reserve(&impossible, false).is_err());
+    assert!(names(directory.path()).is_empty());
+}

@@ -1,0 +1,339 @@
+//! From a checked scenario to what an engine runs: the path computed, the links built.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use skyhop_link::{Link, LinkConfig, LinkError, LinkSchedule};
+use skyhop_orbit::{Constellation, Geodetic};
+use skyhop_path::trace::SCHEMA_VERSION;
+use skyhop_path::{
+    BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
+};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+
+use crate::change::{apply_rtt, fixed_frames};
+use crate::experiment::{End, Experiment, FlowPlan, Traffic};
+use crate::parse::NamedScenario;
+use crate::schedule::{Direction, DirectionSettings, link_schedule};
+use crate::seed::seed_for;
+use crate::types::{
+    Compat, DuringOutage, Flow, FlowKind, LinkBack, PathKind, PathSection, Relay, Sender,
+};
+use crate::{ScenarioError, catalogue};
+
+/// A packet of 1500 bytes with its Ethernet header.
+const LARGEST_PACKET: Bytes = Bytes::new(1514);
+
+/// Turns what the user calls a place into a position; the error is one line.
+pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
+
+/// Hears how many of how many steps of a path are done, and may stop it.
+pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+impl NamedScenario {
+    /// Computes or reads the path of `[path]`, without the scenario's changes.
+    ///
+    /// # Errors
+    /// Unknown names, files that cannot be read, a path that never exists.
+    pub fn path(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<PathTrace, ScenarioError> {
+        let path = &self.scenario.path;
+        match path.kind {
+            PathKind::Constellation => {
+                let request = self.path_request(find_place)?;
+                skyhop_path::compute(&request, progress).map_err(|error| self.path_error(&error))
+            }
+            PathKind::Fixed => Ok(self.fixed_path()),
+            PathKind::Trace => {
+                let name = path.file.as_deref().unwrap_or_default();
+                let file = catalogue::find_file(self.base(), name)
+                    .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
+                Ok(skyhop_record::read_path(&file)?)
+            }
+        }
+    }
+
+    /// Builds everything that an engine runs.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::path`], and links that cannot be.
+    pub fn experiment(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Experiment, ScenarioError> {
+        let scenario = &self.scenario;
+        let run = &scenario.run;
+        let mut trace = self.path(find_place, progress)?;
+        apply_rtt(&mut trace, &scenario.change);
+        let end = Instant::START + run.duration;
+        let base_rtt = trace.mean_base_rtt(Instant::START, end);
+        let mut changes: Vec<(Instant, Duration)> = scenario
+            .change
+            .iter()
+            .map(|c| (Instant::START + c.at, c.outage.unwrap_or(Duration::ZERO)))
+            .collect();
+        changes.sort();
+        Ok(Experiment {
+            forward: self.link(Direction::Forward, &trace, base_rtt)?,
+            back: self.link(Direction::Back, &trace, base_rtt)?,
+            scenario: self.resolved(&trace),
+            flows: flow_plans(&scenario.flow, end),
+            changes,
+            duration: run.duration,
+            sample: run.sample,
+            seed: run.seed,
+            trace,
+        })
+    }
+
+    /// The directory that relative file names begin from.
+    fn base(&self) -> &Path {
+        Path::new(&self.origin).parent().unwrap_or(Path::new(""))
+    }
+
+    fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
+        ScenarioError::key(&self.origin, key, what)
+    }
+
+    fn path_error(&self, error: &PathError) -> ScenarioError {
+        match error {
+            PathError::Stopped { .. } => ScenarioError::Interrupted,
+            PathError::Trace(TraceError::NeverConnected { .. }) => {
+                let remedy = match self.scenario.path.relay {
+                    Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
+                    _ => "no satellite may come that far: try another constellation",
+                };
+                let what = format!("{error}; {remedy}");
+                ScenarioError::Path { origin: self.origin.clone(), what }
+            }
+            other => ScenarioError::Path { origin: self.origin.clone(), what: other.to_string() },
+        }
+    }
+
+    fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
+        let PathSection { constellation, handover, outage, start, step, .. } = &self.scenario.path;
+        let path = &self.scenario.path;
+        let end = |key: &str, name: &Option<String>| {
+            find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
+        };
+        if let Err(unknown) = skyhop_path::handover::policy(handover) {
+            return Err(self.wrong("path.handover", unknown.to_string()));
+        }
+        let relay = self.relay()?;
+        Ok(PathRequest {
+            from: end("path.from", &path.from)?,
+            to: end("path.to", &path.to)?,
+            constellation: self.constellation(constellation)?,
+            gateways: match relay {
+                skyhop_path::Relay::BentPipe => self.gateways(&path.gateways)?,
+                skyhop_path::Relay::Isl => Vec::new(),
+            },
+            relay,
+            handover: handover.clone(),
+            outage: outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
+            compat: self.compat()?,
+            start: *start,
+            step: *step,
+            duration: self.scenario.run.duration,
+            seed: self.scenario.run.seed,
+        })
+    }
+
+    fn relay(&self) -> Result<skyhop_path::Relay, ScenarioError> {
+        match self.scenario.path.relay {
+            Relay::Isl => Ok(skyhop_path::Relay::Isl),
+            Relay::BentPipe => Ok(skyhop_path::Relay::BentPipe),
+            Relay::Access | Relay::Geo => Err(self.wrong(
+                "path.relay",
+                "access and geo are not part of this version; expected \"isl\" or \"bent-pipe\"",
+            )),
+        }
+    }
+
+    fn compat(&self) -> Result<skyhop_path::Compat, ScenarioError> {
+        match self.scenario.path.compat {
+            Compat::None => Ok(skyhop_path::Compat::None),
+            Compat::Leoem => Ok(skyhop_path::Compat::Leoem),
+            Compat::Hypatia => Err(self.wrong(
+                "path.compat",
+                "hypatia is not part of this version; expected \"none\" or \"leoem\"",
+            )),
+        }
+    }
+
+    fn constellation(&self, name: &str) -> Result<Constellation, ScenarioError> {
+        let (text, found) = catalogue::constellation_text(name, self.base(), &self.origin)?;
+        Constellation::parse(&text, &found)
+            .map_err(|error| self.wrong("path.constellation", error.to_string()))
+    }
+
+    fn gateways(&self, name: &str) -> Result<Vec<Place>, ScenarioError> {
+        let rows = catalogue::site_list(name, self.base(), &self.origin)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| Place {
+                name: row.name,
+                position: Geodetic {
+                    latitude_deg: row.latitude_deg,
+                    longitude_deg: row.longitude_deg,
+                    altitude_m: row.altitude_m,
+                },
+            })
+            .collect())
+    }
+
+    fn fixed_path(&self) -> PathTrace {
+        let (path, run) = (&self.scenario.path, &self.scenario.run);
+        let end = |name: &Option<String>, default: &str| Endpoint {
+            name: name.clone().unwrap_or_else(|| default.to_owned()),
+            latitude_deg: None,
+            longitude_deg: None,
+        };
+        let header = PathHeader {
+            schema: SCHEMA_VERSION,
+            source: "fixed".to_owned(),
+            from: end(&path.from, "from"),
+            to: end(&path.to, "to"),
+            constellation: None,
+            satellites: 0,
+            relay: None,
+            handover: None,
+            outage: None,
+            compat: None,
+            start: Some(path.start),
+            duration_ns: run.duration.as_nanos(),
+            step_ns: run.duration.as_nanos(),
+            between_frames: BetweenFrames::Step,
+            seed: run.seed,
+        };
+        PathTrace { header, frames: fixed_frames(path.rtt.unwrap_or(Duration::ZERO)) }
+    }
+
+    fn link(
+        &self,
+        direction: Direction,
+        trace: &PathTrace,
+        base_rtt: Duration,
+    ) -> Result<LinkConfig, ScenarioError> {
+        let link = &self.scenario.link;
+        let none = LinkBack::default();
+        let (section, component, own) = match direction {
+            Direction::Forward => ("link", "link forward", &none),
+            Direction::Back => ("link.back", "link back", link.back.as_ref().unwrap_or(&none)),
+        };
+        let forward = direction == Direction::Forward;
+        let settings = DirectionSettings {
+            direction,
+            rate: own.rate.unwrap_or(link.rate),
+            rate_given: own.rate.is_some() || self.given_link_keys.contains("rate"),
+            loss: own.loss.unwrap_or(if forward { link.loss } else { Default::default() }),
+            loss_given: own.loss.is_some() || self.given_link_keys.contains("loss"),
+            rate_changes: own.rate.is_none(),
+            loss_changes: forward,
+            during_outage: match self.scenario.path.during_outage {
+                DuringOutage::Drop => skyhop_link::DuringOutage::Drop,
+                DuringOutage::Hold => skyhop_link::DuringOutage::Hold,
+            },
+        };
+        let schedule = link_schedule(trace, &self.scenario.change, &settings);
+        let config = LinkConfig {
+            queue: queue_limit(own.queue.unwrap_or(link.queue), &schedule, base_rtt)
+                .map_err(|what| self.wrong(&format!("{section}.queue"), what))?,
+            qdisc: own.qdisc.clone().unwrap_or_else(|| link.qdisc.clone()),
+            seed: seed_for(self.scenario.run.seed, component),
+            schedule,
+        };
+        // Built once here, so that a wrong qdisc or queue is found before anything runs.
+        Link::<()>::new(config.clone()).map_err(|error| match error {
+            LinkError::UnknownQdisc { .. } => {
+                self.wrong(&format!("{section}.qdisc"), error.to_string())
+            }
+            _ => self.wrong(section, error.to_string()),
+        })?;
+        Ok(config)
+    }
+
+    /// The scenario with its defaults filled in, for run.json; a place as its position too.
+    fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
+        let mut value = serde_json::to_value(&self.scenario)
+            .expect("a scenario has text keys and finite numbers only");
+        let path = &mut value["path"];
+        if let Some(path) = path.as_object_mut() {
+            let allowed = PathSection::keys(self.scenario.path.kind);
+            path.retain(|key, _| key == "kind" || allowed.contains(&key.as_str()));
+        }
+        for (flow, value) in self.scenario.flow.iter().zip(flow_values(&mut value)) {
+            let foreign: &[&str] = match flow.kind {
+                FlowKind::Tcp => &["interval", "size"],
+                FlowKind::Probe => &["cc"],
+            };
+            value.retain(|key, _| !foreign.contains(&key.as_str()));
+        }
+        let path = &mut value["path"];
+        if self.scenario.path.kind == PathKind::Constellation {
+            for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
+                let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
+                path[format!("{key}_position")] = serde_json::json!({
+                    "name": end.name,
+                    "latitude_deg": latitude_deg,
+                    "longitude_deg": longitude_deg,
+                });
+            }
+        }
+        value
+    }
+}
+
+/// The flows of a scenario as JSON.
+fn flow_values(
+    scenario: &mut serde_json::Value,
+) -> impl Iterator<Item = &mut serde_json::Map<String, serde_json::Value>> {
+    let flows = scenario.get_mut("flow").and_then(serde_json::Value::as_array_mut);
+    flows.into_iter().flatten().filter_map(serde_json::Value::as_object_mut)
+}
+
+/// A queue's limit in packets or bytes. BDP and time count the first rate that is not zero.
+fn queue_limit(
+    given: QueueLimit,
+    schedule: &LinkSchedule,
+    base_rtt: Duration,
+) -> Result<QueueLimit, String> {
+    let rate = schedule.rate.iter().map(|piece| piece.value).find(|rate| *rate > Rate::ZERO);
+    match (given, given.resolve(rate.unwrap_or(Rate::ZERO), base_rtt)) {
+        (QueueLimit::Bytes(_), QueueLimit::Bytes(bytes)) if bytes < LARGEST_PACKET => Err(format!(
+            "\"{given}\" holds no packet; expected at least {LARGEST_PACKET}, a packet of 1500 B on \
+             the wire"
+        )),
+        // A slow or short link has less than a packet in flight, but needs room for one.
+        (_, QueueLimit::Bytes(bytes)) => Ok(QueueLimit::Bytes(bytes.max(LARGEST_PACKET))),
+        (_, resolved) => Ok(resolved),
+    }
+}
+
+fn flow_plans(flows: &[Flow], run_end: Instant) -> Vec<FlowPlan> {
+    let planned = flows.iter().flat_map(|flow| std::iter::repeat_n(flow, flow.count as usize));
+    (0..)
+        .zip(planned)
+        .map(|(id, flow)| FlowPlan {
+            id,
+            from: match flow.from {
+                Sender::From => End::From,
+                Sender::To => End::To,
+            },
+            start: Instant::START + flow.start,
+            stop: flow.stop.map_or(run_end, |stop| (Instant::START + stop).min(run_end)),
+            traffic: match flow.kind {
+                FlowKind::Tcp => Traffic::Tcp {
+                    cc: flow.cc.clone(),
+                    bytes: flow.bytes,
+                    parameters: flow.parameters.clone(),
+                },
+                FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },
+            },
+        })
+        .collect()
+}

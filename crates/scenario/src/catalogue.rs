@@ -1,0 +1,118 @@
+//! What comes with skyhop, found by name: one file each in data/.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use include_dir::{Dir, include_dir};
+use serde::Deserialize;
+
+use crate::ScenarioError;
+use crate::error::unreadable;
+
+static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
+static SITES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/sites");
+
+/// A row of a list of sites.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct SiteRow {
+    /// The site's name.
+    pub name: String,
+    /// Geodetic latitude.
+    pub latitude_deg: f64,
+    /// Longitude, east positive.
+    pub longitude_deg: f64,
+    /// Height above the ellipsoid.
+    #[serde(default)]
+    pub altitude_m: f64,
+}
+
+/// The names of all constellations that come with skyhop.
+pub fn constellation_names() -> Vec<String> {
+    stems(&CONSTELLATIONS, "toml")
+}
+
+/// The names of all lists of sites that come with skyhop.
+pub fn site_list_names() -> Vec<String> {
+    stems(&SITES, "csv")
+}
+
+/// The TOML of the constellation called `name`, or of the file `name`, and where it was found.
+///
+/// # Errors
+/// Neither exists, or the file cannot be read.
+pub fn constellation_text(
+    name: &str,
+    base: &Path,
+    origin: &str,
+) -> Result<(String, String), ScenarioError> {
+    let file = CONSTELLATIONS.get_file(format!("{name}.toml"));
+    if let Some(text) = file.and_then(|file| file.contents_utf8()) {
+        return Ok((text.to_owned(), format!("{name}.toml")));
+    }
+    let path = find_file(base, name).ok_or_else(|| {
+        let known = constellation_names().join(", ");
+        let what = format!("unknown constellation \"{name}\"; expected {known}, or a file");
+        ScenarioError::key(origin, "path.constellation", what)
+    })?;
+    Ok((read(&path)?, path.display().to_string()))
+}
+
+/// The rows of the list of sites called `name`, or of the CSV file `name`.
+///
+/// # Errors
+/// Neither exists, the file cannot be read, a column is missing, or a position is impossible; each
+/// names the file and the line.
+pub fn site_list(name: &str, base: &Path, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
+    let file = SITES.get_file(format!("{name}.csv"));
+    if let Some(text) = file.and_then(|file| file.contents_utf8()) {
+        return parse_sites(text, &format!("site list {name}"));
+    }
+    let path = find_file(base, name).ok_or_else(|| {
+        let known = site_list_names().join(", ");
+        let what = format!("unknown list of gateways \"{name}\"; expected {known}, or a CSV file");
+        ScenarioError::key(origin, "path.gateways", what)
+    })?;
+    parse_sites(&read(&path)?, &path.display().to_string())
+}
+
+/// `name` beside the scenario, or else in the current directory.
+pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
+    [base.join(name), PathBuf::from(name)].into_iter().find(|path| path.is_file())
+}
+
+fn stems(directory: &Dir<'_>, extension: &str) -> Vec<String> {
+    let mut names: Vec<String> = directory
+        .files()
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+fn read(path: &Path) -> Result<String, ScenarioError> {
+    fs::read_to_string(path).map_err(|source| unreadable(path, source))
+}
+
+fn parse_sites(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut rows = Vec::new();
+    for (index, row) in reader.deserialize().enumerate() {
+        // The header is line 1.
+        let line = format!("line {}", index + 2);
+        let row: SiteRow = row.map_err(|error| {
+            let what = format!("{error}; expected the columns name, latitude_deg, longitude_deg");
+            ScenarioError::key(origin, line.clone(), what)
+        })?;
+        if row.latitude_deg.abs() > 90.0 || !(-180.0..=360.0).contains(&row.longitude_deg) {
+            let what = format!("{}, {} is not on Earth", row.latitude_deg, row.longitude_deg);
+            return Err(ScenarioError::key(origin, line, what));
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(ScenarioError::key(origin, "the list", "has no rows"));
+    }
+    Ok(rows)
+}

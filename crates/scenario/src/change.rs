@@ -1,0 +1,73 @@
+//! `[[change]]` entries applied to a path: new delays become frames of the path itself.
+
+use skyhop_path::trace::{NODE_FROM, NODE_TO};
+use skyhop_path::{Frame, PathTrace};
+use skyhop_units::{Duration, Instant};
+
+use crate::types::Change;
+
+/// When the new values of a change begin: at the end of its outage, where it has one.
+pub(crate) fn takes_effect(change: &Change) -> Instant {
+    Instant::START + change.at + change.outage.unwrap_or(Duration::ZERO)
+}
+
+/// Gives `trace` the round trips of `changes`, each from its moment on.
+pub(crate) fn apply_rtt(trace: &mut PathTrace, changes: &[Change]) {
+    let mut rtts: Vec<(Instant, Duration)> =
+        changes.iter().filter_map(|c| Some((takes_effect(c), c.rtt?))).collect();
+    rtts.sort_by_key(|(at, _)| *at);
+    for (at, rtt) in rtts {
+        insert_frame(&mut trace.frames, at);
+        for frame in trace.frames.iter_mut().filter(|frame| frame.at >= at) {
+            set_rtt(frame, rtt);
+        }
+    }
+}
+
+/// Makes sure that a frame begins at `at`, like the one that holds there.
+fn insert_frame(frames: &mut Vec<Frame>, at: Instant) {
+    let next = frames.partition_point(|frame| frame.at < at);
+    if next == 0 || frames.get(next).is_some_and(|frame| frame.at == at) {
+        return;
+    }
+    let frame = Frame { at, events: Vec::new(), ..frames[next - 1].clone() };
+    frames.insert(next, frame);
+}
+
+fn set_rtt(frame: &mut Frame, rtt: Duration) {
+    if frame.delay.is_none() {
+        return;
+    }
+    let there = rtt / 2;
+    scale_hops(&mut frame.hop_delays, there);
+    frame.delay = Some(there);
+    frame.delay_back = Some(rtt - there);
+}
+
+/// Stretches the hops in proportion so that they add up to `total`.
+fn scale_hops(hops: &mut [Duration], total: Duration) {
+    let old: Duration = hops.iter().copied().sum();
+    let Some((last, others)) = hops.split_last_mut() else { return };
+    let factor = total.as_secs_f64() / old.as_secs_f64().max(1e-9);
+    let mut left = total;
+    for hop in others {
+        *hop = hop.mul_f64(factor).min(left);
+        left = left.saturating_sub(*hop);
+    }
+    *last = left;
+}
+
+/// The frames of a path whose round trip never changes by itself.
+pub(crate) fn fixed_frames(rtt: Duration) -> Vec<Frame> {
+    let there = rtt / 2;
+    vec![Frame {
+        at: Instant::START,
+        nodes: vec![NODE_FROM, NODE_TO],
+        hop_delays: vec![there],
+        delay: Some(there),
+        delay_back: Some(rtt - there),
+        rate: None,
+        loss: None,
+        events: Vec::new(),
+    }]
+}

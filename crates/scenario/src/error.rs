@@ -1,0 +1,56 @@
+//! What can be wrong with a scenario, each in one line that names file, key and remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use skyhop_record::RecordError;
+use thiserror::Error;
+
+/// What is wrong with a scenario.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum ScenarioError {
+    /// The scenario, or a file that it names, cannot be read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A file that should be text is something else.
+    #[error("{}: is not a text file; expected TOML for a scenario or constellation, CSV for sites",
+        path.display())]
+    NotText { path: PathBuf },
+    /// The text is not TOML.
+    #[error("{origin}: line {line}: not TOML: {reason}")]
+    Syntax { origin: String, line: usize, reason: String },
+    /// A key's value is wrong, or the key does not exist.
+    #[error("{origin}: {key}: {what}")]
+    Key { origin: String, key: String, what: String },
+    /// An override is not KEY=VALUE or names something that does not exist.
+    #[error("--set {text}: {what}")]
+    Set { text: String, what: String },
+    /// The path could not be computed, or never exists.
+    #[error("{origin}: path: {what}")]
+    Path { origin: String, what: String },
+    /// Another tool's log is not what it should be.
+    #[error("{origin}: {what}")]
+    Log { origin: String, what: String },
+    /// A path file or its content is wrong.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Why a text file cannot be read.
+pub(crate) fn unreadable(path: &Path, source: io::Error) -> ScenarioError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::InvalidData => ScenarioError::NotText { path },
+        _ => ScenarioError::Read { path, source },
+    }
+}
+
+impl ScenarioError {
+    pub(crate) fn key(origin: &str, key: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Key { origin: origin.to_owned(), key: key.into(), what: what.into() }
+    }
+}

@@ -1,0 +1,24 @@
+//! The scenario file: its types, its errors, its schema, and what is built from it.
+
+mod assemble;
+pub mod catalogue;
+mod change;
+mod error;
+mod experiment;
+pub mod import;
+mod override_key;
+mod parse;
+mod schedule;
+mod seed;
+pub mod types;
+
+pub use assemble::{FindPlace, Progress};
+pub use error::ScenarioError;
+pub use experiment::{End, Experiment, FlowPlan, Traffic};
+pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
+pub use types::Scenario;
+
+/// The JSON Schema of a scenario file.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Scenario)
+}

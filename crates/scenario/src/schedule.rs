@@ -1,0 +1,221 @@
+//! From a path to what each direction of the link does over time.
+
+use skyhop_link::{DelayPiece, Dismantled, DuringOutage, LinkSchedule, Outage, Piece};
+use skyhop_path::{BetweenFrames, EventKind, Frame, PathEvent, PathTrace};
+use skyhop_units::{Duration, Instant, Rate, Ratio};
+
+use crate::change::takes_effect;
+use crate::types::Change;
+
+/// A direction of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Back,
+}
+
+/// What one direction has beside the path.
+pub(crate) struct DirectionSettings {
+    pub direction: Direction,
+    /// The rate where the path has none of its own.
+    pub rate: Rate,
+    /// Whether `rate` is meant even where the path has one.
+    pub rate_given: bool,
+    pub loss: Ratio,
+    /// Whether `loss` is meant even where the path has one.
+    pub loss_given: bool,
+    /// Whether `[[change]]` entries change this direction's rate and loss.
+    pub rate_changes: bool,
+    pub loss_changes: bool,
+    pub during_outage: DuringOutage,
+}
+
+/// Builds the schedule of one direction. `trace` has the changes' round trips already.
+pub(crate) fn link_schedule(
+    trace: &PathTrace,
+    changes: &[Change],
+    settings: &DirectionSettings,
+) -> LinkSchedule {
+    LinkSchedule {
+        delay: delay_pieces(trace, changes, settings.direction),
+        rate: rate_pieces(trace, changes, settings),
+        loss: loss_pieces(trace, changes, settings),
+        outages: outages(trace, changes),
+        dismantled: dismantled(trace, settings.direction),
+        during_outage: settings.during_outage,
+    }
+}
+
+fn delay_of(frame: &Frame, direction: Direction) -> Option<Duration> {
+    match direction {
+        Direction::Forward => frame.delay,
+        Direction::Back => frame.delay_back,
+    }
+}
+
+/// One piece per frame that has a path; the time without one is an outage, so its delay is unused.
+fn delay_pieces(trace: &PathTrace, changes: &[Change], direction: Direction) -> Vec<DelayPiece> {
+    // A change is a step, whatever the path does between its frames.
+    let steps: Vec<Instant> =
+        changes.iter().filter(|c| c.rtt.is_some()).map(takes_effect).collect();
+    let mut pieces: Vec<DelayPiece> = Vec::with_capacity(trace.frames.len());
+    let mut route: Option<&[i32]> = None;
+    for (index, frame) in trace.frames.iter().enumerate() {
+        let Some(delay) = delay_of(frame, direction) else { continue };
+        let from = if pieces.is_empty() { Instant::START } else { frame.at };
+        let new_route = route.is_some_and(|nodes| nodes != frame.nodes);
+        route = Some(&frame.nodes);
+        let delay_at_end = match trace.frames.get(index + 1) {
+            Some(next)
+                if trace.header.between_frames == BetweenFrames::Linear
+                    && next.nodes == frame.nodes
+                    && !steps.contains(&next.at) =>
+            {
+                delay_of(next, direction).unwrap_or(delay)
+            }
+            _ => delay,
+        };
+        let continues = pieces.last().is_some_and(|last| {
+            !new_route && last.delay == delay && last.delay_at_end == delay && delay_at_end == delay
+        });
+        if !continues {
+            pieces.push(DelayPiece { from, delay, delay_at_end, new_route });
+        }
+    }
+    pieces
+}
+
+/// A value over time: from the path's frames or constant, then overridden by changes.
+fn pieces<T: Copy + PartialEq>(
+    constant: T,
+    frames: impl Iterator<Item = (Instant, Option<T>)>,
+    changes: impl Iterator<Item = (Instant, T)>,
+) -> Vec<Piece<T>> {
+    let mut changes: Vec<(Instant, T)> = changes.collect();
+    changes.sort_by_key(|(at, _)| *at);
+    let first_change = changes.first().map_or(Instant::NEVER, |(at, _)| *at);
+    let from_path = frames
+        .filter_map(|(at, value)| Some((at, value?)))
+        .take_while(|(at, _)| *at < first_change);
+    let mut pieces = vec![Piece { from: Instant::START, value: constant }];
+    for (from, value) in from_path.chain(changes.iter().copied()) {
+        match pieces.last_mut() {
+            Some(last) if last.from == from => last.value = value,
+            Some(last) if last.value == value => {}
+            _ => pieces.push(Piece { from, value }),
+        }
+    }
+    pieces
+}
+
+fn rate_pieces(
+    trace: &PathTrace,
+    changes: &[Change],
+    settings: &DirectionSettings,
+) -> Vec<Piece<Rate>> {
+    let frames = trace.frames.iter().filter(|_| !settings.rate_given).map(|f| (f.at, f.rate));
+    let changes = changes.iter().filter(|_| settings.rate_changes);
+    pieces(settings.rate, frames, changes.filter_map(|c| Some((takes_effect(c), c.rate?))))
+}
+
+fn loss_pieces(
+    trace: &PathTrace,
+    changes: &[Change],
+    settings: &DirectionSettings,
+) -> Vec<Piece<Ratio>> {
+    // A path's loss, like the scenario's, is that of from -> to.
+    let counts = settings.direction == Direction::Forward && !settings.loss_given;
+    let frames = trace
+        .frames
+        .iter()
+        .filter(|_| counts)
+        .map(|frame| (frame.at, frame.loss.and_then(Ratio::new)));
+    let changes = changes.iter().filter(|_| settings.loss_changes);
+    pieces(settings.loss, frames, changes.filter_map(|c| Some((takes_effect(c), c.loss?))))
+}
+
+/// Outages of events and changes, and the times without a path; merged where they overlap.
+fn outages(trace: &PathTrace, changes: &[Change]) -> Vec<Outage> {
+    let mut outages: Vec<Outage> = changes
+        .iter()
+        .filter_map(|change| Some((Instant::START + change.at, change.outage?)))
+        .chain(trace.events().map(|event| (event.at, event.outage)))
+        .filter(|(_, lasts)| *lasts > Duration::ZERO)
+        .map(|(from, lasts)| Outage { from, until: from + lasts })
+        .chain(without_path(trace))
+        .collect();
+    outages.sort_by_key(|outage| (outage.from, outage.until));
+    let mut merged: Vec<Outage> = Vec::with_capacity(outages.len());
+    for outage in outages {
+        match merged.last_mut() {
+            Some(last) if outage.from <= last.until => last.until = last.until.max(outage.until),
+            _ => merged.push(outage),
+        }
+    }
+    merged
+}
+
+fn without_path(trace: &PathTrace) -> impl Iterator<Item = Outage> {
+    trace.frames.iter().enumerate().filter(|(_, frame)| frame.delay.is_none()).map(|(i, frame)| {
+        let until = trace.frames.get(i + 1).map_or(Instant::NEVER, |next| next.at);
+        Outage { from: frame.at, until }
+    })
+}
+
+/// Where the hops that events take away lie in the delay line of one direction.
+fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
+    let mut result = Vec::new();
+    let mut last_connected: Option<&Frame> = None;
+    for frame in &trace.frames {
+        if let Some(old) = last_connected {
+            for event in &frame.events {
+                for hop in dismantled_hops(old, frame, event) {
+                    result.push(window(old, hop, event.at, direction));
+                }
+            }
+        }
+        if frame.delay.is_some() {
+            last_connected = Some(frame);
+        }
+    }
+    result.sort_by_key(|d: &Dismantled| (d.at, d.near));
+    result.dedup();
+    result
+}
+
+/// The hops of the old path that an event takes away.
+///
+/// An event names a hop of the new path. The end of it that the old path also had is where the old
+/// path's traffic leaves it: the old hop there is the one that ceases to exist.
+fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
+    let hops = old.nodes.len().saturating_sub(1);
+    match (event.kind, event.hop) {
+        // Without a path the user's own link is what is down (models.md, LeoEM).
+        (EventKind::Lost, _) if hops > 0 => vec![0],
+        (EventKind::End | EventKind::Intermediate, Some(hop)) => {
+            let place = |offset: usize| {
+                let node = new.nodes.get(usize::from(hop) + offset)?;
+                old.nodes.iter().position(|n| n == node)
+            };
+            let leaving = place(0).filter(|at| *at < hops);
+            let joining = place(1).and_then(|at| at.checked_sub(1));
+            let mut found: Vec<usize> = leaving.into_iter().chain(joining).collect();
+            found.dedup();
+            found
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn window(frame: &Frame, hop: usize, at: Instant, direction: Direction) -> Dismantled {
+    let before: Duration = frame.hop_delays[..hop].iter().copied().sum();
+    let after: Duration = frame.hop_delays[hop + 1..].iter().copied().sum();
+    let length = frame.hop_delays[hop];
+    let (near, beyond) = match direction {
+        Direction::Forward => (before, after),
+        Direction::Back => (after, before),
+    };
+    // Until the very end on the last hop: the delay may have grown since the frame began.
+    let far = if beyond == Duration::ZERO { Duration::MAX } else { near + length };
+    Dismantled { at, near, far }
+}

@@ -1,0 +1,449 @@
+//! The scenario file as it is written. One definition gives the parser, its errors and the schema.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_units::{Bytes, Duration, QueueLimit, Rate, Ratio, UtcInstant};
+
+/// What to run: a path, a link over it, flows, and for how long.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The time-varying path between two places.
+    pub path: PathSection,
+    /// The bottleneck.
+    #[serde(default)]
+    pub link: LinkSection,
+    /// What changes at a moment, on any path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub change: Vec<Change>,
+    /// The traffic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow: Vec<Flow>,
+    /// Announcements of handovers.
+    #[serde(default)]
+    pub signal: SignalSection,
+    /// How long, how often sampled, which seed.
+    #[serde(default)]
+    pub run: RunSection,
+}
+
+/// `[path]`: where the delay comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathSection {
+    /// What kind of path.
+    #[serde(default)]
+    pub kind: PathKind,
+    /// The constellation's name or file.
+    #[serde(default = "default_constellation")]
+    pub constellation: String,
+    /// One end: a site, a city, or "lat,lon[,alt_m]".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The other end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// How the ends are joined.
+    #[serde(default)]
+    pub relay: Relay,
+    /// The handover policy.
+    #[serde(default = "default_leoem")]
+    pub handover: String,
+    /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
+    #[serde(default = "default_leoem")]
+    pub outage: String,
+    /// What becomes of packets that reach an outage.
+    #[serde(default)]
+    pub during_outage: DuringOutage,
+    /// When the path begins.
+    #[serde(default = "default_start")]
+    pub start: UtcInstant,
+    /// The time between computed frames.
+    #[serde(default = "default_step")]
+    pub step: Duration,
+    /// The gateways: a list's name, or a file with latitude_deg, longitude_deg and name.
+    #[serde(default = "default_gateways")]
+    pub gateways: String,
+    /// Another tool's habits, to be compared with it.
+    #[serde(default)]
+    pub compat: Compat,
+    /// For kind = "fixed": the round trip without queueing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Duration>,
+    /// For kind = "trace": a path file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl PathSection {
+    /// The keys that a kind of path understands beside `kind` itself.
+    pub(crate) fn keys(kind: PathKind) -> &'static [&'static str] {
+        match kind {
+            PathKind::Constellation => &[
+                "constellation",
+                "from",
+                "to",
+                "relay",
+                "handover",
+                "outage",
+                "during_outage",
+                "start",
+                "step",
+                "gateways",
+                "compat",
+            ],
+            PathKind::Fixed => &["rtt", "during_outage", "from", "to", "start"],
+            PathKind::Trace => &["file", "during_outage"],
+        }
+    }
+}
+
+/// What kind of path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PathKind {
+    /// Computed from a constellation.
+    #[default]
+    Constellation,
+    /// The same round trip all the time, but for `[[change]]`.
+    Fixed,
+    /// A path file.
+    Trace,
+}
+
+impl PathKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Constellation => "constellation",
+            Self::Fixed => "fixed",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// How the ends are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relay {
+    /// Over links between satellites.
+    Isl,
+    /// From satellite to gateway to satellite.
+    #[default]
+    BentPipe,
+    /// One satellite, a gateway, and fibre.
+    Access,
+    /// A geostationary satellite.
+    Geo,
+}
+
+/// What becomes of packets that reach an outage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DuringOutage {
+    /// They are lost.
+    #[default]
+    Drop,
+    /// The queue stops serving until the outage ends.
+    Hold,
+}
+
+/// Another tool's habits: its Earth, speed of light, coverage, delays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compat {
+    /// None: WGS84, the true speed of light, minimum elevation, true distances.
+    #[default]
+    None,
+    /// Those of the LeoEM emulator.
+    Leoem,
+    /// Those of the Hypatia framework.
+    Hypatia,
+}
+
+/// `[link]`: the bottleneck in the direction from -> to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSection {
+    /// The wire rate; each IP packet counts 14 bytes more.
+    #[serde(default = "default_rate")]
+    pub rate: Rate,
+    /// How much the queue holds.
+    #[serde(default = "default_queue")]
+    pub queue: QueueLimit,
+    /// The queue discipline.
+    #[serde(default = "default_qdisc")]
+    pub qdisc: String,
+    /// Independent loss after the queue.
+    #[serde(default)]
+    pub loss: Ratio,
+    /// What the other direction has of its own; it is the same otherwise, without loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<LinkBack>,
+}
+
+impl Default for LinkSection {
+    fn default() -> Self {
+        Self {
+            rate: default_rate(),
+            queue: default_queue(),
+            qdisc: default_qdisc(),
+            loss: Ratio::ZERO,
+            back: None,
+        }
+    }
+}
+
+/// `[link.back]`: what the direction to -> from has of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkBack {
+    /// The wire rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// How much the queue holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueLimit>,
+    /// The queue discipline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qdisc: Option<String>,
+    /// Independent loss after the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Ratio>,
+}
+
+/// `[[change]]`: what changes at a moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// The new round trip without queueing, from then on (from the outage's end, if any).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Duration>,
+    /// The new rate, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The new loss, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Ratio>,
+    /// How long the path is down from `at` on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Duration>,
+}
+
+/// `[[flow]]`: one sender and its receiver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = allow_cc_parameters)]
+pub struct Flow {
+    /// TCP bulk transfer or UDP echo.
+    #[serde(default)]
+    pub kind: FlowKind,
+    /// The congestion control.
+    #[serde(default = "default_cc")]
+    pub cc: String,
+    /// Which end sends.
+    #[serde(default)]
+    pub from: Sender,
+    /// When it begins.
+    #[serde(default)]
+    pub start: Duration,
+    /// When it stops; the run's end where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Duration>,
+    /// Instead of `stop`: how much is sent; the completion time is reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// How many flows like this.
+    #[serde(default = "default_count")]
+    pub count: u32,
+    /// For kind = "probe": the time between packets.
+    #[serde(default = "default_interval")]
+    pub interval: Duration,
+    /// For kind = "probe": the payload of a packet.
+    #[serde(default = "default_size")]
+    pub size: Bytes,
+    /// Parameters of the congestion control, written `NAME.PARAMETER = value` in the flow.
+    #[serde(skip_deserializing, flatten)]
+    #[schemars(skip)]
+    pub parameters: BTreeMap<String, serde_json::Value>,
+}
+
+/// Lets the schema accept `cubic.beta = 0.7` in a flow: a table under the congestion control's name.
+fn allow_cc_parameters(schema: &mut schemars::Schema) {
+    schema.insert(
+        "additionalProperties".to_owned(),
+        serde_json::json!({
+            "type": "object",
+            "description": "parameters of the congestion control with this name",
+        }),
+    );
+}
+
+/// TCP bulk transfer or UDP echo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowKind {
+    /// A bulk transfer.
+    #[default]
+    Tcp,
+    /// UDP packets that the other end echoes.
+    Probe,
+}
+
+/// Which end sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sender {
+    /// The path's `from`.
+    #[default]
+    From,
+    /// The path's `to`.
+    To,
+}
+
+/// `[signal]`: announcements of handovers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalSection {
+    /// Who announces.
+    #[serde(default)]
+    pub source: SignalSource,
+    /// How long before the event it is announced.
+    #[serde(default)]
+    pub lead: Duration,
+    /// What is added to the announced time: none, report-timing, or a duration.
+    #[serde(default = "default_none")]
+    pub error: String,
+    /// For source = "schedule": the time between handovers, in UTC.
+    #[serde(default = "default_period")]
+    pub period: Duration,
+    /// For source = "schedule": the first handover of each minute.
+    #[serde(default = "default_offset")]
+    pub offset: Duration,
+}
+
+impl Default for SignalSection {
+    fn default() -> Self {
+        Self {
+            source: SignalSource::None,
+            lead: Duration::ZERO,
+            error: default_none(),
+            period: default_period(),
+            offset: default_offset(),
+        }
+    }
+}
+
+/// Who announces handovers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SignalSource {
+    /// Nobody.
+    #[default]
+    None,
+    /// The path itself.
+    Path,
+    /// A UTC schedule.
+    Schedule,
+    /// Estimation from the traffic.
+    Blind,
+    /// Orbits propagated from element sets.
+    Forecast,
+}
+
+/// `[run]`: how long, how often sampled, which seed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunSection {
+    /// How long the run lasts.
+    #[serde(default = "default_duration")]
+    pub duration: Duration,
+    /// The seed of everything drawn at random.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// The time between samples.
+    #[serde(default = "default_sample")]
+    pub sample: Duration,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self { duration: default_duration(), seed: default_seed(), sample: default_sample() }
+    }
+}
+
+fn default_constellation() -> String {
+    "starlink-shell1".to_owned()
+}
+
+fn default_leoem() -> String {
+    "leoem".to_owned()
+}
+
+fn default_none() -> String {
+    "none".to_owned()
+}
+
+fn default_start() -> UtcInstant {
+    // 2019-12-01T00:00:00Z, the epoch of the published LeoEM paths.
+    UtcInstant::from_unix_nanos(1_575_158_400_000_000_000)
+}
+
+fn default_step() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn default_gateways() -> String {
+    "starlink-gateways".to_owned()
+}
+
+fn default_rate() -> Rate {
+    Rate::from_bits_per_second(150_000_000)
+}
+
+fn default_queue() -> QueueLimit {
+    QueueLimit::Bdp(1.0)
+}
+
+fn default_qdisc() -> String {
+    "fifo".to_owned()
+}
+
+fn default_cc() -> String {
+    "cubic".to_owned()
+}
+
+fn default_count() -> u32 {
+    1
+}
+
+fn default_interval() -> Duration {
+    Duration::from_millis(10)
+}
+
+fn default_size() -> Bytes {
+    Bytes::new(64)
+}
+
+fn default_period() -> Duration {
+    Duration::from_secs(15)
+}
+
+fn default_offset() -> Duration {
+    Duration::from_secs(12)
+}
+
+fn default_duration() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_sample() -> Duration {
+    Duration::from_millis(100)
+}

@@ -1,0 +1,244 @@
+//! What a scenario's path and changes become on the link.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use skyhop_link::{DelayPiece, Dismantled, DuringOutage, Outage, Piece};
+use skyhop_path::trace::SCHEMA_VERSION;
+use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_record::write_path;
+use skyhop_scenario::{Experiment, parse_scenario};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at_ms(at: u64) -> Instant {
+    Instant::START + ms(at)
+}
+
+fn mbit(rate: u64) -> Rate {
+    Rate::from_bits_per_second(rate * 1_000_000)
+}
+
+fn experiment(text: &str) -> Experiment {
+    let no_places = |name: &str| Err(format!("no place {name}"));
+    parse_scenario(text, "x.toml", &[])
+        .unwrap()
+        .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
+        .unwrap()
+}
+
+fn frame(at: u64, nodes: &[i32], hops_ms: &[u64], events: Vec<PathEvent>) -> Frame {
+    let hop_delays: Vec<Duration> = hops_ms.iter().map(|hop| ms(*hop)).collect();
+    let delay = (!hops_ms.is_empty()).then(|| hop_delays.iter().copied().sum());
+    let at = at_ms(at);
+    let nodes = nodes.to_vec();
+    Frame { at, nodes, hop_delays, delay, delay_back: delay, rate: None, loss: None, events }
+}
+
+fn event(at: u64, kind: EventKind, hop: Option<u16>, outage: u64) -> PathEvent {
+    PathEvent { at: at_ms(at), kind, hop, outage: ms(outage) }
+}
+
+/// The experiment of a scenario whose path has these frames; `extra` follows the `[path]`.
+fn over(frames: Vec<Frame>, between_frames: BetweenFrames, extra: &str) -> Experiment {
+    let end =
+        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
+    let header = PathHeader {
+        schema: SCHEMA_VERSION,
+        source: "test".to_owned(),
+        from: end("from"),
+        to: end("to"),
+        constellation: None,
+        satellites: 100,
+        relay: None,
+        handover: None,
+        outage: None,
+        compat: None,
+        start: None,
+        duration_ns: 60_000_000_000,
+        step_ns: 1_000_000_000,
+        between_frames,
+        seed: 1,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.parquet");
+    write_path(&PathTrace { header, frames }, &file).unwrap();
+    experiment(&format!("[path]\nkind = \"trace\"\nfile = \"{}\"\n{extra}", show(&file)))
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn flat(from: u64, delay: u64, new_route: bool) -> DelayPiece {
+    DelayPiece { from: at_ms(from), delay: ms(delay), delay_at_end: ms(delay), new_route }
+}
+
+#[test]
+fn a_fixed_path_is_half_the_round_trip_each_way() {
+    let built = experiment("[path]\nkind = \"fixed\"\nrtt = \"41 ms\"\n[link]\nloss = \"1 %\"");
+    let half = Duration::from_micros(20_500);
+    assert_eq!(built.forward.schedule.delay_at(Instant::START), half);
+    assert_eq!(built.back.schedule.delay_at(Instant::START), half);
+    // 150 Mbit/s for 41 ms.
+    assert_eq!(built.forward.queue, QueueLimit::Bytes(Bytes::new(768_750)));
+    assert_eq!(built.forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
+    assert_eq!(built.back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
+    assert_ne!(built.forward.seed, built.back.seed);
+}
+
+#[test]
+fn the_other_direction_may_have_its_own() {
+    let text = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"50 Mbit/s\"\n\
+                [link.back]\nrate = \"5 Mbit/s\"\nqueue = \"10 packets\"\nloss = \"2 %\"\n\
+                [[change]]\nat = \"10 s\"\nrate = \"20 Mbit/s\"\nloss = \"3 %\"";
+    let built = experiment(text);
+    let forward = built.forward.schedule;
+    assert_eq!(forward.rate[1], Piece { from: at_ms(10_000), value: mbit(20) });
+    assert_eq!(forward.loss[1].value, Ratio::new(0.03).unwrap());
+    assert_eq!(built.back.queue, QueueLimit::Packets(10));
+    assert_eq!(built.back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
+    assert_eq!(built.back.schedule.loss.len(), 1);
+}
+
+#[test]
+fn a_change_counts_from_the_end_of_its_outage() {
+    let text = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\nduring_outage = \"hold\"\n\
+                [[change]]\nat = \"15 s\"\nrtt = \"60 ms\"\nrate = \"20 Mbit/s\"\noutage = \"100 ms\"";
+    let built = experiment(text);
+    let schedule = &built.forward.schedule;
+    assert_eq!(schedule.outages, [Outage { from: at_ms(15_000), until: at_ms(15_100) }]);
+    assert_eq!(schedule.delay, [flat(0, 20, false), flat(15_100, 30, false)]);
+    assert_eq!(schedule.rate[1], Piece { from: at_ms(15_100), value: mbit(20) });
+    assert_eq!(schedule.during_outage, DuringOutage::Hold);
+    assert!(schedule.dismantled.is_empty());
+    assert_eq!(built.changes, [(at_ms(15_000), ms(100))]);
+    // The mean over the run, for the BDP: 15.1 s at 40 ms and 44.9 s at 60 ms.
+    let rtt = built.trace.mean_base_rtt(Instant::START, at_ms(60_000));
+    assert_eq!(rtt.as_micros(), (15_100 * 40_000 + 44_900 * 60_000) / 60_000);
+}
+
+#[test]
+fn delays_are_interpolated_only_along_the_same_route() {
+    let frames = vec![
+        frame(0, &[-1, 5, -2], &[3, 7], vec![]),
+        frame(1000, &[-1, 5, -2], &[5, 7], vec![]),
+        frame(2000, &[-1, 6, -2], &[1, 7], vec![]),
+    ];
+    let linear = over(frames.clone(), BetweenFrames::Linear, "").forward.schedule;
+    let sloped =
+        DelayPiece { from: at_ms(0), delay: ms(10), delay_at_end: ms(12), new_route: false };
+    assert_eq!(linear.delay, [sloped, flat(1000, 12, false), flat(2000, 8, true)]);
+    let step = over(frames, BetweenFrames::Step, "").forward.schedule;
+    assert_eq!(step.delay, [flat(0, 10, false), flat(1000, 12, false), flat(2000, 8, true)]);
+}
+
+#[test]
+fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
+    let frames = vec![
+        frame(0, &[-1, 5, 101, 6, -2], &[1, 2, 3, 4], vec![]),
+        // 101 - 6 becomes 101 - 7 - 102 - 6: left at 101, joined again at 6, the same old hop.
+        frame(
+            1000,
+            &[-1, 5, 101, 7, 102, 6, -2],
+            &[1, 2, 3, 3, 3, 4],
+            vec![
+                event(1000, EventKind::Intermediate, Some(2), 0),
+                event(1000, EventKind::Intermediate, Some(4), 0),
+            ],
+        ),
+        // The far user's satellite changes from 6 to 8.
+        frame(
+            2000,
+            &[-1, 5, 101, 7, 102, 8, -2],
+            &[1, 2, 3, 3, 5, 6],
+            vec![event(2000, EventKind::End, Some(5), 24)],
+        ),
+    ];
+    let built = over(frames, BetweenFrames::Step, "");
+    let lost = |at, near, far| Dismantled { at: at_ms(at), near, far };
+    assert_eq!(
+        built.forward.schedule.dismantled,
+        [lost(1000, ms(3), ms(6)), lost(2000, ms(12), Duration::MAX)]
+    );
+    assert_eq!(
+        built.back.schedule.dismantled,
+        [lost(1000, ms(4), ms(7)), lost(2000, ms(0), ms(4))]
+    );
+    assert_eq!(built.forward.schedule.outages, [Outage { from: at_ms(2000), until: at_ms(2024) }]);
+}
+
+#[test]
+fn time_without_a_path_is_an_outage_until_it_is_restored() {
+    let frames = vec![
+        frame(0, &[-1, 5, -2], &[3, 7], vec![]),
+        frame(1000, &[], &[], vec![event(1000, EventKind::Lost, None, 0)]),
+        frame(2000, &[], &[], vec![]),
+        frame(3000, &[-1, 6, -2], &[2, 7], vec![event(3000, EventKind::Restored, None, 21)]),
+    ];
+    let schedule = over(frames, BetweenFrames::Linear, "").forward.schedule;
+    assert_eq!(schedule.outages, [Outage { from: at_ms(1000), until: at_ms(3021) }]);
+    assert_eq!(schedule.delay, [flat(0, 10, false), flat(3000, 9, true)]);
+    let user_link = Dismantled { at: at_ms(1000), near: ms(0), far: ms(3) };
+    assert_eq!(schedule.dismantled, [user_link]);
+}
+
+#[test]
+fn a_measured_rate_counts_unless_the_scenario_gives_one() {
+    let mut frames = vec![
+        frame(0, &[], &[], vec![event(0, EventKind::Lost, None, 0)]),
+        frame(1000, &[-1, -2], &[9], vec![]),
+    ];
+    frames[1].rate = Some(mbit(33));
+    frames[1].loss = Some(0.5);
+    let measured = over(frames.clone(), BetweenFrames::Step, "").forward.schedule;
+    assert_eq!(measured.rate[1], Piece { from: at_ms(1000), value: mbit(33) });
+    assert_eq!(measured.loss[1].value, Ratio::new(0.5).unwrap());
+    let given = over(frames, BetweenFrames::Step, "[link]\nrate = \"9 Mbit/s\"").forward.schedule;
+    assert_eq!(given.rate, [Piece { from: Instant::START, value: mbit(9) }]);
+}
+
+#[test]
+fn flows_are_counted_from_zero_and_end_with_the_run() {
+    let text = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[run]\nduration = \"20 s\"\n\
+                [[flow]]\ncount = 2\n[[flow]]\nkind = \"probe\"\nstop = \"50 s\"";
+    let flows = experiment(text).flows;
+    assert_eq!(flows.iter().map(|flow| flow.id).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(flows.iter().all(|flow| flow.stop == at_ms(20_000)));
+}
+
+#[test]
+fn a_change_is_a_step_on_a_path_that_moves() {
+    let frames = vec![
+        frame(0, &[-1, 5, -2], &[10, 10], vec![]),
+        frame(2000, &[-1, 5, -2], &[12, 10], vec![]),
+    ];
+    let extra = "[[change]]\nat = \"3 s\"\nrtt = \"300 ms\"";
+    let schedule = over(frames, BetweenFrames::Linear, extra).forward.schedule;
+    assert_eq!(schedule.delay_at(at_ms(1000)), ms(21));
+    assert_eq!(schedule.delay_at(at_ms(2900)), ms(22));
+    assert_eq!(schedule.delay_at(at_ms(3000)), ms(150));
+}
+
+#[test]
+fn a_queue_holds_at_least_a_packet() {
+    let slow = "[path]\nkind = \"fixed\"\nrtt = \"10 ms\"\n[link]\nrate = \"1 Mbit/s\"\n";
+    assert_eq!(experiment(slow).forward.queue, QueueLimit::Bytes(Bytes::new(1514)));
+    let no_places = |name: &str| Err(format!("no place {name}"));
+    let tiny = parse_scenario(&format!("{slow}queue = \"1 kB\"\n"), "x.toml", &[]).unwrap();
+    let refused = tiny.experiment(&no_places, &mut |_, _| ControlFlow::Continue(()));
+    let message = refused.unwrap_err().to_string();
+    assert!(message.starts_with("x.toml: link.queue: \"1 kB\" holds no packet"), "{message}");
+}
+
+#[test]
+fn a_measured_loss_is_that_of_the_way_there() {
+    let mut frames = vec![frame(0, &[-1, -2], &[9], vec![])];
+    frames[0].loss = Some(0.5);
+    let built = over(frames, BetweenFrames::Step, "");
+    assert_eq!(built.forward.schedule.loss[0].value, Ratio::new(0.5).unwrap());
+    assert_eq!(built.back.schedule.loss[0].value, Ratio::ZERO);
+}

@@ -1,0 +1,120 @@
+//! Scenario files: defaults as documented, and errors that name file, key and remedy in one line.
+
+use skyhop_scenario::parse_scenario;
+use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
+
+const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+
+fn error(text: &str, sets: &[&str]) -> String {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let message = parse_scenario(text, "x.toml", &sets).unwrap_err().to_string();
+    assert!(!message.contains('\n'), "one line: {message}");
+    message
+}
+
+fn with(extra: &str) -> String {
+    format!("{MINIMAL}{extra}")
+}
+
+#[test]
+fn what_is_not_given_has_the_documented_default() {
+    let text =
+        "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n[[flow]]\nkind = \"probe\"";
+    let scenario = parse_scenario(text, "x.toml", &[]).unwrap().scenario;
+    assert_eq!(scenario.path.constellation, "starlink-shell1");
+    assert_eq!(scenario.path.handover, "leoem");
+    assert_eq!(scenario.path.outage, "leoem");
+    assert_eq!(scenario.path.gateways, "starlink-gateways");
+    assert_eq!(scenario.path.start.to_string(), "2019-12-01T00:00:00Z");
+    assert_eq!(scenario.path.step, Duration::from_secs(1));
+    assert_eq!(scenario.link.rate, Rate::from_bits_per_second(150_000_000));
+    assert_eq!(scenario.link.queue, QueueLimit::Bdp(1.0));
+    assert_eq!(scenario.link.qdisc, "fifo");
+    assert_eq!(scenario.flow[0].cc, "cubic");
+    assert_eq!(scenario.flow[1].interval, Duration::from_millis(10));
+    assert_eq!(scenario.flow[1].size, Bytes::new(64));
+    assert_eq!(scenario.run.duration, Duration::from_secs(60));
+    assert_eq!(scenario.run.sample, Duration::from_millis(100));
+    assert_eq!(scenario.run.seed, 1);
+}
+
+#[test]
+fn wrong_keys_and_values_are_named() {
+    for (extra, expected) in [
+        ("[link]\nrat = \"1 Mbit/s\"", "x.toml: link.rat: unknown field `rat`, expected one of"),
+        ("[link]\nrate = \"-3 Mbit/s\"", "x.toml: link.rate: \"-3 Mbit/s\" is out of range"),
+        ("[link]\nrate = \"3 parsec\"", "x.toml: link.rate: \"3 parsec\" has the unit \"parsec\""),
+        ("[link]\nrate = \"0 bit/s\"", "x.toml: link.rate: is 0"),
+        (
+            "[link]\nrate = 150",
+            "x.toml: link.rate: invalid type: integer `150`, expected text with a unit",
+        ),
+        ("[link]\nloss = \"200 %\"", "x.toml: link.loss: \"200 %\" is out of range"),
+        ("[[flow]]\n[[flow]]\nfrom = \"there\"", "x.toml: flow.1.from: unknown variant `there`"),
+        ("[[flow]]\nstart = \"2 min\"", "x.toml: flow.0.start: is 120 s, but the run ends at 60 s"),
+        ("[[flow]]\nstart = \"5 s\"\nstop = \"5 s\"", "x.toml: flow.0.stop: is not after"),
+        ("[[flow]]\nstop = \"5 s\"\nbytes = \"1 MB\"", "x.toml: flow.0: has both stop and bytes"),
+        ("[[flow]]\nbbr.gain = 2", "x.toml: flow.0.bbr: is neither a key of a flow nor"),
+        ("[[flow]]\nkind = \"probe\"\nsize = \"9 kB\"", "x.toml: flow.0.size: is 9 kB"),
+        ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
+        ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
+        ("[signal]\nsource = \"path\"", "x.toml: signal.source: announcements of handovers"),
+        ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),
+        ("[[flow]]\ninterval = \"1 s\"", "x.toml: flow.0.interval: does not belong"),
+        ("[[flow]]\nkind = \"probe\"\ninterval = \"1 ns\"", "x.toml: flow.0.interval: is 1 ns"),
+        ("[swim]\n", "x.toml: swim: unknown field `swim`"),
+    ] {
+        let message = error(&with(extra), &[]);
+        assert!(message.starts_with(expected), "{extra}: {message}");
+    }
+}
+
+#[test]
+fn keys_of_another_kind_of_path_are_refused() {
+    let message = error(&with("relay = \"isl\""), &[]);
+    assert!(message.starts_with("x.toml: path.relay: does not belong to a path of kind \"fixed\""));
+    assert!(error("[path]\nkind = \"fixed\"", &[]).starts_with("x.toml: path.rtt: is missing"));
+    assert!(error("[path]\nfrom = \"Rome\"", &[]).starts_with("x.toml: path.to: is missing"));
+    assert!(error("[path]\nkind = \"trace\"", &[]).starts_with("x.toml: path.file: is missing"));
+}
+
+#[test]
+fn text_that_is_no_toml_is_named_with_its_line() {
+    assert!(error("[path]\nkind = fixed\n", &[]).starts_with("x.toml: line 2: not TOML: "));
+}
+
+#[test]
+fn parameters_of_the_congestion_control_are_kept() {
+    let named = parse_scenario(&with("[[flow]]\ncubic.beta = 0.7"), "x.toml", &[]).unwrap();
+    assert_eq!(named.scenario.flow[0].parameters["cubic"]["beta"], 0.7);
+}
+
+#[test]
+fn sets_override_and_add_keys() {
+    let text = with("[[flow]]\ncc = \"cubic\"");
+    let sets = ["flow.0.cc=bbr", "link.rate=10 Mbit/s", "run.seed=7", "path.rtt=\"60 ms\""];
+    let sets: Vec<String> = sets.map(str::to_owned).to_vec();
+    let scenario = parse_scenario(&text, "x.toml", &sets).unwrap().scenario;
+    assert_eq!(scenario.flow[0].cc, "bbr");
+    assert_eq!(scenario.link.rate, Rate::from_bits_per_second(10_000_000));
+    assert_eq!(scenario.run.seed, 7);
+    assert_eq!(scenario.path.rtt, Some(Duration::from_millis(60)));
+}
+
+#[test]
+fn wrong_sets_are_named() {
+    let text = with("[[flow]]");
+    assert!(error(&text, &["flow.0.cc"]).starts_with("--set flow.0.cc: expected KEY=VALUE"));
+    assert!(error(&text, &["flow.3.cc=bbr"]).contains("there is no entry \"3\""));
+    assert!(error(MINIMAL, &["flow.0.cc=bbr"]).ends_with("the scenario has no [[flow]] to change"));
+    assert!(error(&text, &["path.rtt.x=1"]).contains("\"rtt\" is string, not a section"));
+    assert!(error(&text, &["link.speed=1"]).starts_with("x.toml: link.speed: unknown field"));
+}
+
+#[test]
+fn what_would_have_no_effect_is_refused() {
+    let late = error(&with("[[change]]\nat = \"60 s\"\nrtt = \"1 ms\""), &[]);
+    assert!(late.starts_with("x.toml: change.0.at: is not before the run's end"), "{late}");
+    let many = error(&with("[[flow]]\ncount = 4000000000"), &[]);
+    assert!(many.starts_with("x.toml: flow.0.count: is 4000000000; expected 1 to 10000"), "{many}");
+}

@@ -1,0 +1,511 @@
+//! The run itself, inside the engine's process.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::utsname::uname;
+use nix::unistd::Pid;
+use skyhop_link::{Link, LinkConfig};
+use skyhop_record::{ProbeRow, RunData, Summary};
+use skyhop_scenario::{End, Experiment};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
+
+use crate::clock::{RunClock, Stop, sleep_until, wait};
+use crate::device::{DeviceCount, DeviceCounters, TunDevice};
+use crate::error::{During, LiveError};
+use crate::frame::Frame;
+use crate::isolation::{DescriptorLimit, exit_now};
+use crate::message::{self, Message};
+use crate::namespace::NetNamespace;
+use crate::outcome::{LiveOutcome, PacketCount};
+use crate::program::{self, Reaper, Server};
+use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
+use crate::sampler::{DIRECTIONS, LinkTrack, Lost, Sampler};
+use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
+use crate::traffic::bulk::{RunningBulk, check_congestion_control};
+use crate::traffic::plan::TrafficPlan;
+use crate::traffic::probe::RunningProbe;
+use crate::traffic::{Stage, address, other};
+use crate::{LiveOptions, Spin, default_cc, events, summary};
+
+/// How long threads have to get ready before the run begins.
+const LEAD: Duration = Duration::from_millis(50);
+/// How often orders, steal and programs are looked at.
+const TICK: Duration = Duration::from_millis(20);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// How long the link may take to run empty after the traffic has stopped, beyond what its queue and
+/// delay take.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long it may take at the most.
+const LONGEST_DRAIN: Duration = Duration::from_secs(20);
+/// How long the link must be empty until it counts as that: replies are still made.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// The caller's orders: a byte asks for the end of the run.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    pipe: OwnedFd,
+}
+
+impl Orders {
+    pub(crate) fn new(pipe: OwnedFd) -> Self {
+        Self { pipe }
+    }
+
+    /// Whether the caller asks for the end; does not return when the caller is gone.
+    fn stop_asked(&self) -> Result<bool, LiveError> {
+        let mut ready = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::ZERO) {
+            Ok(0) | Err(Errno::EINTR) => return Ok(false),
+            woken => woken.during("cannot look for orders")?,
+        };
+        match nix::unistd::read(&self.pipe, &mut [0]) {
+            Ok(0) => exit_now(1),
+            read => read.during("cannot read orders").map(|_| true),
+        }
+    }
+}
+
+/// Does the run.
+pub(crate) fn run(
+    experiment: &Experiment,
+    options: &LiveOptions,
+    orders: &Orders,
+    to_caller: &mut File,
+) -> Result<LiveOutcome, LiveError> {
+    let plan = TrafficPlan::new(experiment, options.program.is_some())?;
+    let limit = DescriptorLimit::raise()?;
+    let mut ends = Ends::create()?;
+    ends.choose_congestion_controls(&plan, options)?;
+    let mut run = Run::start(experiment, options, plan, ends, limit)?;
+    let end = run.watch(orders, to_caller)?;
+    run.finish(end)
+}
+
+/// The two ends of the path: `from`, then `to`.
+struct Ends {
+    namespaces: [Arc<NetNamespace>; 2],
+    devices: [Arc<TunDevice>; 2],
+    counters: [Arc<DeviceCounters>; 2],
+    warnings: Vec<String>,
+}
+
+impl Ends {
+    fn create() -> Result<Self, LiveError> {
+        let (near, mut warnings) = create_end(End::From)?;
+        let (far, far_warnings) = create_end(End::To)?;
+        warnings.extend(far_warnings);
+        // Both ends have the same to say.
+        warnings.sort();
+        warnings.dedup();
+        Ok(Self {
+            namespaces: [near.0, far.0],
+            devices: [near.1, far.1],
+            counters: [near.2, far.2],
+            warnings,
+        })
+    }
+
+    /// Flows choose their own; the default matters to programs only.
+    fn choose_congestion_controls(
+        &mut self,
+        plan: &TrafficPlan,
+        options: &LiveOptions,
+    ) -> Result<(), LiveError> {
+        for flow in &plan.flows {
+            self.namespaces[0].inside(|| check_congestion_control(&flow.cc))?;
+        }
+        self.namespaces[0].inside(|| check_congestion_control(&options.default_cc))?;
+        if options.program.is_none() {
+            return Ok(());
+        }
+        for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
+            let peer = address(other(end));
+            let warning = namespace.inside(|| default_cc::set(&options.default_cc, peer))?;
+            self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
+        }
+        Ok(())
+    }
+}
+
+type EndParts = (Arc<NetNamespace>, Arc<TunDevice>, Arc<DeviceCounters>);
+
+fn create_end(end: End) -> Result<(EndParts, Vec<String>), LiveError> {
+    let namespace = NetNamespace::create()?;
+    let warnings = namespace.tune()?;
+    let (device, counters) =
+        namespace.inside(|| Ok((TunDevice::create(address(end))?, DeviceCounters::open()?)))?;
+    Ok(((Arc::new(namespace), Arc::new(device), Arc::new(counters)), warnings))
+}
+
+/// A run that is going on.
+struct Run<'a> {
+    experiment: &'a Experiment,
+    ends: Ends,
+    stage: Stage,
+    pump_stop: Arc<Stop>,
+    pumps: [RunningPump; 2],
+    bulks: Vec<RunningBulk>,
+    gate: RunningProbe,
+    probes: Vec<RunningProbe>,
+    sampler: Sampler,
+    timing: TimingRecorder,
+    reaper: Reaper,
+    server: Option<Server>,
+    client: Option<Pid>,
+    spin: bool,
+    progress_at: Instant,
+}
+
+/// How a run's time ended.
+struct RunEnd {
+    at: Instant,
+    interrupted: bool,
+    program_status: Option<i32>,
+    states: [PumpState; 2],
+}
+
+impl<'a> Run<'a> {
+    fn start(
+        experiment: &'a Experiment,
+        options: &LiveOptions,
+        plan: TrafficPlan,
+        ends: Ends,
+        limit: DescriptorLimit,
+    ) -> Result<Self, LiveError> {
+        let mut reaper = Reaper::default();
+        let [near, far] = ends.namespaces.clone();
+        let program = options.program.as_ref();
+        let server_command = program.and_then(|program| program.server.as_deref());
+        let server = server_command
+            .map(|command| Server::start(command, &far, address(End::To), limit, &mut reaper))
+            .transpose()?;
+
+        let clock = RunClock::starting_in(LEAD)?;
+        let (stop, close) = (Arc::new(Stop::new()?), Arc::new(Stop::new()?));
+        let pump_stop = Arc::new(Stop::new()?);
+        let spin = spins(options.spin);
+        let flow_ids: Arc<[Option<u32>]> = plan.flow_ids().into();
+        let pump = |index: usize, config: &LinkConfig| {
+            let direction = DIRECTIONS[index];
+            Pump {
+                direction,
+                link: build_link(direction.name(), config)?,
+                from: Arc::clone(&ends.devices[index]),
+                to: Arc::clone(&ends.devices[1 - index]),
+                clock,
+                spin,
+                stop: Arc::clone(&pump_stop),
+                flow_ids: Arc::clone(&flow_ids),
+            }
+            .start()
+        };
+        let timing = TimingRecorder::new()?;
+        let pumps = [pump(0, &experiment.forward)?, pump(1, &experiment.back)?];
+
+        let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
+        let gate = RunningProbe::start(plan.gate, &stage)?;
+        let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
+        let probes = probes.collect::<Result<Vec<_>, _>>()?;
+        let bulks = plan.flows.into_iter().map(|flow| RunningBulk::start(flow, &stage));
+        let bulks = bulks.collect::<Result<Vec<_>, _>>()?;
+        let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.counters[index]);
+        let sampler = Sampler::new(experiment.sample, &bulks, [track(0), track(1)]);
+
+        sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
+        let client = program
+            .map(|program| {
+                program::start_client(&program.client, &near, address(End::To), limit, &mut reaper)
+            })
+            .transpose()?;
+        let progress_at = Instant::START;
+        Ok(Self {
+            experiment,
+            ends,
+            stage,
+            pump_stop,
+            pumps,
+            bulks,
+            gate,
+            probes,
+            sampler,
+            timing,
+            reaper,
+            server,
+            client,
+            spin,
+            progress_at,
+        })
+    }
+
+    /// Samples and reports until the run's time is over.
+    fn watch(&mut self, orders: &Orders, to_caller: &mut File) -> Result<RunEnd, LiveError> {
+        let clock = self.stage.clock;
+        let scheduled_end = Instant::START + self.experiment.duration;
+        loop {
+            let now = clock.now();
+            let program_status = match self.client {
+                Some(client) => self.reaper.status(client)?,
+                None => None,
+            };
+            let over = self.client.is_none() && now >= scheduled_end;
+            let interrupted = orders.stop_asked()?;
+            if over || interrupted || program_status.is_some() || self.has_failed() {
+                let at = if over { scheduled_end } else { now };
+                let states = self.pump_states();
+                return Ok(RunEnd { at, interrupted, program_status, states });
+            }
+            self.sampler.tick(now)?;
+            self.timing.tick(now, self.pumps.each_ref().map(|pump| &pump.view.lateness))?;
+            self.report_progress(now, to_caller)?;
+            let mut next = (now + TICK).min(self.sampler.next());
+            if self.client.is_none() {
+                next = next.min(scheduled_end);
+            }
+            wait(clock, next, &self.stage.stop, None)?;
+        }
+    }
+
+    fn report_progress(&mut self, now: Instant, to_caller: &mut File) -> Result<(), LiveError> {
+        if now < self.progress_at {
+            return Ok(());
+        }
+        self.progress_at = now + PROGRESS_INTERVAL;
+        let total_ns = self.experiment.duration.as_nanos();
+        message::send(to_caller, &Message::Progress { elapsed_ns: now.as_nanos(), total_ns })
+    }
+
+    /// Whether a thread has ended before its time, which it does on errors only.
+    fn has_failed(&self) -> bool {
+        // Once everything has been told to stop, a flow may end without ever having begun.
+        let stopping = self.stage.stop.is_set();
+        let flow_failed =
+            |bulk: &RunningBulk| !stopping && bulk.sender_has_ended() && bulk.view.end().is_none();
+        self.pumps.iter().any(RunningPump::has_ended) || self.bulks.iter().any(flow_failed)
+    }
+
+    fn pump_states(&self) -> [PumpState; 2] {
+        self.pumps.each_ref().map(|pump| pump.view.state())
+    }
+
+    /// Stops everything in order, and puts together what was measured.
+    fn finish(mut self, end: RunEnd) -> Result<LiveOutcome, LiveError> {
+        self.stage.stop.set()?;
+        if self.client.is_some() {
+            // What it sends while it is being ended is not part of the run.
+            self.sampler.sample(end.at)?;
+        }
+        if let Some(client) = self.client.filter(|_| end.program_status.is_none()) {
+            program::end_client(client, &mut self.reaper)?;
+        }
+        if let Some(server) = self.server.take() {
+            server.end(&mut self.reaper)?;
+        }
+        while !self.has_failed() && !self.bulks.iter().all(RunningBulk::sender_has_ended) {
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        if self.client.is_none() {
+            self.sampler.sample(end.at)?;
+        }
+        let lost = self.sampler.lost();
+        self.drain(end.interrupted)?;
+        self.stage.close.set()?;
+        self.pump_stop.set()?;
+        let windows = self.pumps.each_ref().map(|pump| &pump.view.lateness);
+        self.timing.finish(windows)?;
+        self.conclude(end, lost)
+    }
+
+    /// Lets the link run empty, so that every packet's whereabouts are known.
+    fn drain(&self, in_haste: bool) -> Result<(), LiveError> {
+        let clock = self.stage.clock;
+        let patience = if in_haste { DRAIN } else { longest_drain(self.experiment) };
+        let until = clock.now() + patience;
+        let mut empty_since = None;
+        while clock.now() < until && !self.has_failed() {
+            let empty = self.pump_states().iter().all(|state| state.idle);
+            let since = *empty_since.get_or_insert(clock.now());
+            if !empty {
+                empty_since = None;
+            } else if clock.now().saturating_since(since) >= QUIET {
+                break;
+            }
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Joins all threads and puts their findings together.
+    fn conclude(self, end: RunEnd, lost: [Lost; 2]) -> Result<LiveOutcome, LiveError> {
+        let Self { experiment, ends, pumps, bulks, gate, probes, sampler, timing, spin, .. } = self;
+        let elapsed = end.at.saturating_since(Instant::START);
+        let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
+        let [forward, back] = pumps;
+        let (there, back) = (forward.join()?, back.join()?);
+        let drops = lost.map(|lost| lost.drops);
+        // Those of the last sample: rows and counts tell of the same losses.
+        let noted = lost.map(|lost| lost.noted as usize);
+        let losses =
+            there.losses.into_iter().take(noted[0]).chain(back.losses.into_iter().take(noted[1]));
+        let losses = losses.collect();
+        let sojourns = [there.probe_sojourns, back.probe_sojourns];
+        let rtt_excess = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
+        let lateness = quantiles(&timing.all);
+        let mut warnings = ends.warnings;
+        warnings.extend(summary::late(lateness.as_ref(), rtt_excess.as_ref()));
+        warnings.extend(overtime(&end, experiment.duration));
+        warnings.extend(short_path(experiment));
+        warnings.extend(unlisted(noted));
+        let inside: u64 = views.iter().map(|view| view.state().inside()).sum();
+        warnings.extend((inside > 0).then(|| {
+            format!("{inside} packets were still on their way at the end; probes among them count as lost")
+        }));
+
+        let (mut probe_rows, mut probe_summaries) = (Vec::new(), Vec::new());
+        for probe in probes {
+            let id = probe.plan.id;
+            let rows = probe.join(&sojourns)?;
+            probe_summaries.push(summary::probe(id, &rows));
+            probe_rows.extend(rows);
+        }
+        let mut flows = Vec::new();
+        for bulk in bulks {
+            let (plan, flow_end) = bulk.join()?;
+            if plan.start >= end.at {
+                continue;
+            }
+            warnings.extend(flow_end.as_ref().and_then(|flow_end| flow_end.warning(plan.id)));
+            let rows = &sampler.flow_rows;
+            flows.push(summary::flow(&plan, flow_end.as_ref(), rows, &experiment.trace, end.at));
+        }
+        let transmitted = end.states[0].stats.transmitted_bytes;
+        let schedule = &experiment.forward.schedule;
+        let summary = Summary {
+            engine: "live".to_owned(),
+            seed: experiment.seed,
+            virtual_s: elapsed.as_secs_f64(),
+            wall_s: elapsed.as_secs_f64(),
+            data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
+            flows,
+            probes: probe_summaries,
+            link: summary::link(schedule, transmitted, &sampler.link_rows, drops, elapsed),
+            handovers: events::handovers(experiment, elapsed),
+            lateness_us: lateness,
+            rtt_excess_us: rtt_excess,
+            warnings,
+        };
+        let data = RunData {
+            flows: sampler.flow_rows,
+            link: sampler.link_rows,
+            events: events::rows(experiment, losses, elapsed),
+            probes: probe_rows,
+            summary,
+        };
+        Ok(LiveOutcome {
+            data,
+            interrupted: end.interrupted,
+            program_status: end.program_status,
+            kernel: kernel()?,
+            timing: timing.conclude(spin)?,
+            packets: packet_counts(&views, &ends.counters)?,
+        })
+    }
+}
+
+/// How long full queues take to run empty, there and back, and their packets to arrive.
+fn longest_drain(experiment: &Experiment) -> Duration {
+    let end = Instant::START + experiment.duration;
+    let direction = |config: &LinkConfig| {
+        let queue = match config.queue {
+            QueueLimit::Bytes(bytes) => bytes,
+            QueueLimit::Packets(packets) => Bytes::new(packets * 1514),
+            // Resolved before.
+            QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
+        };
+        config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)
+    };
+    (DRAIN + direction(&experiment.forward) + direction(&experiment.back)).min(LONGEST_DRAIN)
+}
+
+/// What to know of a path that ends before the run.
+fn short_path(experiment: &Experiment) -> Option<String> {
+    let covered = Duration::from_nanos(experiment.trace.header.duration_ns);
+    (covered < experiment.duration).then(|| {
+        let duration = experiment.duration;
+        format!("the path covers {covered} of the run's {duration}; its last state was kept")
+    })
+}
+
+/// What to know of losses that have no row.
+fn unlisted(noted: [usize; 2]) -> Option<String> {
+    let most = noted.into_iter().max().filter(|most| *most > MOST_LOSSES)?;
+    Some(format!("events.parquet lists the first {MOST_LOSSES} of {most} losses in a direction"))
+}
+
+/// How much longer than the link scheduled the gate's packets took.
+fn rtt_excess(gate: &[ProbeRow]) -> Result<Lateness, LiveError> {
+    let mut excess = new_lateness()?;
+    for (rtt, scheduled) in gate.iter().filter_map(|row| row.rtt_ns.zip(row.scheduled_rtt_ns)) {
+        excess.saturating_record(rtt.saturating_sub(scheduled).max(0).unsigned_abs());
+    }
+    Ok(excess)
+}
+
+/// What to know of a program that outlived its scenario.
+fn overtime(end: &RunEnd, scheduled: Duration) -> Option<String> {
+    let elapsed = end.at.saturating_since(Instant::START);
+    (elapsed > scheduled).then(|| {
+        format!(
+            "the program ran for {:.1} s, longer than the scenario's {scheduled}; the link kept its \
+             last state",
+            elapsed.as_secs_f64(),
+        )
+    })
+}
+
+fn build_link(direction: &str, config: &LinkConfig) -> Result<Link<Frame>, LiveError> {
+    Link::new(config.clone()).map_err(|error| LiveError::Link {
+        direction: direction.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn spins(spin: Spin) -> bool {
+    match spin {
+        Spin::On => true,
+        Spin::Off => false,
+        // On one core the busy wait would take the time from the endpoints.
+        Spin::Auto => thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2),
+    }
+}
+
+fn packet_counts(
+    views: &[Arc<PumpView>; 2],
+    devices: &[Arc<DeviceCounters>; 2],
+) -> Result<[PacketCount; 2], LiveError> {
+    let [near, far] = [devices[0].read()?, devices[1].read()?];
+    let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
+        let state = view.state();
+        let (inside, PumpState { stats, refused, .. }) = (state.inside(), state);
+        PacketCount {
+            device_sent: sender.sent,
+            device_drops: sender.send_drops,
+            enqueued: stats.enqueued_packets,
+            dropped: stats.drops.total(),
+            inside,
+            delivered: stats.delivered_packets,
+            refused,
+            device_received: receiver.received,
+        }
+    };
+    Ok([count(&views[0], near, far), count(&views[1], far, near)])
+}
+
+fn kernel() -> Result<String, LiveError> {
+    let name = uname().during("cannot read the kernel's release")?;
+    Ok(format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()))
+}

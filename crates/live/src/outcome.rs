@@ -1,0 +1,62 @@
+//! What a live run hands back.
+
+use serde::{Deserialize, Serialize};
+use skyhop_record::{Quantiles, RunData};
+
+/// What a live run hands back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveOutcome {
+    /// What was measured.
+    pub data: RunData,
+    /// Whether the run ended before its time because the caller asked.
+    pub interrupted: bool,
+    /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
+    pub program_status: Option<i32>,
+    /// The kernel's name and release.
+    pub kernel: String,
+    /// How well the machine kept up.
+    pub timing: Timing,
+    /// Every packet's whereabouts: forward, then back.
+    pub packets: [PacketCount; 2],
+}
+
+/// How well the machine kept up with the wall clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// CPU time that the hypervisor gave to others, summed over the cores.
+    pub steal_s: f64,
+    /// Whole seconds of the run.
+    pub seconds: u64,
+    /// How many of those saw no CPU steal.
+    pub quiet_seconds: u64,
+    /// Lateness of packets in the seconds without steal; `None` where there were none.
+    pub quiet_lateness_us: Option<Quantiles>,
+    /// CPU time of the engine with its traffic, without a program's.
+    pub cpu_s: f64,
+    /// Whether the engine busy-waited before packets were due.
+    pub spin: bool,
+}
+
+/// Where the packets of one direction went, once the link had been left to run empty.
+///
+/// What the namespace sent is `device_sent + device_drops`; `device_sent = enqueued`, `enqueued = delivered + dropped + inside`, and
+/// `delivered = device_received + refused`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketCount {
+    /// Packets that were read from the sending namespace's device, by the kernel's own count.
+    pub device_sent: u64,
+    /// Packets that the device dropped before the link could read them.
+    pub device_drops: u64,
+    /// Packets that the link took.
+    pub enqueued: u64,
+    /// Packets that the link lost, for all reasons.
+    pub dropped: u64,
+    /// Packets that were still inside when the engine stopped.
+    pub inside: u64,
+    /// Packets that came out of the link.
+    pub delivered: u64,
+    /// Packets that the receiving device refused.
+    pub refused: u64,
+    /// Packets that the receiving namespace got, by the kernel's own count.
+    pub device_received: u64,
+}

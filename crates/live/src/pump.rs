@@ -1,0 +1,324 @@
+//! One direction: from one namespace's device through the link into the other's.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use skyhop_link::{Arrival, Drop, DropReason, Link, LinkStats};
+use skyhop_record::{Direction, EventRow, LossReason, RowKind};
+use skyhop_units::{Duration, Instant};
+
+use crate::clock::{RunClock, Stop, wake_precisely};
+use crate::device::TunDevice;
+use crate::error::{During, LiveError};
+use crate::frame::{Frame, Own, recognise};
+use crate::timing::LatenessWindow;
+
+/// How many packets are read before those that are due get their turn.
+const BATCH: usize = 32;
+/// The longest busy wait: a bit more than a sleeping thread wakes late, which takes most of that
+/// lateness away at a fifth of a core. Packets of 150 Mbit/s are 80 us apart; a wait that is not
+/// short against that never sleeps and takes the time from the endpoints.
+pub(crate) const SPIN: Duration = Duration::from_micros(20);
+
+/// The most losses that get a row each, so that memory stays bounded where a program floods the
+/// link; all are counted.
+pub(crate) const MOST_LOSSES: usize = 200_000;
+
+/// How old the state of a link with a backlog may become while nothing else wakes it.
+const REFRESH_MS: u8 = 10;
+
+/// What one direction is made of.
+pub(crate) struct Pump {
+    pub(crate) direction: Direction,
+    pub(crate) link: Link<Frame>,
+    pub(crate) from: Arc<TunDevice>,
+    pub(crate) to: Arc<TunDevice>,
+    pub(crate) clock: RunClock,
+    pub(crate) spin: bool,
+    pub(crate) stop: Arc<Stop>,
+    /// Flow ids by place, for naming what is lost; the engine's own probe has none.
+    pub(crate) flow_ids: Arc<[Option<u32>]>,
+}
+
+/// What others may look at while the direction works.
+#[derive(Debug)]
+pub(crate) struct PumpView {
+    state: Mutex<PumpState>,
+    pub(crate) lateness: LatenessWindow,
+}
+
+impl PumpView {
+    pub(crate) fn state(&self) -> PumpState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A direction at a moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PumpState {
+    pub(crate) stats: LinkStats,
+    /// Packets that the far device had no room for.
+    pub(crate) refused: u64,
+    /// Whether nothing is inside.
+    pub(crate) idle: bool,
+}
+
+impl PumpState {
+    /// How many packets are neither delivered nor lost yet.
+    pub(crate) fn inside(&self) -> u64 {
+        self.stats.backlog_packets + self.stats.underway_packets
+    }
+}
+
+/// What a direction hands over at the end.
+#[derive(Debug, Default)]
+pub(crate) struct PumpReport {
+    /// A row for each lost packet.
+    pub(crate) losses: Vec<EventRow>,
+    /// What the link scheduled for each packet of a probe.
+    pub(crate) probe_sojourns: Vec<ProbeSojourn>,
+}
+
+/// The time that the link scheduled for one packet of a probe, one way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProbeSojourn {
+    pub(crate) index: usize,
+    pub(crate) seq: u64,
+    pub(crate) sojourn: Duration,
+}
+
+/// A direction at work on a thread of its own.
+pub(crate) struct RunningPump {
+    pub(crate) view: Arc<PumpView>,
+    thread: JoinHandle<Result<PumpReport, LiveError>>,
+}
+
+impl RunningPump {
+    /// Whether it has ended, which it does by itself only on an error.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) -> Result<PumpReport, LiveError> {
+        self.thread.join().unwrap_or_else(|_| {
+            let action = "cannot go on".to_owned();
+            Err(LiveError::System { action, reason: "a link's thread panicked".to_owned() })
+        })
+    }
+}
+
+impl Pump {
+    /// Starts working.
+    pub(crate) fn start(self) -> Result<RunningPump, LiveError> {
+        let view = Arc::new(PumpView { state: Mutex::default(), lateness: LatenessWindow::new()? });
+        let alarm = Alarm::new(&self.from, &self.stop)?;
+        let worker = Worker {
+            pump: self,
+            view: Arc::clone(&view),
+            alarm,
+            report: PumpReport::default(),
+            spare: Vec::new(),
+            pending_lateness: Vec::new(),
+            refused: 0,
+            changed: true,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("link-{}", worker.pump.direction.name()))
+            .spawn(move || worker.run())
+            .during("cannot start a link's thread")?;
+        Ok(RunningPump { view, thread })
+    }
+}
+
+struct Worker {
+    pump: Pump,
+    view: Arc<PumpView>,
+    alarm: Alarm,
+    report: PumpReport,
+    /// Buffers that wait for their next packet, so that memory stays flat.
+    spare: Vec<Frame>,
+    pending_lateness: Vec<u64>,
+    refused: u64,
+    changed: bool,
+}
+
+impl Worker {
+    fn run(mut self) -> Result<PumpReport, LiveError> {
+        wake_precisely()?;
+        while !self.pump.stop.is_set() {
+            let read = self.read_batch()?;
+            self.deliver_due()?;
+            self.collect_drops();
+            if self.changed {
+                self.publish();
+            }
+            if read < BATCH {
+                self.wait()?;
+            }
+        }
+        self.publish();
+        Ok(self.report)
+    }
+
+    fn read_batch(&mut self) -> Result<usize, LiveError> {
+        for read in 0..BATCH {
+            let mut frame = self.spare.pop().unwrap_or_else(Frame::new);
+            let Some(length) = self.pump.from.read(frame.buffer())? else {
+                self.spare.push(frame);
+                return Ok(read);
+            };
+            self.pump.link.enqueue(self.pump.clock.now(), frame.into_packet(length));
+            self.changed = true;
+        }
+        Ok(BATCH)
+    }
+
+    fn deliver_due(&mut self) -> Result<(), LiveError> {
+        let now = self.pump.clock.now();
+        while let Some(arrival) = self.pump.link.poll(now) {
+            self.deliver(arrival)?;
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, arrival: Arrival<Frame>) -> Result<(), LiveError> {
+        self.changed = true;
+        let frame = arrival.packet.payload;
+        let written_at = self.pump.clock.now();
+        self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
+        if let Some(Own::Probe { index, seq }) = recognise(frame.ip()) {
+            let sojourn = arrival.at.saturating_since(arrival.sent);
+            self.report.probe_sojourns.push(ProbeSojourn { index, seq, sojourn });
+        }
+        if !self.pump.to.write(frame.ip())? {
+            self.refused += 1;
+            self.note_loss(written_at, LossReason::Device, &frame);
+        }
+        self.spare.push(frame);
+        Ok(())
+    }
+
+    fn collect_drops(&mut self) {
+        for Drop { at, reason, packet } in self.pump.link.take_drops() {
+            self.changed = true;
+            self.note_loss(at, loss_reason(reason), &packet.payload);
+            self.spare.push(packet.payload);
+        }
+    }
+
+    fn note_loss(&mut self, at: Instant, reason: LossReason, frame: &Frame) {
+        if self.report.losses.len() >= MOST_LOSSES {
+            return;
+        }
+        let flow = match recognise(frame.ip()) {
+            Some(Own::Tcp { index } | Own::Probe { index, .. }) => {
+                self.pump.flow_ids.get(index).copied().flatten()
+            }
+            None => None,
+        };
+        self.report.losses.push(EventRow {
+            t_ns: at.as_nanos() as i64,
+            kind: RowKind::Loss,
+            reason: Some(reason),
+            direction: Some(self.pump.direction),
+            flow: flow.map(|id| id as i32),
+            ..EventRow::default()
+        });
+    }
+
+    fn publish(&mut self) {
+        self.view.lateness.record(&mut self.pending_lateness);
+        let mut state = self.view.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.stats = self.pump.link.stats();
+        state.refused = self.refused;
+        state.idle = self.pump.link.next_wakeup().is_none();
+        drop(state);
+        self.changed = false;
+    }
+
+    /// Waits for the next packet to read or to write; returns at once when that is near enough for
+    /// a busy wait.
+    fn wait(&mut self) -> Result<(), LiveError> {
+        let next = self.pump.link.next_wakeup().unwrap_or(Instant::NEVER);
+        let ahead = if self.pump.spin { SPIN } else { Duration::ZERO };
+        if next.saturating_since(self.pump.clock.now()) <= ahead {
+            return Ok(());
+        }
+        let wake = (next < Instant::NEVER).then(|| next - ahead);
+        // The link's state moves only when it is polled, and the sampler wants it fresh.
+        let backlog = self.pump.link.stats().backlog_packets > 0;
+        let at_most = if backlog { REFRESH_MS.into() } else { EpollTimeout::NONE };
+        self.changed |= backlog;
+        self.alarm.wait(self.pump.clock, wake, at_most)
+    }
+}
+
+fn loss_reason(reason: DropReason) -> LossReason {
+    match reason {
+        DropReason::Queue => LossReason::Queue,
+        DropReason::Loss => LossReason::Loss,
+        DropReason::Outage => LossReason::Outage,
+        DropReason::Dismantled => LossReason::Dismantled,
+    }
+}
+
+/// Wakes a direction when there is something to read, at a given time, and when it shall stop.
+struct Alarm {
+    epoll: Epoll,
+    timer: TimerFd,
+    set_to: Option<Instant>,
+}
+
+impl Alarm {
+    fn new(device: &TunDevice, stop: &Stop) -> Result<Self, LiveError> {
+        let action = "cannot set up a link's alarm";
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).during(action)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).during(action)?;
+        let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+        // Edge-triggered: an expired timer wakes once and need not be read.
+        let expired = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 1);
+        epoll.add(device, readable).during(action)?;
+        epoll.add(&timer, expired).during(action)?;
+        epoll.add(stop.as_fd(), readable).during(action)?;
+        Ok(Self { epoll, timer, set_to: None })
+    }
+
+    fn wait(
+        &mut self,
+        clock: RunClock,
+        wake: Option<Instant>,
+        at_most: EpollTimeout,
+    ) -> Result<(), LiveError> {
+        if wake != self.set_to {
+            self.set(clock, wake)?;
+        }
+        let mut events = [EpollEvent::empty(); 3];
+        match self.epoll.wait(&mut events, at_most) {
+            Ok(woken) => {
+                if events[..woken].iter().any(|event| event.data() == 1) {
+                    self.set_to = None;
+                }
+                Ok(())
+            }
+            Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error).during("cannot wait for packets"),
+        }
+    }
+
+    fn set(&mut self, clock: RunClock, wake: Option<Instant>) -> Result<(), LiveError> {
+        let set = match wake {
+            Some(at) => self
+                .timer
+                .set(Expiration::OneShot(clock.absolute(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME),
+            None => self.timer.unset(),
+        };
+        set.during("cannot set a link's timer")?;
+        self.set_to = wake;
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! From the caller's process to the engine's and back.
+//!
+//! The caller forks a supervisor, which enters a PID namespace and forks the engine as the first
+//! process of that. Each dies with its parent, and with the engine dies everything in the PID
+//! namespace, also what has daemonised itself. There is no exec: an interpreter that dropped its
+//! privileges may not be able to start itself again.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
+use skyhop_scenario::Experiment;
+
+use crate::error::{During, LiveError};
+use crate::isolation::{
+    close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
+};
+use crate::message::{self, Message, Reader};
+use crate::outcome::LiveOutcome;
+use crate::{Control, LiveOptions, engine, program};
+
+/// How often the caller is asked whether to go on.
+const CONTROL_INTERVAL_MS: u16 = 50;
+
+/// Runs the engine in processes of its own and waits for it.
+pub(crate) fn run(
+    experiment: &Experiment,
+    options: &LiveOptions,
+    control: &mut dyn Control,
+) -> Result<LiveOutcome, LiveError> {
+    if let Some(program) = &options.program {
+        program::check(program)?;
+    }
+    let (results, to_caller) = pipe2(OFlag::O_CLOEXEC).during("cannot create a pipe")?;
+    let (from_caller, orders) = pipe2(OFlag::O_CLOEXEC).during("cannot create a pipe")?;
+    let caller = getpid();
+    // SAFETY: the child touches only memory that belongs to this call, libc's allocator, which
+    // glibc makes usable after a fork, and system calls; it leaves through _exit.
+    match unsafe { fork() }.during("cannot start the engine's process")? {
+        ForkResult::Child => {
+            let ends = EngineEnds { to_caller: to_caller.into(), from_caller };
+            supervise(caller, ends, experiment, options)
+        }
+        ForkResult::Parent { child } => {
+            drop((to_caller, from_caller));
+            let supervisor = Supervisor { pid: child, reaped: false };
+            follow(supervisor, results.into(), orders.into(), control)
+        }
+    }
+}
+
+/// The engine's ends of the two pipes.
+struct EngineEnds {
+    to_caller: File,
+    from_caller: OwnedFd,
+}
+
+// --- in the caller's process ---
+
+/// The supervisor's process, never left behind.
+struct Supervisor {
+    pid: Pid,
+    reaped: bool,
+}
+
+impl Supervisor {
+    /// Waits for its end and says how it was.
+    fn wait(&mut self) -> String {
+        loop {
+            match waitpid(self.pid, None) {
+                Err(Errno::EINTR) => {}
+                ended => {
+                    self.reaped = true;
+                    return match ended {
+                        Ok(WaitStatus::Exited(_, status)) => format!("status {status}"),
+                        Ok(WaitStatus::Signaled(_, signal, _)) => signal.to_string(),
+                        // A caller that reaps every child may have been faster.
+                        _ => "cause unknown".to_owned(),
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if !self.reaped && kill(self.pid, Signal::SIGKILL).is_ok() {
+            self.wait();
+        }
+    }
+}
+
+/// Passes progress on until the result is there.
+fn follow(
+    mut supervisor: Supervisor,
+    mut results: File,
+    mut orders: File,
+    control: &mut dyn Control,
+) -> Result<LiveOutcome, LiveError> {
+    let mut reader = Reader::default();
+    let mut chunk = vec![0; 1 << 16];
+    let mut stopping = false;
+    loop {
+        if !stopping && control.interrupted() {
+            stopping = true;
+            match orders.write_all(b"s") {
+                // The engine has just ended by itself; its result is in the other pipe.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+                written => written.during("cannot tell the engine to stop")?,
+            }
+        }
+        let mut ready = [PollFd::new(results.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::from(CONTROL_INTERVAL_MS)) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            woken => woken.during("cannot wait for the engine")?,
+        };
+        let length = results.read(&mut chunk).during("cannot read from the engine")?;
+        if length == 0 {
+            return Err(LiveError::EngineDied { how: supervisor.wait() });
+        }
+        reader.push(&chunk[..length]);
+        while let Some(message) = reader.next()? {
+            match message {
+                Message::Progress { elapsed_ns, total_ns } => control.progress(
+                    std::time::Duration::from_nanos(elapsed_ns),
+                    std::time::Duration::from_nanos(total_ns),
+                ),
+                Message::Done(outcome) => {
+                    supervisor.wait();
+                    return Ok(*outcome);
+                }
+                Message::Failed(error) => {
+                    supervisor.wait();
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+// --- in the supervisor's process ---
+
+fn supervise(caller: Pid, ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> ! {
+    // Nothing may unwind into a copy of the caller.
+    let status = catch_unwind(AssertUnwindSafe(|| start_engine(caller, ends, experiment, options)));
+    exit_now(status.unwrap_or(101))
+}
+
+fn start_engine(
+    caller: Pid,
+    mut ends: EngineEnds,
+    experiment: &Experiment,
+    options: &LiveOptions,
+) -> i32 {
+    let forked = isolate(caller, &ends).and_then(|()| {
+        // SAFETY: this process has one thread, so that the child is as whole as it is.
+        unsafe { fork() }.during("cannot start the engine's process")
+    });
+    match forked {
+        Ok(ForkResult::Child) => engine_main(ends, experiment, options),
+        Ok(ForkResult::Parent { child }) => {
+            // The caller hears of the engine's death by the end of the pipe.
+            drop(ends);
+            match waitpid(child, None) {
+                Ok(WaitStatus::Exited(_, status)) => status,
+                Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
+                _ => 1,
+            }
+        }
+        Err(error) => report(&mut ends.to_caller, Err(error)),
+    }
+}
+
+fn isolate(caller: Pid, ends: &EngineEnds) -> Result<(), LiveError> {
+    reset_signals()?;
+    die_with(caller)?;
+    close_all_but(&[ends.to_caller.as_raw_fd(), ends.from_caller.as_raw_fd()])?;
+    enter_own_namespaces()?;
+    // A change of credentials clears the wish.
+    die_with(caller)
+}
+
+// --- in the engine's process ---
+
+fn engine_main(mut ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> i32 {
+    // The supervisor is outside of this PID namespace, where its number is 0. Should it have died
+    // already, the caller closes its end of the pipe, which ends the engine too.
+    let outcome = die_with(Pid::from_raw(0)).and_then(|()| {
+        mount_own_proc()?;
+        let orders = engine::Orders::new(ends.from_caller);
+        engine::run(experiment, options, &orders, &mut ends.to_caller)
+    });
+    report(&mut ends.to_caller, outcome)
+}
+
+fn report(to_caller: &mut File, outcome: Result<LiveOutcome, LiveError>) -> i32 {
+    let message = match outcome {
+        Ok(outcome) => Message::Done(Box::new(outcome)),
+        Err(error) => Message::Failed(error),
+    };
+    match message::send(to_caller, &message) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("skyhop: {error}");
+            1
+        }
+    }
+}

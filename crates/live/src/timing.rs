@@ -1,0 +1,215 @@
+//! How late packets left the link, over the whole run and over the seconds without CPU steal.
+
+use std::fs::File;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use hdrhistogram::Histogram;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use skyhop_record::Quantiles;
+use skyhop_units::{Duration, Instant};
+
+use crate::error::{During, LiveError};
+use crate::outcome::Timing;
+
+/// The time over which steal is looked at.
+const WINDOW: Duration = Duration::from_secs(1);
+/// The longest lateness that is told from longer ones.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// A distribution of nanoseconds.
+pub(crate) type Lateness = Histogram<u32>;
+
+pub(crate) fn new_lateness() -> Result<Lateness, LiveError> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).map_err(|error| LiveError::System {
+        action: "cannot create a histogram".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// The quantiles of a distribution of nanoseconds, in microseconds.
+pub(crate) fn quantiles(lateness: &Lateness) -> Option<Quantiles> {
+    let us = |ns: u64| ns as f64 / 1e3;
+    (!lateness.is_empty()).then(|| Quantiles {
+        p50: us(lateness.value_at_quantile(0.5)),
+        p99: us(lateness.value_at_quantile(0.99)),
+        max: us(lateness.max()),
+    })
+}
+
+/// The lateness of one direction in the window that is going on.
+#[derive(Debug)]
+pub(crate) struct LatenessWindow(Mutex<Lateness>);
+
+impl LatenessWindow {
+    pub(crate) fn new() -> Result<Self, LiveError> {
+        Ok(Self(Mutex::new(new_lateness()?)))
+    }
+
+    /// Moves `pending` into the window, or keeps it for later when the window is being closed.
+    pub(crate) fn record(&self, pending: &mut Vec<u64>) {
+        if let Ok(mut window) = self.0.try_lock() {
+            for ns in pending.drain(..) {
+                window.saturating_record(ns);
+            }
+        }
+    }
+
+    /// Closes the window: takes what it holds and leaves `empty`.
+    fn take(&self, empty: Lateness) -> Lateness {
+        mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), empty)
+    }
+}
+
+/// Collects the windows of both directions and tells the quiet ones from those with steal.
+#[derive(Debug)]
+pub(crate) struct TimingRecorder {
+    steal: StealCounter,
+    steal_at_start: Duration,
+    steal_at_window: Duration,
+    cpu_at_start: Duration,
+    window_ends: Instant,
+    spare: Lateness,
+    /// Over the whole run.
+    pub(crate) all: Lateness,
+    /// Over the windows without steal.
+    quiet: Lateness,
+    /// How many windows there were …
+    windows: u64,
+    /// … and how many of those without steal.
+    quiet_windows: u64,
+}
+
+impl TimingRecorder {
+    pub(crate) fn new() -> Result<Self, LiveError> {
+        let steal = StealCounter::open()?;
+        let steal_at_start = steal.read()?;
+        Ok(Self {
+            steal,
+            steal_at_start,
+            steal_at_window: steal_at_start,
+            cpu_at_start: cpu_time()?,
+            window_ends: Instant::START + WINDOW,
+            spare: new_lateness()?,
+            all: new_lateness()?,
+            quiet: new_lateness()?,
+            windows: 0,
+            quiet_windows: 0,
+        })
+    }
+
+    /// Closes the window if it is over; to be called several times per window.
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        windows: [&LatenessWindow; 2],
+    ) -> Result<(), LiveError> {
+        if now < self.window_ends {
+            return Ok(());
+        }
+        let steal = self.steal.read()?;
+        let quiet = steal == self.steal_at_window;
+        self.steal_at_window = steal;
+        self.windows += 1;
+        self.quiet_windows += u64::from(quiet);
+        while self.window_ends <= now {
+            self.window_ends += WINDOW;
+        }
+        self.collect(windows, quiet)
+    }
+
+    /// Takes what is left after the last whole window, which counts for the whole run only.
+    pub(crate) fn finish(&mut self, windows: [&LatenessWindow; 2]) -> Result<(), LiveError> {
+        self.collect(windows, false)
+    }
+
+    fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), LiveError> {
+        for window in windows {
+            // The spare is swapped in, so that the pump never waits for a merge.
+            let empty = mem::replace(&mut self.spare, Histogram::new(0).map_err(cannot_merge)?);
+            let mut closed = window.take(empty);
+            self.all.add(&closed).map_err(cannot_merge)?;
+            if quiet {
+                self.quiet.add(&closed).map_err(cannot_merge)?;
+            }
+            closed.reset();
+            self.spare = closed;
+        }
+        Ok(())
+    }
+
+    /// How well the machine kept up.
+    pub(crate) fn conclude(self, spin: bool) -> Result<Timing, LiveError> {
+        Ok(Timing {
+            steal_s: self.steal.read()?.saturating_sub(self.steal_at_start).as_secs_f64(),
+            seconds: self.windows,
+            quiet_seconds: self.quiet_windows,
+            quiet_lateness_us: quantiles(&self.quiet),
+            cpu_s: cpu_time()?.saturating_sub(self.cpu_at_start).as_secs_f64(),
+            spin,
+        })
+    }
+}
+
+fn cannot_merge(error: impl std::fmt::Display) -> LiveError {
+    LiveError::System { action: "cannot merge histograms".to_owned(), reason: error.to_string() }
+}
+
+fn cpu_time() -> Result<Duration, LiveError> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).during("cannot read the engine's CPU time")?;
+    let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(us.unsigned_abs()))
+}
+
+/// The machine's total of CPU steal.
+#[derive(Debug)]
+struct StealCounter {
+    stat: File,
+    tick: Duration,
+}
+
+impl StealCounter {
+    fn open() -> Result<Self, LiveError> {
+        let stat = File::open("/proc/stat").during("cannot open /proc/stat")?;
+        let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
+            .during("cannot read the clock tick")?
+            .unwrap_or(100);
+        Ok(Self { stat, tick: Duration::from_nanos(1_000_000_000 / per_second.unsigned_abs()) })
+    }
+
+    fn read(&self) -> Result<Duration, LiveError> {
+        let mut text = [0; 256];
+        let length = self.stat.read_at(&mut text, 0).during("cannot read /proc/stat")?;
+        let ticks = steal_ticks(&String::from_utf8_lossy(&text[..length]));
+        Ok(self.tick * ticks)
+    }
+}
+
+/// proc(5): "cpu user nice system idle iowait irq softirq steal …"; none before Linux 2.6.11.
+fn steal_ticks(stat: &str) -> u64 {
+    let line = stat.lines().next().unwrap_or_default();
+    line.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_is_the_eighth_figure_of_the_first_line() {
+        assert_eq!(steal_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 1 1 1 1 1 1 1"), 88);
+        assert_eq!(steal_ticks("cpu  1 2 3 4"), 0);
+    }
+
+    #[test]
+    fn quantiles_are_in_microseconds() {
+        let mut lateness = new_lateness().unwrap();
+        assert_eq!(quantiles(&lateness), None);
+        lateness.record_n(2_000, 98).unwrap();
+        lateness.record_n(500_000, 2).unwrap();
+        let found = quantiles(&lateness).unwrap();
+        assert!((found.p50 - 2.0).abs() < 0.01 && (found.p99 - 500.0).abs() < 1.0, "{found:?}");
+    }
+}

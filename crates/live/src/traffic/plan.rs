@@ -1,0 +1,106 @@
+//! The experiment's flows as the traffic that makes them, each with a place of its own.
+
+use skyhop_scenario::{End, Experiment, Traffic};
+use skyhop_units::{Duration, Instant, Rate};
+
+use super::bulk::BulkPlan;
+use super::probe::ProbePlan;
+use crate::error::LiveError;
+use crate::frame::FIRST_PORT;
+
+/// Ports that are left for flows.
+const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
+/// The largest payload of a UDP packet over IPv4.
+const LARGEST_PROBE: u64 = 65_507;
+
+/// All traffic of a run. Place 0 is the gate's.
+#[derive(Debug)]
+pub(crate) struct TrafficPlan {
+    /// The engine's own probe, which finds out how far the machine lags behind the link.
+    pub(crate) gate: ProbePlan,
+    pub(crate) probes: Vec<ProbePlan>,
+    pub(crate) flows: Vec<BulkPlan>,
+    flow_ids: Vec<Option<u32>>,
+}
+
+impl TrafficPlan {
+    /// The traffic of `experiment`; where a program makes it, that of its probes only.
+    pub(crate) fn new(experiment: &Experiment, with_program: bool) -> Result<Self, LiveError> {
+        if experiment.flows.len() > MOST_FLOWS {
+            let flows = experiment.flows.len();
+            return Err(LiveError::Unsupported(format!(
+                "the scenario has {flows} flows; live runs at most {MOST_FLOWS}"
+            )));
+        }
+        let mut plan = Self {
+            gate: gate(experiment),
+            probes: Vec::new(),
+            flows: Vec::new(),
+            flow_ids: vec![None],
+        };
+        let end = Instant::START + experiment.duration;
+        for flow in &experiment.flows {
+            let index = plan.flow_ids.len();
+            plan.flow_ids.push(Some(flow.id));
+            let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
+            match &flow.traffic {
+                Traffic::Tcp { .. } if with_program => {}
+                Traffic::Tcp { cc, parameters, .. } if !parameters.is_empty() => {
+                    return Err(LiveError::Unsupported(format!(
+                        "flow {id}: the kernel's {cc} takes no parameters; leave out {cc}.*"
+                    )));
+                }
+                Traffic::Tcp { cc, bytes, .. } => {
+                    let (cc, bytes) = (cc.clone(), *bytes);
+                    plan.flows.push(BulkPlan { id, index, from, start, stop, cc, bytes });
+                }
+                Traffic::Probe { interval, size } => {
+                    let (interval, size) = (*interval, size.as_u64());
+                    check_probe(id, interval, size)?;
+                    let payload_bytes = size as usize;
+                    let probe = ProbePlan { id, index, from, start, stop, interval, payload_bytes };
+                    plan.probes.push(probe);
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Flow ids by place.
+    pub(crate) fn flow_ids(&self) -> Vec<Option<u32>> {
+        self.flow_ids.clone()
+    }
+}
+
+/// Fifty packets per second where that is next to nothing of the rate, ten elsewhere.
+fn gate(experiment: &Experiment) -> ProbePlan {
+    let slowest = [&experiment.forward, &experiment.back]
+        .into_iter()
+        .flat_map(|config| config.schedule.rate.iter().map(|piece| piece.value))
+        .min();
+    let fast = slowest.is_some_and(|rate| rate >= Rate::from_bits_per_second(10_000_000));
+    let interval = Duration::from_millis(if fast { 20 } else { 100 });
+    ProbePlan {
+        id: u32::MAX,
+        index: 0,
+        from: End::From,
+        start: Instant::START,
+        stop: Instant::NEVER,
+        interval,
+        payload_bytes: 64,
+    }
+}
+
+fn check_probe(id: u32, interval: Duration, size: u64) -> Result<(), LiveError> {
+    if interval == Duration::ZERO {
+        let message = format!("flow {id}: a probe's interval must be longer than 0 s");
+        return Err(LiveError::Unsupported(message));
+    }
+    // The first bytes of a packet are its sequence number.
+    if !(8..=LARGEST_PROBE).contains(&size) {
+        return Err(LiveError::Unsupported(format!(
+            "flow {id}: a probe's size is {size} B, but live needs 8 B to {LARGEST_PROBE} B"
+        )));
+    }
+    Ok(())
+}

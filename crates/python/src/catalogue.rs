@@ -1,0 +1,102 @@
+//! What there is to choose from.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use skyhop_orbit::Constellation;
+use skyhop_scenario::catalogue;
+
+use crate::errors::{from_scenario, input_error, run_error};
+
+/// The source of what is code rather than data.
+const BUILT_IN: &str = "built in";
+
+/// Something that can be listed.
+#[pyclass(frozen, get_all)]
+pub(crate) struct Entry {
+    name: String,
+    description: String,
+    source: String,
+}
+
+#[pyfunction]
+pub(crate) fn list_constellations() -> PyResult<Vec<Entry>> {
+    catalogue::constellation_names()
+        .into_iter()
+        .map(|name| {
+            let (text, found) = catalogue::constellation_text(&name, Path::new(""), &name)
+                .map_err(|error| from_scenario(&error, None))?;
+            let constellation = Constellation::parse(&text, &found)
+                .map_err(|error| input_error(&error.to_string()))?;
+            let Constellation { description, source, .. } = constellation;
+            Ok(Entry { name, description, source })
+        })
+        .collect()
+}
+
+#[pyfunction]
+pub(crate) fn list_sites() -> PyResult<Vec<Entry>> {
+    catalogue::site_list_names()
+        .into_iter()
+        .map(|name| {
+            let rows = sites(&name)?;
+            let description = format!("{} sites", rows.len());
+            let source = "named in each row of the list".to_owned();
+            Ok(Entry { name, description, source })
+        })
+        .collect()
+}
+
+/// The rows of a list of sites: name, latitude (deg), longitude (deg), altitude (m).
+#[pyfunction]
+pub(crate) fn sites(name: &str) -> PyResult<Vec<(String, f64, f64, f64)>> {
+    let rows = catalogue::site_list(name, Path::new(""), "sites")
+        .map_err(|error| from_scenario(&error, None))?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.name, row.latitude_deg, row.longitude_deg, row.altitude_m))
+        .collect())
+}
+
+#[pyfunction]
+pub(crate) fn list_qdiscs() -> Vec<Entry> {
+    skyhop_link::QDISCS
+        .iter()
+        .map(|entry| Entry {
+            name: entry.name.to_owned(),
+            description: entry.summary.to_owned(),
+            source: BUILT_IN.to_owned(),
+        })
+        .collect()
+}
+
+#[pyfunction]
+pub(crate) fn list_handovers() -> Vec<Entry> {
+    skyhop_path::handover::POLICIES
+        .iter()
+        .map(|entry| Entry {
+            name: entry.name.to_owned(),
+            description: entry.summary.to_owned(),
+            source: BUILT_IN.to_owned(),
+        })
+        .collect()
+}
+
+#[pyfunction]
+pub(crate) fn list_cc() -> PyResult<Vec<Entry>> {
+    let names = skyhop_live::available_congestion_controls()
+        .map_err(|error| run_error(&error.to_string()))?;
+    let entry = |name: String| Entry {
+        name,
+        description: "for live runs".to_owned(),
+        source: "this machine's kernel".to_owned(),
+    };
+    Ok(names.into_iter().map(entry).collect())
+}
+
+/// The JSON Schema of a scenario file.
+#[pyfunction]
+pub(crate) fn scenario_schema() -> PyResult<String> {
+    serde_json::to_string_pretty(&skyhop_scenario::schema())
+        .map_err(|error| run_error(&error.to_string()))
+}

@@ -1,0 +1,25 @@
+//! The Python module `skyhop._core`: conversions between Python and the crates; no logic.
+
+mod catalogue;
+mod errors;
+mod experiment;
+mod paths;
+mod progress;
+
+use pyo3::prelude::*;
+
+/// The compiled core of skyhop.
+#[pymodule(name = "_core")]
+mod core {
+    #[pymodule_export]
+    use crate::catalogue::{
+        Entry, list_cc, list_constellations, list_handovers, list_qdiscs, list_sites,
+        scenario_schema, sites,
+    };
+    #[pymodule_export]
+    use crate::experiment::{PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live};
+    #[pymodule_export]
+    use crate::paths::PyPathTrace;
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,62 @@
+//! Paths.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use skyhop_path::PathTrace;
+use skyhop_record::{path_to_parquet, read_path, write_path};
+use skyhop_scenario::import::import_log;
+
+use crate::errors::{from_record, from_scenario, input_error};
+use crate::experiment::{PyScenario, with_place_finder};
+use crate::progress::PyProgress;
+
+/// A time-varying path.
+#[pyclass(name = "PathTrace", frozen)]
+pub(crate) struct PyPathTrace(pub(crate) PathTrace);
+
+#[pymethods]
+impl PyPathTrace {
+    #[staticmethod]
+    fn compute(
+        py: Python<'_>,
+        scenario: &PyScenario,
+        find_place: Py<PyAny>,
+        progress: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let progress = PyProgress::new(progress);
+        with_place_finder(py, find_place, |find_place| {
+            scenario
+                .0
+                .path(find_place, &mut |done, total| progress.tell(done, total))
+                .map(Self)
+                .map_err(|error| from_scenario(&error, progress.take_raised()))
+        })
+    }
+
+    #[staticmethod]
+    fn read(path: &str) -> PyResult<Self> {
+        read_path(Path::new(path)).map(Self).map_err(|error| from_record(&error))
+    }
+
+    #[staticmethod]
+    fn import_log(path: &str, log_format: &str) -> PyResult<Self> {
+        import_log(Path::new(path), log_format)
+            .map(Self)
+            .map_err(|error| from_scenario(&error, None))
+    }
+
+    fn write(&self, path: &str) -> PyResult<()> {
+        write_path(&self.0, Path::new(path)).map_err(|error| from_record(&error))
+    }
+
+    fn to_parquet<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = path_to_parquet(&self.0).map_err(|error| from_record(&error))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn header_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0.header).map_err(|error| input_error(&error.to_string()))
+    }
+}

@@ -1,0 +1,67 @@
+//! Progress from the crates to a Python callable, and Ctrl-C from Python to the crates.
+
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+/// How often Python is asked and told: often enough for Ctrl-C, rarely enough to cost nothing.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// A Python callable `(done, total)` that hears of progress, and what was raised meanwhile.
+pub(crate) struct PyProgress {
+    callable: Py<PyAny>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: Option<Instant>,
+    raised: Option<PyErr>,
+}
+
+impl PyProgress {
+    pub(crate) fn new(callable: Py<PyAny>) -> Self {
+        Self { callable, state: Mutex::default() }
+    }
+
+    /// Tells Python how far the work is, at most every [`INTERVAL`]; `Break` once it has raised.
+    pub(crate) fn tell(&self, done: u64, total: u64) -> ControlFlow<()> {
+        let due = self.state().last.is_none_or(|last| last.elapsed() >= INTERVAL);
+        if !due && done < total {
+            return ControlFlow::Continue(());
+        }
+        self.state().last = Some(Instant::now());
+        self.keep(Python::attach(|py| {
+            py.check_signals()?;
+            self.callable.call1(py, (done, total)).map(drop)
+        }))
+    }
+
+    /// Whether the callable or a signal's handler has raised; for engines that ask.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.state().raised.is_some()
+            || self.keep(Python::attach(|py| py.check_signals())).is_break()
+    }
+
+    /// What was raised, if anything.
+    pub(crate) fn take_raised(&self) -> Option<PyErr> {
+        self.state().raised.take()
+    }
+
+    fn keep(&self, result: PyResult<()>) -> ControlFlow<()> {
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.state().raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Never held while Python runs, so that two threads cannot wait for each other.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

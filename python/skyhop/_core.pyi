@@ -1,0 +1,81 @@
+"""The compiled core: conversions between Python and the Rust crates."""
+
+from collections.abc import Callable
+from typing import TypeAlias, final
+
+VERSION: str
+
+FindPlace: TypeAlias = Callable[[str], tuple[str, float, float, float]]
+Progress: TypeAlias = Callable[[int, int], None]
+
+@final
+class Entry:
+    """Something that can be listed: its name, what it is, and where it comes from."""
+
+    name: str
+    description: str
+    source: str
+
+@final
+class Scenario:
+    """A checked scenario."""
+
+    @staticmethod
+    def read(path: str, sets: list[str]) -> Scenario: ...
+    @staticmethod
+    def from_json(json: str, origin: str, sets: list[str]) -> Scenario: ...
+    def to_json(self) -> str: ...
+
+@final
+class PathTrace:
+    """A time-varying path."""
+
+    @staticmethod
+    def compute(scenario: Scenario, find_place: FindPlace, progress: Progress) -> PathTrace: ...
+    @staticmethod
+    def read(path: str) -> PathTrace: ...
+    @staticmethod
+    def import_log(path: str, log_format: str) -> PathTrace: ...
+    def write(self, path: str) -> None: ...
+    def to_parquet(self) -> bytes: ...
+    def header_json(self) -> str: ...
+
+@final
+class Experiment:
+    """A scenario with its path computed and its links built."""
+
+    @staticmethod
+    def build(scenario: Scenario, find_place: FindPlace, progress: Progress) -> Experiment: ...
+    def duration_s(self) -> float: ...
+
+@final
+class Outcome:
+    """What an engine measured."""
+
+    interrupted: bool
+    program_status: int | None
+    def summary_json(self) -> str: ...
+
+@final
+class RunDirectory:
+    """A reserved output directory."""
+
+    @staticmethod
+    def reserve(path: str, force: bool) -> RunDirectory: ...
+    def write(self, experiment: Experiment, outcome: Outcome) -> None: ...
+    def abandon(self) -> None: ...
+
+def run_live(
+    experiment: Experiment,
+    client: list[str] | None,
+    server: str | None,
+    default_cc: str | None,
+    progress: Progress,
+) -> Outcome: ...
+def list_constellations() -> list[Entry]: ...
+def list_sites() -> list[Entry]: ...
+def list_qdiscs() -> list[Entry]: ...
+def list_handovers() -> list[Entry]: ...
+def list_cc() -> list[Entry]: ...
+def sites(name: str) -> list[tuple[str, float, float, float]]: ...
+def scenario_schema() -> str: ...

@@ -1,0 +1,86 @@
+"""The command line: one file per command, all errors in one place."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from skyhop.cli import list_, live, path, report
+from skyhop.cli.terminal import EXIT_FAILED, EXIT_WRONG_INPUT, print_error
+
+# What the command-line library returns after Ctrl-C.
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="skyhop",
+    help=(
+        "The workbench for transport over satellite networks.\n\n"
+        "Turn a constellation into the time-varying path between two places, run real TCP over it, "
+        "and see what happens.\n\n"
+        'Start with: skyhop path --from "San Diego" --to "New York" --duration "10 min" '
+        "-o path.parquet --plot path.png"
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(path.app, name="path")
+app.command("live", help=live.HELP)(live.live)
+app.command("report", help=report.HELP)(report.report)
+app.add_typer(list_.app, name="list")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import skyhop
+
+        print(f"skyhop {skyhop.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def skyhop(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Keep the options of skyhop itself."""
+
+
+def main() -> None:
+    """Run the command line: exit code 0, 1 (the run failed) or 2 (the input was wrong)."""
+    from skyhop.errors import InputError, SkyhopError
+
+    try:
+        status = app(standalone_mode=False)
+        if status == INTERRUPTED:
+            print_error("interrupted")
+        sys.exit(EXIT_FAILED if status == INTERRUPTED else status)
+    except typer.TyperException as error:
+        if not str(error) and error.format_message().startswith("Usage:"):
+            print(error.format_message())
+            sys.exit(EXIT_WRONG_INPUT)
+        print_error(f"{error.format_message()} (see skyhop --help)")
+        sys.exit(EXIT_WRONG_INPUT)
+    except UnicodeError:
+        print_error("an argument is not UTF-8 text; give names that are")
+        sys.exit(EXIT_WRONG_INPUT)
+    except InputError as error:
+        print_error(str(error))
+        sys.exit(EXIT_WRONG_INPUT)
+    except OSError as error:
+        print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
+        sys.exit(EXIT_FAILED)
+    except SkyhopError as error:
+        print_error(str(error))
+        sys.exit(EXIT_FAILED)
+    except (typer.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        sys.exit(EXIT_FAILED)

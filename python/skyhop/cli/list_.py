@@ -1,0 +1,69 @@
+"""`skyhop list`: what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyhop.cli.terminal import print_rows
+
+if TYPE_CHECKING:
+    from skyhop._core import Entry
+
+app = typer.Typer(
+    help="List what there is to choose from, with sources.\n\nExample: skyhop list constellations",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def constellations(as_json: Json = False) -> None:
+    """List the constellations that come with skyhop."""
+    from skyhop import _core
+
+    _print(_core.list_constellations(), as_json)
+
+
+@app.command()
+def sites(as_json: Json = False) -> None:
+    """List the lists of sites that come with skyhop, gateways among them."""
+    from skyhop import _core
+
+    _print(_core.list_sites(), as_json)
+
+
+@app.command()
+def cc(as_json: Json = False) -> None:
+    """List the congestion controls that this machine's kernel offers to live runs."""
+    from skyhop import _core
+
+    _print(_core.list_cc(), as_json)
+
+
+@app.command()
+def qdiscs(as_json: Json = False) -> None:
+    """List the queue disciplines of the link."""
+    from skyhop import _core
+
+    _print(_core.list_qdiscs(), as_json)
+
+
+@app.command()
+def handovers(as_json: Json = False) -> None:
+    """List the handover policies."""
+    from skyhop import _core
+
+    _print(_core.list_handovers(), as_json)
+
+
+def _print(entries: list[Entry], as_json: bool) -> None:
+    rows = [
+        {"name": entry.name, "description": entry.description, "source": entry.source}
+        for entry in entries
+    ]
+    print_rows(rows, as_json=as_json)

@@ -1,0 +1,115 @@
+"""`skyhop live`: a scenario in real time on the real TCP stack."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyhop.cli.terminal import print_comparison, print_note, progress_bar
+
+if TYPE_CHECKING:
+    from skyhop.runs import Run
+
+HELP = """\
+Run a scenario in real time on this machine's own TCP stack.
+
+Its flows run between two network namespaces joined by the scenario's path and link; or any program
+does, given after "--": {server} in it, and $SKYHOP_SERVER, are the far end's address.
+
+Works without root where user namespaces are allowed, and touches nothing outside its namespaces.
+
+Examples:
+
+  skyhop live scenario.toml -o runs/cubic
+
+  skyhop live scenario.toml -o runs/bbr --set flow.0.cc=bbr
+
+  skyhop live scenario.toml --server-cmd "iperf3 -s -1" --cc bbr -- iperf3 -c {server}
+"""
+
+
+def live(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- PROGRAM ...]", help="A program to run instead of TCP flows."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as flow.0.cc=bbr."),
+    ] = None,
+    server_cmd: Annotated[
+        str | None,
+        typer.Option("--server-cmd", metavar="COMMAND", help="Run at the far end, first."),
+    ] = None,
+    cc: Annotated[
+        str | None,
+        typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
+    ] = False,
+) -> None:
+    """Run a scenario live."""
+    from skyhop.engines import InterruptedRunError, Observer, Program, live
+    from skyhop.errors import InputError
+
+    if server_cmd is not None and not program:
+        raise InputError(
+            "--server-cmd needs a program: add it after --, for example -- iperf3 -c {server}"
+        )
+    if cc is not None and not program:
+        raise InputError(
+            "--cc is for programs: a flow's congestion control is --set flow.0.cc=NAME"
+        )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with progress_bar("computing the path") as path, progress_bar("running") as run:
+        try:
+            result = live(
+                scenario,
+                output,
+                sets=sets or [],
+                program=Program(program, server_cmd) if program else None,
+                cc=cc,
+                force=force,
+                # A program writes to the terminal itself.
+                observer=Observer(path) if program else Observer(path, run),
+            )
+        except InterruptedRunError as stop:
+            if stop.run is not None and output is not None:
+                _print(stop.run, as_json=as_json)
+            raise
+    if output is not None or not program or as_json:
+        _print(result, as_json=as_json)
+    for warning in result.summary["warnings"]:
+        print_note(f"warning: {warning}")
+    if output is not None:
+        print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Stop the run; asking again while it stops must not lose what was measured."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _print(run: Run, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(run.summary, indent=2))
+        return
+    from skyhop.report import summary_rows
+
+    print_comparison(summary_rows([run.directory]), as_json=False)

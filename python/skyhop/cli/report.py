@@ -1,0 +1,36 @@
+"""`skyhop report`: runs as one self-contained page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skyhop.cli.terminal import print_comparison, print_note
+
+HELP = """\
+Draw one or more run directories as one self-contained HTML page, with its figures as PNG beside it.
+
+Example:
+
+  skyhop report runs/cubic runs/bbr -o report.html
+"""
+
+
+def report(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the table as JSON instead.")
+    ] = False,
+) -> None:
+    """Write a report."""
+    from skyhop.report import summary_rows, write_report
+
+    rows = summary_rows(directories)
+    page = write_report(directories, output)
+    print_comparison(rows, as_json=as_json)
+    print_note(f"report: {page}")

@@ -1,0 +1,102 @@
+"""Running scenarios."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skyhop import _core
+from skyhop.errors import RunError
+from skyhop.paths import Progress, ignore_progress
+from skyhop.places import position_of
+from skyhop.runs import Run
+from skyhop.scenarios import Scenario, load_scenario
+
+
+@dataclass(frozen=True)
+class Program:
+    """Programs to run over the path instead of the scenario's TCP flows.
+
+    "{server}" in either stands for the far end's address.
+    """
+
+    client: Sequence[str]
+    server: str | None = None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Who is told how far the path's computation and the run are: (done, total)."""
+
+    path: Progress = field(default=ignore_progress)
+    run: Progress = field(default=ignore_progress)
+
+
+class InterruptedRunError(RunError):
+    """The run was stopped by the user; what was measured until then is in `run`."""
+
+    def __init__(self, message: str, run: Run | None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+def live(
+    scenario: Scenario,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    sets: Sequence[str] = (),
+    program: Program | None = None,
+    cc: str | None = None,
+    force: bool = False,
+    observer: Observer | None = None,
+) -> Run:
+    """Run a scenario in real time on the real TCP stack of this machine's kernel.
+
+    Args:
+        scenario: a file, or its content as a dictionary.
+        output: the run directory; a temporary one, removed with the result, where not given.
+        sets: overrides, each "KEY=VALUE".
+        program: what to run instead of the scenario's TCP flows.
+        cc: the default congestion control inside the namespaces; cubic where not given.
+        force: use `output` even if it is not empty.
+        observer: is told how far the run is.
+
+    Raises:
+        InputError: scenario, place, program or output are wrong.
+        RunError: namespaces are not allowed here, the program failed, the disk is full, …
+        InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
+    """
+    observer = observer or Observer()
+    loaded = load_scenario(scenario, sets)
+    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
+    place = Path(keep.name if keep else os.fspath(output or ""))
+    directory = _core.RunDirectory.reserve(str(place), force)
+    try:
+        experiment = _core.Experiment.build(loaded, position_of, observer.path)
+        outcome = _core.run_live(
+            experiment,
+            list(program.client) if program else None,
+            program.server if program else None,
+            cc,
+            observer.run,
+        )
+        directory.write(experiment, outcome)
+    except BaseException:
+        directory.abandon()
+        raise
+    run = Run(place, keep)
+    if outcome.interrupted:
+        done = run.summary["virtual_s"]
+        raise InterruptedRunError(
+            f"interrupted after {done:.1f} s; {_where(run, keep is None)}", run
+        )
+    if outcome.program_status:
+        raise RunError(f"the program ended with status {outcome.program_status}")
+    return run
+
+
+def _where(run: Run, kept: bool) -> str:
+    return f"what was measured is in {run.directory}" if kept else "nothing was kept"

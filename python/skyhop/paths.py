@@ -1,0 +1,115 @@
+"""Time-varying paths between two places: computed, imported, read from a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skyhop import _core
+from skyhop.places import position_of
+from skyhop.scenarios import Scenario, load_scenario
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+class Path:
+    """The path between two places as it changes over time.
+
+    Attributes:
+        header: how it was made: ends, constellation, relay, policies, seed.
+    """
+
+    def __init__(self, core: _core.PathTrace) -> None:
+        self._core = core
+        self.header: dict[str, Any] = json.loads(core.header_json())
+        self._frames: pa.Table | None = None
+
+    @property
+    def frames(self) -> pa.Table:
+        """One row per frame: `t_ns`, `nodes`, `hop_delay_ns`, `delay_ns`, …, `events`."""
+        if self._frames is None:
+            self._frames = pq.read_table(io.BytesIO(self._core.to_parquet()))
+        return self._frames
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write a path file, whole or not at all.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
+        self._core.write(os.fspath(file))
+
+    def __repr__(self) -> str:
+        ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
+        return f"<skyhop.Path {ends}, {self.frames.num_rows} frames>"
+
+
+def path(
+    from_: str | None = None,
+    to: str | None = None,
+    *,
+    scenario: Scenario | None = None,
+    sets: Sequence[str] = (),
+    duration: str | None = None,
+    progress: Progress | None = None,
+    **keys: str,
+) -> Path:
+    """Compute the path between two places, or the `[path]` of a scenario.
+
+    Args:
+        from_: one end: a site, a city, or "lat,lon[,alt_m]".
+        to: the other end.
+        scenario: a scenario file or its content as a dictionary, instead of or beneath the rest.
+        sets: overrides of the scenario's keys, each "KEY=VALUE".
+        duration: how much time the path covers; `[run] duration` where not given.
+        progress: called with the frames done and the frames in all.
+        keys: other keys of `[path]`: constellation, relay, handover, start, step, …
+
+    Raises:
+        InputError: a place, key or value is wrong.
+        RunError: the path never exists.
+    """
+    content: dict[str, str | None] = {"from": from_, "to": to, **keys}
+    keyed = [
+        f"path.{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in content.items()
+        if value is not None
+    ]
+    if duration is not None:
+        keyed.append(f"run.duration={json.dumps(duration)}")
+    source: Scenario = {"path": {}} if scenario is None else scenario
+    loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
+    return Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
+
+
+def import_path(file: str | os.PathLike[str], format: str) -> Path:  # noqa: A002
+    """Read another tool's log as a path.
+
+    Args:
+        file: the log, plain or gzipped.
+        format: what wrote it: "leoem".
+
+    Raises:
+        InputError: the file cannot be read or is not such a log; the message names the line.
+    """
+    return Path(_core.PathTrace.import_log(os.fspath(file), format))
+
+
+def read_path(file: str | os.PathLike[str]) -> Path:
+    """Read a path file.
+
+    Raises:
+        InputError: the file is missing, cut, or something else.
+    """
+    return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file))))
+
+
+def ignore_progress(_done: int, _total: int) -> None:
+    """Show nothing."""

@@ -1,0 +1,41 @@
+"""Reports: one self-contained HTML file about one or several runs, and its figures as PNGs.
+
+>>> from skyhop.report import write_report
+>>> write_report(["runs/demo/cubic", "runs/demo/bbr"], "report.html")  # doctest: +SKIP
+
+Names are loaded when they are first used: a table of a run needs no drawing library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skyhop.plot.records import ReportError
+    from skyhop.report.page import figures_directory, write_report
+    from skyhop.report.summary import COLUMNS, Column, summary_rows
+
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "ReportError",
+    "figures_directory",
+    "summary_rows",
+    "write_report",
+]
+
+_HOMES = {
+    "COLUMNS": "report.summary",
+    "Column": "report.summary",
+    "ReportError": "plot.records",
+    "figures_directory": "report.page",
+    "summary_rows": "report.summary",
+    "write_report": "report.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"skyhop.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'skyhop.report' has no attribute '{name}'")

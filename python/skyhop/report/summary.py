@@ -1,0 +1,181 @@
+"""The summary as a table: a row per flow, and how each figure is written for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skyhop.plot.records import DROP_REASONS, FLOW_SUMMARY_KEYS, RunRecord, read_runs
+
+MISSING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the summary table."""
+
+    key: str
+    """The row's key."""
+    title: str
+    unit: str
+    """The unit that `text` writes in; empty where there is none."""
+    write: Callable[[Any], str]
+    numeric: bool = True
+    of_run: bool = False
+    """The figure belongs to the run, not to one of its flows."""
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """Write the row's figure in this column's unit, a dash where there is none."""
+        value = row.get(self.key)
+        return MISSING if value is None else self.write(value)
+
+
+def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
+    """Return the table for a terminal: one row per TCP flow of each run, units in the names.
+
+    A run without TCP flows has one row with what is known of the link. Every row has the same
+    keys; figures are rounded to what a reader needs, None where there is none.
+
+    Raises:
+        ReportError: if one of `run_dirs` is not a run directory.
+
+    """
+    rows = [row for run in read_runs(run_dirs) for row in rows_of(run)]
+    ids = len({(row["run"], row["cc"]) for row in rows}) < len(rows)
+    live = any(row["lateness_p99_us"] is not None for row in rows)
+    finite = any(row["completion_s"] is not None for row in rows)
+    return [_terminal_row(row, ids=ids, live=live, finite=finite) for row in rows]
+
+
+def _terminal_row(row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool) -> dict[str, Any]:
+    drops = sum(row[f"drops_{reason}"] for reason in DROP_REASONS)
+    handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
+    return {
+        "run": row["run"],
+        **({"flow": row["flow"]} if ids else {}),
+        "cc": row["cc"],
+        "engine": row["engine"],
+        "goodput_mbps": _rounded(row["goodput_bps"], 1e-6, 2),
+        "link_used_pct": _rounded(row["utilisation"], 100, 1),
+        "srtt_ms": _rounded(row["srtt_mean_us"], 1e-3, 1),
+        "rtt_p95_ms": _rounded(row["rtt_p95_us"], 1e-3, 1),
+        "base_rtt_ms": _rounded(row["base_rtt_mean_us"], 1e-3, 1),
+        "retransmits": row["retransmits"],
+        "sent": row["sent_packets"],
+        **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
+        "drops": drops,
+        "handovers": handovers,
+        **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
+    }
+
+
+def _rounded(value: float | None, factor: float, digits: int) -> float | None:
+    return None if value is None else round(value * factor, digits)
+
+
+def rows_of(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield one row per TCP flow of a run; without any, one whose flow is None.
+
+    The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …); what
+    belongs to the run is repeated in each row: `run`, `engine`, `seed`, `utilisation`,
+    `drops_queue` and so on, `handovers_end` and so on, `lateness_p50_us` and so on,
+    `rtt_excess_p99_us`, `warnings`. `COLUMNS` tells how to write them.
+    """
+    for flow in list(run.flow_summaries()) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
+        sent = flow["sent_packets"]
+        yield {
+            "run": run.name,
+            "engine": run.summary["engine"],
+            "seed": run.summary["seed"],
+            "flow": flow["id"],
+            **{key: value for key, value in flow.items() if key != "id"},
+            "retransmit_ratio": flow["retransmits"] / sent if sent else None,
+            **_of_run(run),
+        }
+
+
+def _of_run(run: RunRecord) -> dict[str, Any]:
+    summary = run.summary
+    link, handovers = summary["link"], summary["handovers"]
+    lateness, excess = summary.get("lateness_us") or {}, summary.get("rtt_excess_us") or {}
+    return {
+        "virtual_s": summary["virtual_s"],
+        "wall_s": summary["wall_s"],
+        "utilisation": link["utilisation"],
+        "backlog_mean_bytes": link["backlog_mean_bytes"],
+        **{f"drops_{reason}": link["drops"][reason] for reason in DROP_REASONS},
+        **{f"handovers_{kind}": handovers[kind] for kind in ("end", "intermediate", "reroute")},
+        **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
+        "rtt_excess_p99_us": excess.get("p99"),
+        "warnings": list(summary.get("warnings") or []),
+    }
+
+
+def three_digits(value: float) -> str:
+    """Write three significant digits, no exponent, thousands apart: 0.012, 9.23, 47.7, 1,240."""
+    for least, decimals in ((99.95, 0), (9.995, 1), (0.9995, 2)):
+        if abs(value) >= least:
+            return f"{value:,.{decimals}f}"
+    return f"{value:.3f}" if value else "0"
+
+
+def _scaled(factor: float) -> Callable[[float], str]:
+    return lambda value: three_digits(value * factor)
+
+
+def _one_decimal(factor: float) -> Callable[[float], str]:
+    return lambda value: f"{value * factor:,.1f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,}"
+
+
+_MBPS, _MS, _KB, _PERCENT = _scaled(1e-6), _one_decimal(1e-3), _scaled(1e-3), _one_decimal(100)
+
+COLUMNS: tuple[Column, ...] = (
+    Column("run", "run", "", str, numeric=False, of_run=True),
+    Column("engine", "engine", "", str, numeric=False, of_run=True),
+    Column("seed", "seed", "", str, of_run=True),
+    Column("flow", "flow", "", str),
+    Column("cc", "cc", "", str, numeric=False),
+    Column("goodput_bps", "goodput", "Mbit/s", _MBPS),
+    Column("utilisation", "link used", "%", _PERCENT, of_run=True),
+    Column("srtt_mean_us", "srtt mean", "ms", _MS),
+    Column("rtt_p95_us", "RTT p95", "ms", _MS),
+    Column("base_rtt_mean_us", "base RTT mean", "ms", _MS),
+    Column("cwnd_mean_packets", "cwnd mean", "packets", three_digits),
+    Column("retransmits", "retransmits", "packets", _count),
+    Column("sent_packets", "sent", "packets", _count),
+    Column("completion_s", "completion", "s", three_digits),
+    Column("backlog_mean_bytes", "queue mean", "kB", _KB, of_run=True),
+    Column("drops_queue", "queue", "", _count, of_run=True),
+    Column("drops_loss", "loss", "", _count, of_run=True),
+    Column("drops_outage", "outage", "", _count, of_run=True),
+    Column("drops_dismantled", "dismantled", "", _count, of_run=True),
+    Column("drops_device", "device", "", _count, of_run=True),
+    Column("handovers_end", "end", "", _count, of_run=True),
+    Column("handovers_intermediate", "intermediate", "", _count, of_run=True),
+    Column("handovers_reroute", "reroute", "", _count, of_run=True),
+    Column("lateness_p50_us", "p50", "", three_digits, of_run=True),
+    Column("lateness_p99_us", "p99", "", three_digits, of_run=True),
+    Column("lateness_max_us", "max", "", three_digits, of_run=True),
+    Column("rtt_excess_p99_us", "p99", "", three_digits, of_run=True),
+)
+"""Every column that a reader may want, in order. Titles of drops, handovers and lateness stand
+below a common heading; alone they need it in front (`GROUPS`)."""
+
+GROUPS: Mapping[str, str] = {
+    "drops_": "drops (packets)",
+    "handovers_": "handovers",
+    "lateness_": "lateness (µs)",
+    "rtt_excess_": "RTT excess (µs)",
+}
+"""By the beginning of a key: the heading that columns share."""
+
+
+def column(key: str) -> Column:
+    """Return the column with this key."""
+    return next(column for column in COLUMNS if column.key == key)

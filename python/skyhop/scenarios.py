@@ -1,0 +1,30 @@
+"""Scenarios from files or dictionaries."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from skyhop import _core
+
+Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def load_scenario(
+    scenario: Scenario, sets: Sequence[str] = (), *, origin: str = "the scenario"
+) -> _core.Scenario:
+    """Return the checked scenario of a file or a dictionary.
+
+    Args:
+        scenario: the file, or the content as the file would have it.
+        sets: overrides, each "KEY=VALUE".
+        origin: what errors call a scenario that is not a file.
+
+    Raises:
+        InputError: one line that names the file, the key and what was expected.
+    """
+    if isinstance(scenario, Mapping):
+        return _core.Scenario.from_json(json.dumps(scenario), origin, list(sets))
+    return _core.Scenario.read(os.fspath(scenario), list(sets))

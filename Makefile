@@ -1,0 +1,37 @@
+# skyhop: make demo (the main job), make test, make lint, make bench, make validate.
+PYTHON := .venv/bin/python
+CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
+
+.PHONY: demo setup test lint bench validate schema clean
+
+demo: setup
+	$(PYTHON) scripts/demo.py
+
+setup:
+	@scripts/setup.sh
+
+test:
+	@scripts/setup.sh iperf3
+	$(CARGO) test --workspace --locked
+	$(PYTHON) -m pytest
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(PYTHON) -m ruff check python tests scripts
+	$(PYTHON) -m ruff format --check python tests scripts
+	$(PYTHON) -m mypy
+
+bench: setup
+	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench link
+	$(PYTHON) scripts/bench.py
+
+validate: setup
+	$(PYTHON) scripts/validate.py
+
+# The committed JSON Schema of the scenario file, after a change of its types.
+schema: setup
+	$(PYTHON) -c "from skyhop import _core; print(_core.scenario_schema())" > docs/scenario.schema.json
+
+clean:
+	rm -rf target .venv runs build

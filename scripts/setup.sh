@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Makes .venv with everything skyhop needs, from lock files, and builds the core into it.
+# Installs system packages where it may; names the command where it may not.
+# Usage: setup.sh [PROGRAM...]: programs that the tests use too, each named like its package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"
+    else return 1
+    fi
+}
+
+apt_updated=""
+# install PACKAGE...: with apt, where this user may; otherwise says how.
+install() {
+    command -v apt-get >/dev/null || fail "missing $*: install the equivalent with your system's package manager"
+    local command="apt-get install -y --no-install-recommends $*"
+    if [ -z "$apt_updated" ]; then
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >/dev/null || true
+        apt_updated=yes
+    fi
+    # shellcheck disable=SC2086  # the packages are words
+    as_root env DEBIAN_FRONTEND=noninteractive $command >/dev/null \
+        || fail "missing $*: run 'sudo $command', then this again"
+}
+
+find_python() {
+    local name
+    for name in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+for program in "$@"; do
+    command -v "$program" >/dev/null || install "$program"
+done
+command -v cc >/dev/null || install build-essential
+command -v cargo >/dev/null || [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
+command -v cargo >/dev/null || fail "missing a Rust toolchain (1.85 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
+cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 85)}' \
+    || fail "$(cargo --version) is too old: skyhop needs Rust 1.85 or newer; run 'rustup update'"
+python=$(find_python) || { install python3 python3-venv; cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 85)}' \
+    || fail "$(cargo --version) is too old: skyhop needs Rust 1.85 or newer; run 'rustup update'"
+python=$(find_python); } \
+    || fail "missing Python 3.11 or newer: install it with your system's package manager"
+
+if [ ! -x .venv/bin/python ]; then
+    "$python" -m venv .venv 2>/dev/null || {
+        rm -rf .venv
+        install "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+        "$python" -m venv .venv
+    }
+fi
+
+# Python packages: again only when the lock file has changed.
+stamp=.venv/requirements.sha256
+if ! sha256sum --status -c "$stamp" 2>/dev/null; then
+    echo "setup: installing the Python packages of requirements.lock"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+    sha256sum requirements.lock > "$stamp"
+fi
+
+echo "setup: building skyhop (the first time takes some minutes)"
+mkdir -p build
+VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --release --locked >build/setup.log 2>&1 || {
+    tail -n 40 build/setup.log >&2
+    fail "the build failed; its last messages are above, all of them in build/setup.log"
+}

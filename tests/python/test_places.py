@@ -1,0 +1,58 @@
+"""Places by name or position."""
+
+from __future__ import annotations
+
+import pytest
+
+from skyhop.errors import InputError
+from skyhop.places import find_place
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "latitude_deg", "longitude_deg"),
+    [
+        ("San Diego", "San Diego, US", 32.7, -117.2),
+        ("New York", "New York City, US", 40.7, -74.0),
+        ("London, GB", "London, GB", 51.5, -0.1),
+        ("London, CA", "London, CA", 43.0, -81.2),
+        ("münchen", "Munich, DE", 48.1, 11.6),
+        ("32.881,-117.237", "32.881,-117.237", 32.881, -117.237),
+        (" 10 , 20 , 30 ", "10 , 20 , 30", 10.0, 20.0),
+    ],
+)
+def test_place_is_found(text: str, name: str, latitude_deg: float, longitude_deg: float) -> None:
+    place = find_place(text)
+    assert place.name == name
+    assert place.latitude_deg == pytest.approx(latitude_deg, abs=0.1)
+    assert place.longitude_deg == pytest.approx(longitude_deg, abs=0.1)
+
+
+def test_altitude_is_the_third_number() -> None:
+    assert find_place("10,20,30").altitude_m == 30
+    assert find_place("10,20").altitude_m == 0
+
+
+def test_largest_city_of_a_name_wins() -> None:
+    assert find_place("Paris").name == "Paris, FR"
+
+
+def test_gateways_are_places_too() -> None:
+    assert find_place("Hawthorne CA US").latitude_deg == pytest.approx(33.9, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("San Diegoo", "did you mean San Diego?"),
+        ("Atlantis Of The Deep", 'unknown place "Atlantis Of The Deep"; expected'),
+        ("91,0", "is not on Earth"),
+        ("1.2.3,4", "is not a position"),
+        ("London, XX", 'unknown place "London, XX"'),
+        ("", 'unknown place ""'),
+    ],
+)
+def test_unknown_place_is_named_with_a_remedy(text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_place(text)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)

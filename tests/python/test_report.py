@@ -1,0 +1,564 @@
+"""Reports and figures from synthetic run directories."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from synthetic_run import FLOW_SCHEMA, SyntheticRun, write_path
+
+from skyhop.errors import InputError
+from skyhop.plot import path_figure, read_path, read_runs, run_figure, save
+from skyhop.plot.comparison import comparison_figure, shared_events
+from skyhop.plot.events import SHAPES_AT_MOST
+from skyhop.plot.records import FloatArray
+from skyhop.plot.run import link_rate_steps
+from skyhop.plot.style import binned, binned_sum, ecdf, flow_styles, png_bytes, round_step
+from skyhop.report import ReportError, figures_directory, summary_rows, write_report
+from skyhop.report.summary import rows_of, three_digits
+from skyhop.report.toml import scenario_toml
+
+SHORT = SyntheticRun(duration_s=12.0)
+
+
+class Page(HTMLParser):
+    """What a report's HTML holds: sources of its images, its table cells, its text."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.cells: list[tuple[str, str]] = []
+        self._key: str | None = None
+        self.text = ""
+        self.html = file.read_text(encoding="utf-8")
+        self.feed(self.html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag loads or points to."""
+        given = dict(attrs)
+        self.tags.add(tag)
+        self.sources += [value for key in ("src", "srcset", "data") if (value := given.get(key))]
+        self.links += [value for value in [given.get("href")] if value]
+        self._key = given.get("data-key") if tag == "td" else self._key
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave a cell."""
+        if tag == "td":
+            self._key = None
+
+    def handle_data(self, data: str) -> None:
+        """Note text, and which column it stands in."""
+        self.text += data
+        if self._key is not None:
+            self.cells.append((self._key, data))
+
+    def column(self, key: str) -> list[str]:
+        """Return the cells of a column."""
+        return [text for name, text in self.cells if name == key]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a report over a CUBIC and a BBR run, as the demo makes it."""
+    place = tmp_path_factory.mktemp("demo")
+    warning = "lateness p99 is 2.3 ms, above 2 ms <not exact>"
+    SyntheticRun(("cubic",), warnings=(warning,)).write(place / "cubic")
+    SyntheticRun(("bbr",), seed=2, probe=True).write(place / "bbr")
+    return write_report([place / "cubic", place / "bbr"], place / "report.html")
+
+
+def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
+    page = Page(demo)
+    summaries = [
+        json.loads((demo.parent / r / "summary.json").read_text()) for r in ("cubic", "bbr")
+    ]
+    flows = [summary["flows"][0] for summary in summaries]
+    assert page.column("cc") == ["cubic", "bbr"]
+    assert page.column("goodput_bps") == [three_digits(f["goodput_bps"] / 1e6) for f in flows]
+    assert page.column("srtt_mean_us") == [f"{f['srtt_mean_us'] / 1e3:.1f}" for f in flows]
+    assert page.column("rtt_p95_us") == [f"{f['rtt_p95_us'] / 1e3:.1f}" for f in flows]
+    assert page.column("base_rtt_mean_us") == ["40.9", "40.9"]
+    assert page.column("retransmits") == [f"{f['retransmits']:,}" for f in flows]
+    assert page.column("sent_packets") == ["689,431", "689,431"]
+    assert page.column("utilisation") == ["91.8", "91.8"]
+    for reason in ("queue", "loss", "outage", "dismantled", "device"):
+        drops = [f"{summary['link']['drops'][reason]:,}" for summary in summaries]
+        assert page.column(f"drops_{reason}") == drops
+    assert page.column("handovers_end") == [str(s["handovers"]["end"]) for s in summaries]
+    assert page.column("lateness_p99_us") == ["144", "144"]
+    assert page.column("rtt_excess_p99_us") == ["912", "912"]
+
+
+def test_the_page_needs_nothing_but_itself(demo: Path) -> None:
+    page = Page(demo)
+    assert len(page.sources) == 4  # comparison, path, two runs
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert all(link.startswith("#") for link in page.links)
+    assert not page.tags & {"script", "link", "iframe", "object", "embed"}
+    assert not re.search(r"https?://|@import|url\(", page.html)
+
+
+def test_the_page_tells_what_it_is_about(demo: Path) -> None:
+    page = Page(demo)
+    for text in (
+        "San Diego \N{RIGHTWARDS ARROW} New York", "starlink-shell1", "bent-pipe",
+        "lateness p99 is 2.3 ms, above 2 ms <not exact>", "Linux 6.1.0-18-amd64", "0.1.0",
+        "skyhop live scenario.toml -o bbr --seed 2", "report-figures/comparison.png",
+    ):  # fmt: skip
+        assert text in page.text
+    # The warning stands before the first number.
+    assert page.text.index("lateness p99 is 2.3 ms") < page.text.index("Mbit/s goodput")
+    probes = page.text[page.text.index("Probes") :]
+    assert "600" in probes[:200]
+
+
+def test_the_figures_are_beside_the_page(demo: Path) -> None:
+    folder = figures_directory(demo)
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["comparison.png", "path.png", "run-1-cubic.png", "run-2-bbr.png"]
+    for file in folder.iterdir():
+        assert file.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_page_holds_the_scenario_as_toml_that_reads_back(tmp_path: Path) -> None:
+    run = read_runs([SHORT.write(tmp_path / "run")])[0]
+    read_back = tomllib.loads(scenario_toml(run.scenario))
+    assert read_back["path"] == run.scenario["path"]
+    assert read_back["flow"] == [
+        {"kind": "tcp", "cc": "cubic", "from": "from", "satcp": {"hold": "1.3 s"}}
+    ]
+    assert "change" not in read_back
+
+
+def test_toml_quotes_what_needs_quoting() -> None:
+    scenario = {
+        "text": 'a "quoted" \\ line\nbreak \x7f é',
+        "odd key.": 1.5,
+        "list": [1, "two", {"three": None, "four": True}],
+        "big": 10**12,
+        "tiny": 1e-9,
+    }
+    expected = {**scenario, "list": [1, "two", {"four": True}]}
+    assert tomllib.loads(scenario_toml(scenario)) == expected
+
+
+def test_a_strip_has_one_marker_per_event(tmp_path: Path) -> None:
+    for seconds, every in ((60.0, 3.3), (1800.0, 3.0)):
+        made = SyntheticRun(duration_s=seconds, event_every_s=every, sample_s=seconds / 600)
+        run = read_runs([made.write(tmp_path / f"{seconds}")])[0]
+        expected = made.path_events()
+        for figure in (run_figure(run), path_figure(made.path_table())):
+            for kind in ("end", "intermediate", "reroute"):
+                times = [event["t_ns"] / 1e9 for event in expected if event["kind"] == kind]
+                assert markers(figure, kind) == pytest.approx(times)
+    assert len(expected) / 4 > SHAPES_AT_MOST  # the dense way of drawing was among them
+
+
+def test_a_run_that_stopped_early_shows_only_what_it_reached(tmp_path: Path) -> None:
+    made = SyntheticRun(summary={"virtual_s": 20.0})
+    figure = run_figure(made.write(tmp_path / "run"))
+    reached = [event for event in made.path_events() if event["t_ns"] < 20e9]
+    drawn = [t for kind in ("end", "intermediate", "reroute") for t in markers(figure, kind)]
+    assert len(drawn) == len(reached)
+
+
+def test_a_lost_path_is_down_until_it_is_restored(tmp_path: Path) -> None:
+    table = events_table([("end", 5, 2), ("end", 6, 3), ("lost", 20, 0), ("restored", 30, 1),
+                          ("lost", 50, 0)])  # fmt: skip
+    path = read_path(write_path(tmp_path / "x.parquet", table))
+    assert path.events.down_spans(60.0) == [(5.0, 9.0), (20.0, 31.0), (50.0, 60.0)]
+    assert path.events.down_spans(25.0) == [(5.0, 9.0), (20.0, 25.0)]
+    figure = path_figure(path)
+    assert markers(figure, "lost") == [20.0, 50.0]
+    assert markers(figure, "restored") == [30.0]
+
+
+def test_every_kind_has_its_own_colour_and_shape() -> None:
+    kinds = ["end", "intermediate", "reroute", "lost", "restored"]
+    table = events_table([(kind, 5 + place, 0) for place, kind in enumerate(kinds)])
+    figure = path_figure(table)
+    collections = [found for kind in kinds for found in scatters(figure, kind)]
+    assert len({tuple(np.asarray(c.get_facecolor())[0]) for c in collections}) == len(kinds)
+    assert len({np.asarray(c.get_paths()[0].vertices).tobytes() for c in collections}) == len(kinds)
+
+
+def test_a_path_jumps_where_its_nodes_change_and_is_linear_elsewhere() -> None:
+    rows = [
+        {"t_ns": 0, "nodes": [-1, 5, -2], "hop_delay_ns": [1, 1], "delay_ns": 10_000_000},
+        {"t_ns": 10**9, "nodes": [-1, 5, -2], "hop_delay_ns": [1, 1], "delay_ns": 20_000_000},
+        {"t_ns": 2 * 10**9, "nodes": [-1, 6, -2], "hop_delay_ns": [1, 1], "delay_ns": 5_000_000},
+        {"t_ns": 3 * 10**9, "nodes": [], "hop_delay_ns": [], "delay_ns": None},
+    ]
+    path = read_path(path_table([{**row, "delay_back_ns": row["delay_ns"]} for row in rows], 4.0))
+    t_s, delay_ms = path.curve(path.delay_ms)
+    np.testing.assert_array_equal(t_s, [0, 1, 2, 2, 3, 3, 4])
+    np.testing.assert_array_equal(delay_ms, [10, 20, 20, 5, 5, np.nan, np.nan])
+    np.testing.assert_array_equal(path.hops, [2, 2, 2, np.nan])
+
+
+def test_a_figure_of_a_path_goes_to_a_png_file(tmp_path: Path) -> None:
+    file = write_path(tmp_path / "x.parquet", SHORT.path_table())
+    path_figure(file, tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ReportError, match=r"x\.jpg.*\.png"):
+        path_figure(file, tmp_path / "x.jpg")
+
+
+def test_a_measured_path_without_nodes_shows_its_rate() -> None:
+    rows = [
+        {"t_ns": i * 10**9, "nodes": [], "hop_delay_ns": [], "delay_ns": 20_000_000,
+         "delay_back_ns": 22_000_000, "rate_bps": 10_000_000 * (i + 1)}
+        for i in range(5)
+    ]  # fmt: skip
+    figure = path_figure(path_table(rows, 5.0))
+    labels = [ax.get_ylabel() for ax in figure.axes]
+    assert labels[1:] == ["one-way delay\n(ms)", "rate\n(Mbit/s)"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SyntheticRun(ccs=(), probe=False, duration_s=5.0),
+        SyntheticRun(ccs=(), probe=True, duration_s=5.0),
+        SyntheticRun(connected=False, duration_s=5.0),
+        SyntheticRun(duration_s=0.05, step_s=0.05),
+        SyntheticRun(duration_s=0.1, step_s=0.1),
+        SyntheticRun(duration_s=5.0, engine="sim", summary={"warnings": ["interrupted at 5.0 s"]}),
+        SyntheticRun(ccs=("cubic",) * 12, duration_s=5.0),
+        SyntheticRun(duration_s=5.0, summary={"virtual_s": 0.0}),
+    ],
+    ids=["nothing", "probe", "no samples", "no sample yet", "one sample", "sim", "12 flows", "0 s"],
+)
+def test_runs_at_the_edge_make_a_report(tmp_path: Path, made: SyntheticRun) -> None:
+    made.write(tmp_path / "run")
+    page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
+    assert len(page.column("cc")) == len(made.ccs)
+    assert len(summary_rows([tmp_path / "run"])) == max(len(made.ccs), 1)
+    assert "nan" not in [text for _, text in page.cells]
+
+
+def test_figures_that_a_run_does_not_know_are_dashes(tmp_path: Path) -> None:
+    SyntheticRun(connected=False, duration_s=5.0).write(tmp_path / "run")
+    page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
+    assert "srtt \N{EN DASH} ms" in page.text
+    (row,) = summary_rows([tmp_path / "run"])
+    assert row["srtt_ms"] is None
+
+
+def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
+    run = SHORT.write(tmp_path / "run")
+    (run / "probes.parquet").unlink()
+    (run / "path.parquet").unlink()
+    page = Page(write_report([run], tmp_path / "report.html"))
+    assert len(page.sources) == 1
+    assert "San Diego" in page.text
+
+
+def test_a_finite_transfer_shows_its_completion(tmp_path: Path) -> None:
+    flow = {**SHORT.summary_json()["flows"][0], "completion_s": 7.25}
+    SyntheticRun(duration_s=12.0, summary={"flows": [flow]}).write(tmp_path / "run")
+    page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
+    assert page.column("completion_s") == ["7.25"]
+
+
+def test_rows_for_the_terminal_have_units_and_the_same_keys(tmp_path: Path) -> None:
+    SHORT.write(tmp_path / "live")
+    SyntheticRun(("bbr",), duration_s=12.0, engine="sim").write(tmp_path / "sim")
+    rows = summary_rows([tmp_path / "live", tmp_path / "sim"])
+    summary = json.loads((tmp_path / "live" / "summary.json").read_text())
+    assert [row["run"] for row in rows] == ["live", "sim"]
+    assert rows[0].keys() == rows[1].keys()
+    assert rows[0]["goodput_mbps"] == round(summary["flows"][0]["goodput_bps"] / 1e6, 2)
+    assert rows[0]["drops"] == sum(summary["link"]["drops"].values())
+    assert (rows[0]["lateness_p99_us"], rows[1]["lateness_p99_us"]) == (144, None)
+    json.dumps(rows)
+
+
+def test_full_rows_keep_the_summarys_own_numbers(tmp_path: Path) -> None:
+    run = read_runs([SHORT.write(tmp_path / "run")])[0]
+    (row,) = rows_of(run)
+    for key, value in run.summary["flows"][0].items():
+        assert row["flow" if key == "id" else key] == value
+
+
+def test_a_directory_of_runs_stands_for_its_runs(tmp_path: Path) -> None:
+    for seed in (1, 2, 10):
+        SyntheticRun(duration_s=3.0, seed=seed).write(tmp_path / "runs" / f"seed-{seed}")
+    names = [run.name for run in read_runs([tmp_path / "runs"])]
+    assert names == ["seed-1", "seed-2", "seed-10"]
+
+
+def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        SyntheticRun(duration_s=3.0).write(tmp_path / place / "cubic")
+    runs = read_runs([tmp_path / "a" / "cubic", tmp_path / "b" / "cubic"])
+    assert [run.name for run in runs] == ["a/cubic", "b/cubic"]
+    labels = {style.label for style in flow_styles(runs).values()}
+    assert labels == {"cubic (a/cubic)", "cubic (b/cubic)"}
+
+
+def test_many_runs_share_a_colour_per_congestion_control(tmp_path: Path) -> None:
+    for seed in range(10):
+        cc = ("cubic", "bbr")[seed % 2]
+        SyntheticRun((cc,), duration_s=3.0, seed=seed).write(tmp_path / f"seed-{seed}")
+    runs = read_runs([tmp_path])
+    styles = flow_styles(runs)
+    assert {style.group for style in styles.values()} == {"cubic", "bbr"}
+    assert len({style.colour for style in styles.values()}) == 2
+    comparison_figure(runs, styles=styles)
+
+
+def test_a_comparison_marks_handovers_only_where_all_runs_had_the_same(tmp_path: Path) -> None:
+    same = [SHORT.write(tmp_path / "a"), SyntheticRun(("bbr",), 12.0).write(tmp_path / "b")]
+    other = SyntheticRun(duration_s=12.0, event_every_s=2.0).write(tmp_path / "c")
+    assert shared_events(read_runs(same)) is not None
+    assert shared_events(read_runs([*same, other])) is None
+
+
+@pytest.mark.parametrize(
+    ("break_it", "named", "why"),
+    [
+        (lambda run: (run / "run.json").unlink(), "run", "run.json is missing"),
+        (lambda run: (run / "summary.json").unlink(), "summary.json", "not finished"),
+        (lambda run: (run / "summary.json").write_text("{"), "summary.json", "JSON"),
+        (lambda run: (run / "summary.json").write_text("{}"), "summary.json", "`engine`"),
+        (lambda run: (run / "run.json").write_text("{}"), "run.json", "`scenario`"),
+        (lambda run: (run / "flows.parquet").unlink(), "flows.parquet", "missing"),
+        (lambda run: truncate(run / "link.parquet"), "link.parquet", "Parquet"),
+        (lambda run: drop_column(run / "flows.parquet"), "flows.parquet", "`srtt_us`"),
+        (lambda run: truncate(run / "path.parquet"), "path.parquet", "Parquet"),
+        (lambda run: drop_flow_key(run / "summary.json"), "summary.json", "flows[0].cc"),
+    ],
+)
+def test_what_is_not_a_run_directory_is_named(
+    tmp_path: Path, break_it: Any, named: str, why: str
+) -> None:
+    run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
+    break_it(run)
+    with pytest.raises(ReportError) as failure:
+        write_report([run], tmp_path / "report.html")
+    message = str(failure.value)
+    assert named in message
+    assert why in message
+    assert "\n" not in message
+    assert isinstance(failure.value, InputError)
+    assert list(tmp_path.iterdir()) == [run]
+
+
+def test_a_report_needs_runs_and_an_html_file_in_a_directory(tmp_path: Path) -> None:
+    run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
+    (tmp_path / "taken.html").mkdir()
+    for runs, output, why in (
+        ([], tmp_path / "x.html", "no run directory"),
+        ([tmp_path / "absent"], tmp_path / "x.html", "does not exist"),
+        ([run / "run.json"], tmp_path / "x.html", "not a directory"),
+        ([run], tmp_path / "x.pdf", r"ends in \.html"),
+        ([run], tmp_path / "absent" / "x.html", "no such directory"),
+        ([run], tmp_path / "taken.html", "is a directory"),
+    ):
+        with pytest.raises(ReportError, match=why):
+            write_report(runs, output)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "taken.html"]
+
+
+def test_what_is_not_a_path_file_is_named(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(SHORT.path_table().replace_schema_metadata(None), plain)
+    with pytest.raises(ReportError, match=r"plain\.parquet.*`skyhop`"):
+        path_figure(plain)
+    with pytest.raises(ReportError, match="no frames"):
+        path_figure(path_table([], 1.0))
+    with pytest.raises(ReportError, match="`nodes`"):
+        path_figure(SHORT.path_table().drop_columns(["nodes"]))
+
+
+def test_a_full_disk_leaves_the_old_report_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
+    report = write_report([run], tmp_path / "report.html")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    written: list[int] = []
+
+    def full(file: int) -> None:
+        written.append(file)
+        if len(written) % 2 == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("skyhop.plot.writing.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report([run], report, title="another")
+    with pytest.raises(OSError, match="No space left"):
+        write_report([run], tmp_path / "new.html")
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert after == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "report-figures", "report.html", "run"
+    ]  # fmt: skip
+
+
+def test_a_report_written_again_has_no_figures_of_the_old_one(tmp_path: Path) -> None:
+    runs = [SyntheticRun((cc,), 1.0).write(tmp_path / cc) for cc in ("cubic", "bbr")]
+    write_report(runs, tmp_path / "report.html")
+    folder = figures_directory(tmp_path / "report.html")
+    (folder / "mine.png").write_bytes(b"")
+    write_report(runs[:1], tmp_path / "report.html")
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["mine.png", "path.png", "run-1-cubic.png"]
+
+
+def test_the_same_runs_make_the_same_report(tmp_path: Path) -> None:
+    run = SyntheticRun(duration_s=2.0).write(tmp_path / "run")
+    first = write_report([run], tmp_path / "report.html").read_bytes()
+    assert write_report([run], tmp_path / "report.html").read_bytes() == first
+
+
+def test_progress_counts_the_figures(tmp_path: Path) -> None:
+    run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
+    told: list[tuple[int, int]] = []
+    write_report([run], tmp_path / "x.html", progress=lambda *done: told.append(done))
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_names_from_the_input_cannot_become_markup(tmp_path: Path) -> None:
+    SyntheticRun(("<b>x</b>",), duration_s=1.0).write(tmp_path / "run")
+    html = write_report([tmp_path / "run"], tmp_path / "report.html", title="<i>t</i>").read_text()
+    assert "<b>x</b>" not in html
+    assert "<i>t</i>" not in html
+
+
+def test_bars_lose_no_packet() -> None:
+    t_s: FloatArray = np.arange(1.0, 101.0) * 0.1
+    counts = np.ones(100)
+    np.testing.assert_array_equal(binned_sum(t_s, counts, np.arange(11.0)), np.full(10, 10.0))
+    late = binned_sum(np.append(t_s, 10.0001), np.append(counts, 1.0), np.arange(11.0))
+    assert late.sum() == 101
+
+
+def test_means_over_bins_skip_what_is_not_known() -> None:
+    t_s = np.array([0.5, 1.0, 1.5, 3.5])
+    middles, means = binned(t_s, np.array([2.0, 4.0, np.nan, 7.0]), 1.0)
+    np.testing.assert_array_equal(middles, [0.5, 1.5, 2.5, 3.5])
+    np.testing.assert_array_equal(means, [3.0, np.nan, np.nan, 7.0])
+
+
+def test_an_ecdf_ends_at_one_and_ignores_nan() -> None:
+    values, share = ecdf(np.array([3.0, np.nan, 1.0, 2.0]))
+    np.testing.assert_array_equal(values, [1.0, 2.0, 3.0])
+    assert share[-1] == 1.0
+    many, share = ecdf(np.arange(100_000.0))
+    assert (len(many), share[-1], many[-1]) == (2000, 1.0, 99_999.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.01234, "0.012"), (0.9996, "1.00"), (9.2345, "9.23"), (9.996, "10.0"),
+     (47.69, "47.7"), (99.96, "100"), (1234.5, "1,234")],
+)  # fmt: skip
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert three_digits(value) == text
+
+
+def test_steps_are_round() -> None:
+    assert [round_step(x) for x in (0.011, 0.5, 3.0, 10.0, 0.0)] == [0.02, 0.5, 5.0, 10.0, 1.0]
+
+
+def test_the_links_rate_follows_the_scenarios_changes() -> None:
+    scenario = {
+        "link": {"rate": "150 Mbit/s"},
+        "change": [{"at": "20 s", "rate": "1 Gbit/s"}, {"at": "500 ms", "rate": "64 kbit/s"},
+                   {"at": "3 s", "loss": "1 %"}],
+    }  # fmt: skip
+    steps = link_rate_steps(scenario, 60.0)
+    assert steps is not None
+    assert steps[0].tolist() == [0.0, 0.5, 20.0, 60.0]
+    assert steps[1].tolist() == pytest.approx([150.0, 0.064, 1000.0, 1000.0])
+    assert link_rate_steps({"link": {"rate": "fast"}}, 60.0) is None
+
+
+def test_figures_hold_every_flow_and_panel(tmp_path: Path) -> None:
+    made = SyntheticRun(("cubic", "bbr"), duration_s=20.0, probe=True)
+    figure = run_figure(made.write(tmp_path / "run"))
+    panels = [ax.get_ylabel().split("\n")[0] for ax in figure.axes[1:]]
+    assert panels == [
+        "goodput", "srtt", "probe RTT", "cwnd", "retransmits", "queue", "drops"
+    ]  # fmt: skip
+    goodput = figure.axes[1]
+    assert sum(line.get_gid() == "flow-1" for line in goodput.lines) == 1
+    rows = made.flow_rows()
+    (total,) = [line for line in goodput.lines if line.get_label() == "all flows"]
+    expected = [(rows[2 * i]["goodput_bps"] + rows[2 * i + 1]["goodput_bps"]) / 1e6 for i in (0, 9)]
+    assert np.asarray(total.get_ydata())[[0, 9]] == pytest.approx(expected)
+    (lost,) = scatters(figure, "probe-lost")
+    assert len(np.asarray(lost.get_offsets())) == sum(
+        row["rtt_ns"] is None for row in made.probe_rows()
+    )
+    assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+def test_a_figure_is_saved_whole(tmp_path: Path) -> None:
+    run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
+    assert save(run_figure(run), tmp_path / "run.png") == tmp_path / "run.png"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "run.png"]
+
+
+def scatters(figure: Figure, gid: str) -> list[PathCollection]:
+    """Return the scatter collections with this gid."""
+    found = [c for ax in figure.axes for c in ax.collections if c.get_gid() == gid]
+    return [c for c in found if isinstance(c, PathCollection)]
+
+
+def markers(figure: Figure, kind: str) -> list[float]:
+    """Return when the strip's markers of a kind stand."""
+    return [
+        float(x) for found in scatters(figure, kind) for x in np.asarray(found.get_offsets())[:, 0]
+    ]
+
+
+def path_table(rows: list[dict[str, Any]], duration_s: float) -> pa.Table:
+    """Make a path file's table with these rows."""
+    header = {**SHORT.path_header(), "duration_ns": int(duration_s * 1e9)}
+    table = pa.Table.from_pylist(rows, SHORT.path_table().schema)
+    return table.replace_schema_metadata({"skyhop": json.dumps(header)})
+
+
+def events_table(events: list[tuple[str, float, float]]) -> pa.Table:
+    """Make a minute of path with (kind, at, outage) events, times in seconds."""
+    rows = SyntheticRun(connected=False).path_table().to_pylist()
+    for kind, at_s, outage_s in events:
+        event = {"t_ns": int(at_s * 1e9), "kind": kind, "hop": None,
+                 "outage_ns": int(outage_s * 1e9)}  # fmt: skip
+        rows[int(at_s)]["events"].append(event)
+    return path_table(rows, 60.0)
+
+
+def truncate(file: Path) -> None:
+    """Cut a file in the middle."""
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+
+
+def drop_column(file: Path) -> None:
+    """Write flows.parquet without its srtt."""
+    place = FLOW_SCHEMA.get_field_index("srtt_us")
+    pq.write_table(pq.read_table(file).remove_column(place), file)
+
+
+def drop_flow_key(file: Path) -> None:
+    """Write summary.json with a flow that has no congestion control."""
+    summary = json.loads(file.read_text())
+    del summary["flows"][0]["cc"]
+    file.write_text(json.dumps(summary))

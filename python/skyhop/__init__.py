@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.engines import live
+    from skyhop.engines import live, sim
     from skyhop.errors import InputError, RunError, SkyhopError
     from skyhop.paths import Path, import_path, path, read_path
     from skyhop.runs import Run, read_run
@@ -32,6 +32,7 @@ __all__ = [
     "path",
     "read_path",
     "read_run",
+    "sim",
 ]
 
 _HOMES = {
@@ -45,6 +46,7 @@ _HOMES = {
     "path": "paths",
     "read_path": "paths",
     "read_run": "runs",
+    "sim": "engines",
 }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +44,58 @@ class InterruptedRunError(RunError):
         self.run = run
 
 
+def sim(
+    scenario: Scenario,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    seed: int | None = None,
+    sets: Sequence[str] = (),
+    force: bool = False,
+    observer: Observer | None = None,
+) -> Run:
+    """Run a scenario in virtual time: deterministic, and faster than the wall clock.
+
+    Args:
+        scenario: a file, or its content as a dictionary.
+        output: the run directory; a temporary one, removed with the result, where not given.
+        seed: instead of the scenario's own.
+        sets: overrides, each "KEY=VALUE".
+        force: use `output` even if it is not empty.
+        observer: is told how far the run is.
+
+    Raises:
+        InputError: scenario, place or output are wrong.
+        RunError: the disk is full, …
+    """
+    observer = observer or Observer()
+    seeded = [*sets, *([] if seed is None else [f"run.seed={seed}"])]
+    loaded = load_scenario(scenario, seeded)
+    with _reserved(output, force=force) as place:
+        experiment = _core.Experiment.build(loaded, position_of, observer.path)
+        place.directory.write(experiment, _core.run_sim(experiment, observer.run))
+    return Run(place.path, place.keep)
+
+
+@dataclass(frozen=True)
+class _Place:
+    path: Path
+    directory: _core.RunDirectory
+    keep: TemporaryDirectory[str] | None
+
+
+@contextmanager
+def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
+    """Reserve the output before the work, and leave nothing of it when the work fails."""
+    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
+    path = Path(keep.name if keep else os.fspath(output or ""))
+    directory = _core.RunDirectory.reserve(str(path), force)
+    try:
+        yield _Place(path, directory, keep)
+    except BaseException:
+        directory.abandon()
+        raise
+
+
 def live(
     scenario: Scenario,
     output: str | os.PathLike[str] | None = None,
@@ -71,10 +124,7 @@ def live(
     """
     observer = observer or Observer()
     loaded = load_scenario(scenario, sets)
-    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
-    place = Path(keep.name if keep else os.fspath(output or ""))
-    directory = _core.RunDirectory.reserve(str(place), force)
-    try:
+    with _reserved(output, force=force) as place:
         experiment = _core.Experiment.build(loaded, position_of, observer.path)
         outcome = _core.run_live(
             experiment,
@@ -83,15 +133,12 @@ def live(
             cc,
             observer.run,
         )
-        directory.write(experiment, outcome)
-    except BaseException:
-        directory.abandon()
-        raise
-    run = Run(place, keep)
+        place.directory.write(experiment, outcome)
+    run = Run(place.path, place.keep)
     if outcome.interrupted:
         done = run.summary["virtual_s"]
         raise InterruptedRunError(
-            f"interrupted after {done:.1f} s; {_where(run, keep is None)}", run
+            f"interrupted after {done:.1f} s; {_where(run, place.keep is None)}", run
         )
     if outcome.program_status:
         raise RunError(f"the program ended with status {outcome.program_status}")

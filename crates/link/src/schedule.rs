@@ -76,6 +76,16 @@ pub struct LinkSchedule {
 }
 
 impl LinkSchedule {
+    /// The wire bytes that the rate lets through until `until`, outages not counted.
+    pub fn bytes_until(&self, until: Instant) -> f64 {
+        let bits = self.rate.iter().enumerate().map(|(index, piece)| {
+            let next = self.rate.get(index + 1).map_or(until, |next| next.from.min(until));
+            let held = next.saturating_since(piece.from).as_secs_f64();
+            piece.value.bits_per_second() as f64 * held
+        });
+        bits.sum::<f64>() / 8.0
+    }
+
     /// A schedule in which nothing ever changes.
     pub fn fixed(delay: Duration, rate: Rate, loss: Ratio) -> Self {
         let from = Instant::START;

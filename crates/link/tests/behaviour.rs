@@ -294,3 +294,12 @@ fn errors_tell_the_schedule_from_the_rest() {
     let error = Link::<()>::new(empty).expect_err("a schedule without a rate");
     assert_eq!(error, LinkError::Schedule(ScheduleError::Empty { list: "rate" }));
 }
+
+#[test]
+fn the_bytes_that_a_rate_lets_through_follow_it() {
+    let mbit = |n: u64| Rate::from_bits_per_second(n * 1_000_000);
+    let mut schedule = LinkSchedule::fixed(Duration::ZERO, mbit(8), Ratio::ZERO);
+    schedule.rate.push(Piece { from: ms(2000), value: mbit(16) });
+    assert_eq!(schedule.bytes_until(ms(1000)), 1e6);
+    assert_eq!(schedule.bytes_until(ms(3000)), 4e6);
+}

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use skyhop_link::{Link, LinkConfig};
-use skyhop_record::{ProbeRow, RunData, Summary};
+use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
 use skyhop_scenario::{End, Experiment};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
@@ -30,7 +30,7 @@ use crate::traffic::bulk::{RunningBulk, check_congestion_control};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
 use crate::traffic::{Stage, address, other};
-use crate::{LiveOptions, Spin, default_cc, events, summary};
+use crate::{LiveOptions, Spin, default_cc, summary};
 
 /// How long threads have to get ready before the run begins.
 const LEAD: Duration = Duration::from_millis(50);
@@ -369,7 +369,7 @@ impl<'a> Run<'a> {
         for probe in probes {
             let id = probe.plan.id;
             let rows = probe.join(&sojourns)?;
-            probe_summaries.push(summary::probe(id, &rows));
+            probe_summaries.push(probe_summary(id, &rows));
             probe_rows.extend(rows);
         }
         let mut flows = Vec::new();
@@ -379,11 +379,11 @@ impl<'a> Run<'a> {
                 continue;
             }
             warnings.extend(flow_end.as_ref().and_then(|flow_end| flow_end.warning(plan.id)));
-            let rows = &sampler.flow_rows;
-            flows.push(summary::flow(&plan, flow_end.as_ref(), rows, &experiment.trace, end.at));
+            let totals = summary::flow_totals(&plan, flow_end.as_ref(), &experiment.trace, end.at);
+            flows.push(flow_summary(totals, &sampler.flow_rows));
         }
         let transmitted = end.states[0].stats.transmitted_bytes;
-        let schedule = &experiment.forward.schedule;
+        let allowed_bytes = experiment.forward.schedule.bytes_until(end.at);
         let summary = Summary {
             engine: "live".to_owned(),
             seed: experiment.seed,
@@ -392,8 +392,8 @@ impl<'a> Run<'a> {
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes: probe_summaries,
-            link: summary::link(schedule, transmitted, &sampler.link_rows, drops, elapsed),
-            handovers: events::handovers(experiment, elapsed),
+            link: link_summary(transmitted, allowed_bytes, &sampler.link_rows, drops),
+            handovers: experiment.handovers(elapsed),
             lateness_us: lateness,
             rtt_excess_us: rtt_excess,
             warnings,
@@ -401,7 +401,7 @@ impl<'a> Run<'a> {
         let data = RunData {
             flows: sampler.flow_rows,
             link: sampler.link_rows,
-            events: events::rows(experiment, losses, elapsed),
+            events: experiment.event_rows(losses, elapsed),
             probes: probe_rows,
             summary,
         };

@@ -11,7 +11,6 @@ mod default_cc;
 mod device;
 mod engine;
 mod error;
-mod events;
 mod frame;
 mod isolation;
 mod message;

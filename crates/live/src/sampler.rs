@@ -171,7 +171,7 @@ impl LinkTrack {
             backlog_bytes: state.stats.backlog_bytes.as_u64() as i64,
             backlog_packets: state.stats.backlog_packets as i64,
             delivered_bytes: (delivered_bytes - self.last_delivered_bytes) as i64,
-            drops: since(drops, self.lost.drops),
+            drops: drops.since(self.lost.drops),
         };
         self.last_delivered_bytes = delivered_bytes;
         self.lost = Lost { drops, noted: state.stats.drops.total() + state.refused };
@@ -186,15 +186,5 @@ fn drops(link: DropCounts, device: u64) -> Drops {
         outage: link.outage,
         dismantled: link.dismantled,
         device,
-    }
-}
-
-fn since(now: Drops, before: Drops) -> Drops {
-    Drops {
-        queue: now.queue - before.queue,
-        loss: now.loss - before.loss,
-        outage: now.outage - before.outage,
-        dismantled: now.dismantled - before.dismantled,
-        device: now.device - before.device,
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use skyhop_cc::Module;
 use skyhop_orbit::Constellation;
 use skyhop_scenario::catalogue;
 
@@ -82,6 +83,7 @@ pub(crate) fn list_handovers() -> Vec<Entry> {
         .collect()
 }
 
+/// The kernel's congestion controls, for live runs, and ours, for the simulator.
 #[pyfunction]
 pub(crate) fn list_cc() -> PyResult<Vec<Entry>> {
     let names = skyhop_live::available_congestion_controls()
@@ -91,7 +93,12 @@ pub(crate) fn list_cc() -> PyResult<Vec<Entry>> {
         description: "for live runs".to_owned(),
         source: "this machine's kernel".to_owned(),
     };
-    Ok(names.into_iter().map(entry).collect())
+    let ours = Module::all().iter().map(|module| Entry {
+        name: format!("skyhop:{}", module.name()),
+        description: format!("{}; for simulated runs", module.about()),
+        source: format!("cc/{}.c", module.name()),
+    });
+    Ok(names.into_iter().map(entry).chain(ours).collect())
 }
 
 /// The JSON Schema of a scenario file.

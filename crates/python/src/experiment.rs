@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_live::{Control, LiveOptions, LiveOutcome, Program};
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
-use skyhop_record::RunDirectory;
+use skyhop_record::{RunData, RunDirectory};
 use skyhop_scenario::{Experiment, FindPlace, NamedScenario, read_scenario, scenario_from_json};
 
 use crate::errors::{from_live, from_record, from_scenario, input_error, run_error};
@@ -102,25 +102,27 @@ impl PyExperiment {
 /// What an engine measured.
 #[pyclass(name = "Outcome", frozen)]
 pub(crate) struct PyOutcome {
-    outcome: LiveOutcome,
-    options: LiveOptions,
+    data: RunData,
+    /// The content of run.json.
+    info: serde_json::Value,
+    interrupted: bool,
+    program_status: Option<i32>,
 }
 
 #[pymethods]
 impl PyOutcome {
     #[getter]
     fn interrupted(&self) -> bool {
-        self.outcome.interrupted
+        self.interrupted
     }
 
     #[getter]
     fn program_status(&self) -> Option<i32> {
-        self.outcome.program_status
+        self.program_status
     }
 
     fn summary_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.outcome.data.summary)
-            .map_err(|error| run_error(&error.to_string()))
+        serde_json::to_string(&self.data.summary).map_err(|error| run_error(&error.to_string()))
     }
 }
 
@@ -140,9 +142,9 @@ impl PyRunDirectory {
     fn write(&self, experiment: &PyExperiment, outcome: &PyOutcome) -> PyResult<()> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        let (experiment, options, outcome) = (&experiment.0, &outcome.options, &outcome.outcome);
-        let run = skyhop_live::run_info(experiment, options, outcome);
-        directory.write(&outcome.data, &experiment.trace, &run).map_err(|error| from_record(&error))
+        directory
+            .write(&outcome.data, &experiment.0.trace, &outcome.info)
+            .map_err(|error| from_record(&error))
     }
 
     fn abandon(&self) -> PyResult<()> {
@@ -190,6 +192,36 @@ pub(crate) fn run_live(
     match progress.take_raised() {
         // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-        _ => Ok(PyOutcome { outcome, options }),
+        _ => live_outcome(&experiment.0, &options, outcome),
     }
+}
+
+fn live_outcome(
+    experiment: &Experiment,
+    options: &LiveOptions,
+    outcome: LiveOutcome,
+) -> PyResult<PyOutcome> {
+    let info = serde_json::to_value(skyhop_live::run_info(experiment, options, &outcome))
+        .map_err(|error| run_error(&error.to_string()))?;
+    let LiveOutcome { data, interrupted, program_status, .. } = outcome;
+    Ok(PyOutcome { data, info, interrupted, program_status })
+}
+
+/// Runs an experiment in virtual time.
+#[pyfunction]
+pub(crate) fn run_sim(
+    py: Python<'_>,
+    experiment: &PyExperiment,
+    progress: Py<PyAny>,
+) -> PyResult<PyOutcome> {
+    let progress = PyProgress::new(progress);
+    let started = Instant::now();
+    let result =
+        py.detach(|| skyhop_sim::run(&experiment.0, &mut |done, total| progress.tell(done, total)));
+    let mut data = result.map_err(|error| {
+        progress.take_raised().unwrap_or_else(|| input_error(&error.to_string()))
+    })?;
+    data.summary.wall_s = started.elapsed().as_secs_f64();
+    let info = skyhop_sim::run_info(&experiment.0, data.summary.wall_s);
+    Ok(PyOutcome { data, info, interrupted: false, program_status: None })
 }

@@ -17,7 +17,9 @@ mod core {
         scenario_schema, sites,
     };
     #[pymodule_export]
-    use crate::experiment::{PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live};
+    use crate::experiment::{
+        PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live, run_sim,
+    };
     #[pymodule_export]
     use crate::paths::PyPathTrace;
     #[pymodule_export]

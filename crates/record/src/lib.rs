@@ -5,6 +5,7 @@ mod parquet_file;
 mod path_file;
 mod run;
 mod run_directory;
+mod summarise;
 mod tables;
 
 pub use error::RecordError;
@@ -14,3 +15,4 @@ pub use run::{
     LinkSummary, LossReason, ProbeRow, ProbeSummary, Quantiles, RowKind, RunData, Summary,
 };
 pub use run_directory::RunDirectory;
+pub use summarise::{FlowTotals, flow_summary, link_summary, probe_summary};

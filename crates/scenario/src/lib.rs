@@ -4,6 +4,7 @@ mod assemble;
 pub mod catalogue;
 mod change;
 mod error;
+mod events;
 mod experiment;
 pub mod import;
 mod override_key;

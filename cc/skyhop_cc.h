@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * What a congestion control may see and use, for both of its homes: the Linux kernel (clang -target bpf,
+ * struct_ops) and the simulator (the host's compiler, hosted by crates/cc).
+ *
+ * An algorithm is one file, cc/<name>.c, which holds in this order:
+ *
+ *     #include "skyhop_cc.h"
+ *     #define NAME_PARAMS(P) P(beta, 1024, 717, 1, 1023, "", "what the window is multiplied by after a loss")
+ *     SKYHOP_PARAMS(NAME_PARAMS);           or SKYHOP_NO_PARAMS;
+ *     struct name { ... };
+ *     SKYHOP_STATE(struct name);            or SKYHOP_NO_STATE;
+ *     SKYHOP_HOOK(u32, name_ssthresh, struct sock *sk) { ... }
+ *     SKYHOP_MODULE(name, "one line about it", .ssthresh = SKYHOP_FN(name_ssthresh), ...);
+ *
+ * and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
+ * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
+ * pointer that skyhop_state() returns compared with NULL before its use.
+ */
+#ifndef SKYHOP_CC_H
+#define SKYHOP_CC_H
+
+#ifdef __bpf__
+#include <linux/types.h>
+#include <linux/bpf.h>
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+/* CO-RE: every access to a field carries its name, and the loader puts in the running kernel's offset. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+#else
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef unsigned long long u64;
+typedef int32_t s32;
+typedef long long s64;
+#endif
+
+/* ---- The kernel's structs: the subset that algorithms need. Names, types and meaning are Linux's. ---- */
+
+/* A windowed minimum or maximum: the three best samples, each with the time it was taken at. */
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+#ifdef __bpf__
+struct net {
+	u64 net_cookie;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	u32 skc_daddr;
+	u16 skc_family;
+	possible_net_t skc_net;
+};
+#endif
+
+struct sock {
+#ifdef __bpf__
+	struct sock_common __sk_common;
+#endif
+	unsigned long sk_pacing_rate;     /* bytes per second */
+	unsigned long sk_max_pacing_rate; /* bytes per second; ~0 is none */
+	u32 sk_pacing_status;             /* enum sk_pacing */
+	u32 sk_gso_max_size;              /* bytes that one burst may hold at most */
+	int sk_sndbuf;                    /* bytes */
+	u8 sk_pacing_shift;               /* a burst is about sk_pacing_rate >> sk_pacing_shift bytes */
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u32 icsk_rto;                /* jiffies */
+	u8 icsk_ca_state : 5,        /* enum tcp_ca_state */
+	    icsk_ca_initialized : 1,
+	    icsk_ca_setsockopt : 1,
+	    icsk_ca_dst_locked : 1;
+	u8 icsk_retransmits;         /* timeouts in a row without progress */
+	u8 icsk_backoff;
+	u64 icsk_ca_priv[13];        /* the host keeps its pointer here: use skyhop_state() instead */
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u64 tcp_clock_cache;   /* ns, as of the last look at the clock */
+	u64 tcp_mstamp;        /* us, as of the last look at the clock */
+	u64 tcp_wstamp_ns;     /* ns: when pacing lets the next packet leave */
+	u64 delivered_mstamp;  /* us: when `delivered` last grew */
+	u64 first_tx_mstamp;   /* us: start of the window of the current rate sample */
+	u64 bytes_acked;
+	u64 bytes_sent;
+	u32 snd_una;           /* sequence numbers, in bytes */
+	u32 snd_nxt;
+	u32 write_seq;
+	u32 high_seq;          /* snd_nxt when recovery began */
+	u32 mss_cache;         /* bytes of payload per packet */
+	u32 snd_wnd;           /* bytes */
+	u32 snd_cwnd;          /* packets, like all counts below unless said otherwise */
+	u32 snd_cwnd_cnt;      /* acknowledged since cwnd last grew by one */
+	u32 snd_cwnd_clamp;
+	u32 snd_cwnd_stamp;    /* jiffies */
+	u32 snd_ssthresh;
+	u32 prior_cwnd;        /* cwnd just before the last reduction */
+	u32 prior_ssthresh;
+	u32 srtt_us;           /* us, times 8 */
+	u32 mdev_us;           /* us, times 4 */
+	u32 mdev_max_us;
+	u32 rttvar_us;         /* us, times 4 */
+	struct minmax rtt_min; /* us: windowed minimum */
+	u32 packets_out;       /* sent and not cumulatively acknowledged */
+	u32 retrans_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 max_packets_out;   /* the most packets_out was in the last window */
+	u32 cwnd_usage_seq;
+	u32 delivered;         /* in all, each packet once */
+	u32 delivered_ce;
+	u32 lost;              /* in all */
+	u32 app_limited;       /* `delivered` at which the application-limited phase ends; 0: not limited */
+	u32 rate_delivered;
+	u32 rate_interval_us;
+	u32 total_retrans;
+	u32 reordering;
+	u32 undo_marker;
+	int undo_retrans;
+	u32 lsndtime;          /* jiffies: when data was last sent */
+	u8 is_cwnd_limited : 1;
+};
+
+/* What one ACK says about its own round trip. */
+struct ack_sample {
+	u32 pkts_acked;
+	s32 rtt_us;    /* negative: unknown */
+	u32 in_flight; /* when the acknowledged packet was sent */
+};
+
+/* What one ACK says about the delivery rate (draft-cheng-iccrg-delivery-rate-estimation). */
+struct rate_sample {
+	u64 prior_mstamp;       /* us: start of the interval */
+	u32 prior_delivered;    /* tp->delivered at the start */
+	u32 prior_delivered_ce;
+	s32 delivered;          /* packets delivered over the interval; negative: invalid */
+	s32 delivered_ce;
+	long interval_us;       /* negative: invalid */
+	u32 snd_interval_us;
+	u32 rcv_interval_us;
+	long rtt_us;            /* of the last (S)ACKed packet; negative: unknown */
+	int losses;             /* packets marked lost on this ACK */
+	u32 acked_sacked;       /* packets newly (S)ACKed on this ACK */
+	u32 prior_in_flight;    /* before this ACK */
+	u32 last_end_seq;
+	bool is_app_limited;
+	bool is_retrans;
+	bool is_ack_delayed;
+};
+
+enum tcp_ca_state {
+	TCP_CA_Open = 0,
+	TCP_CA_Disorder = 1,
+	TCP_CA_CWR = 2,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+
+enum tcp_ca_event {
+	CA_EVENT_TX_START,
+	CA_EVENT_CWND_RESTART,
+	CA_EVENT_COMPLETE_CWR,
+	CA_EVENT_LOSS,
+	CA_EVENT_ECN_NO_CE,
+	CA_EVENT_ECN_IS_CE,
+};
+
+enum sk_pacing {
+	SK_PACING_NONE = 0,
+	SK_PACING_NEEDED = 1,
+	SK_PACING_FQ = 2,
+};
+
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+	/* kernels before 6.10 pass (sk, rs) only */
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
+	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	char name[16];
+	u32 flags;
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+};
+
+#ifdef __bpf__
+#pragma clang attribute pop
+#endif
+
+#define TCP_CONG_NON_RESTRICTED 0x1 /* any user may choose it */
+#define TCP_CONG_NEEDS_ECN 0x2
+#define TCP_INFINITE_SSTHRESH 0x7fffffff
+#define TCP_INIT_CWND 10
+#define USEC_PER_MSEC 1000UL
+#define USEC_PER_SEC 1000000UL
+#define NSEC_PER_USEC 1000UL
+
+/* ---- A handover that has been announced ---- */
+
+enum skyhop_handover_kind {
+	SKYHOP_HANDOVER_END = 0,          /* a terminal changes its satellite */
+	SKYHOP_HANDOVER_INTERMEDIATE = 1, /* the route changes between the ends */
+	SKYHOP_HANDOVER_UNKNOWN = 2,
+};
+
+struct skyhop_handover {
+	u64 at_ns;     /* on the clock of skyhop_now_ns() */
+	u64 outage_ns; /* how long the link is expected to be down */
+	u64 error_ns;  /* how wrong at_ns may be, either way */
+	u32 kind;      /* enum skyhop_handover_kind */
+	u32 valid;     /* 0: nothing is announced */
+};
+
+/* ---- For the algorithm's file, the same for both targets ----
+ *
+ * SKYHOP_PARAMS(LIST)   LIST(P) has one line per parameter:
+ *                       P(name, scale, initial, least, most, unit, "one line about it")
+ *                       All are whole numbers. A user writes value / scale (0.7 for 717 of 1024). The unit is
+ *                       "", "ns", "us", "ms", "s", "packets", ... or names to choose from: "published|freeze".
+ * skyhop_param(sk, name)          its value, u64
+ * SKYHOP_STATE(type)              each connection has one `type`, zeroed at the start
+ * skyhop_state(sk)                pointer to it; may be NULL (the verifier insists)
+ * skyhop_state_create(sk)         the same, in init: makes it where there is none
+ * skyhop_hz(sk), skyhop_jiffies(sk)   Linux's coarse clock: ticks per second, ticks
+ * skyhop_now_ns(sk)               the monotonic clock that announcements are timed on
+ * skyhop_random(sk, n)            0 <= random < n
+ * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
+ * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
+ * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   name is the file's
+ */
+
+#ifdef __bpf__
+/* ---- In the kernel ---- */
+
+#define SEC(name) __attribute__((section(name), used))
+#define SKYHOP_UNUSED __attribute__((unused))
+
+SKYHOP_UNUSED static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+SKYHOP_UNUSED static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+SKYHOP_UNUSED static u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
+SKYHOP_UNUSED static u32 (*const bpf_get_prandom_u32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+SKYHOP_UNUSED static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) =
+	(void *)BPF_FUNC_sk_storage_get;
+
+/* The kernel's ticks per second are not visible to BPF: the loader sets them before it loads. */
+const volatile u32 skyhop_hz_of_kernel = 1000;
+
+#define skyhop_hz(sk) ((void)(sk), (u32)skyhop_hz_of_kernel)
+#define skyhop_jiffies(sk) ((void)(sk), (u32)bpf_jiffies64())
+#define skyhop_now_ns(sk) ((void)(sk), bpf_ktime_get_ns())
+#define skyhop_random(sk, n) ((void)(sk), bpf_get_prandom_u32() % (n))
+
+#define SKYHOP_PARAM_GLOBAL(name, scale, initial, least, most, unit, about) \
+	const volatile u64 skyhop_param_##name = (initial);
+#define SKYHOP_PARAMS(LIST) LIST(SKYHOP_PARAM_GLOBAL) struct skyhop_params_are_globals
+#define SKYHOP_NO_PARAMS struct skyhop_params_are_globals
+#define skyhop_param(sk, name) ((void)(sk), (u64)skyhop_param_##name)
+
+#define SKYHOP_STATE(state_type)                                                                          \
+	struct {                                                                                          \
+		int(*type)[BPF_MAP_TYPE_SK_STORAGE];                                                      \
+		int(*map_flags)[BPF_F_NO_PREALLOC];                                                       \
+		int *key;                                                                                 \
+		state_type *value;                                                                        \
+	} skyhop_states SEC(".maps");                                                                     \
+	static inline SKYHOP_UNUSED state_type *skyhop_state(struct sock *sk)                             \
+	{                                                                                                 \
+		return bpf_sk_storage_get(&skyhop_states, sk, NULL, 0);                                   \
+	}                                                                                                 \
+	static inline SKYHOP_UNUSED state_type *skyhop_state_create(struct sock *sk)                      \
+	{                                                                                                 \
+		return bpf_sk_storage_get(&skyhop_states, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);         \
+	}                                                                                                 \
+	struct skyhop_state_is_stored
+#define SKYHOP_NO_STATE struct skyhop_state_is_stored
+
+/* A bit field's place differs between kernels, so that the loader fills in the shifts, too. */
+#define SKYHOP_FIELD_INFO(p, field, what) __builtin_preserve_field_info((p)->field, what)
+#define skyhop_bits(p, field)                                                                             \
+	({                                                                                                \
+		const void *at_ = (const char *)(p) + SKYHOP_FIELD_INFO(p, field, 0 /* byte offset */);   \
+		u64 bits_ = 0;                                                                            \
+		asm volatile("" : "=r"(at_) : "0"(at_));                                                  \
+		switch (SKYHOP_FIELD_INFO(p, field, 1 /* byte size */)) {                                 \
+		case 1: bits_ = *(const u8 *)at_; break;                                                  \
+		case 2: bits_ = *(const u16 *)at_; break;                                                 \
+		case 4: bits_ = *(const u32 *)at_; break;                                                 \
+		case 8: bits_ = *(const u64 *)at_; break;                                                 \
+		}                                                                                         \
+		bits_ <<= SKYHOP_FIELD_INFO(p, field, 4 /* left shift */);                                \
+		bits_ >>= SKYHOP_FIELD_INFO(p, field, 5 /* right shift */);                               \
+		bits_;                                                                                    \
+	})
+
+/* Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
+ * length of 64 bits is the whole namespace, up to 96 with the destination. */
+struct skyhop_signal_key {
+	u32 prefix_bits;
+	u8 netns_cookie[8];
+	u8 ipv4[4];
+};
+
+struct {
+	int(*type)[BPF_MAP_TYPE_LPM_TRIE];
+	int(*map_flags)[BPF_F_NO_PREALLOC];
+	int(*max_entries)[1024];
+	struct skyhop_signal_key *key;
+	struct skyhop_handover *value;
+} skyhop_signals SEC(".maps");
+
+static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *handover)
+{
+	struct skyhop_signal_key key = { .prefix_bits = 96 };
+	struct skyhop_handover *found;
+	u64 cookie = sk->__sk_common.skc_net.net->net_cookie;
+	u32 destination = sk->__sk_common.skc_daddr;
+
+	__builtin_memcpy(key.netns_cookie, &cookie, sizeof(key.netns_cookie));
+	__builtin_memcpy(key.ipv4, &destination, sizeof(key.ipv4));
+	found = bpf_map_lookup_elem(&skyhop_signals, &key);
+	if (!found || !found->valid)
+		return false;
+	*handover = *found;
+	return true;
+}
+
+/* The kernel hands a hook its arguments as an array of u64. */
+#define SKYHOP_CTX_1 ctx[0]
+#define SKYHOP_CTX_2 ctx[0], ctx[1]
+#define SKYHOP_CTX_3 ctx[0], ctx[1], ctx[2]
+#define SKYHOP_CTX_4 ctx[0], ctx[1], ctx[2], ctx[3]
+#define SKYHOP_PICK(a1, a2, a3, a4, picked, ...) picked
+#define SKYHOP_CTX(...) \
+	SKYHOP_PICK(__VA_ARGS__, SKYHOP_CTX_4, SKYHOP_CTX_3, SKYHOP_CTX_2, SKYHOP_CTX_1, 0)
+#define SKYHOP_HOOK(result, function, ...)                                                                \
+	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__);                 \
+	SEC("struct_ops") result function(u64 *ctx)                                                       \
+	{                                                                                                 \
+		_Pragma("clang diagnostic push")                                                          \
+		_Pragma("clang diagnostic ignored \"-Wint-conversion\"")                                  \
+		return function##_hook(SKYHOP_CTX(__VA_ARGS__));                                          \
+		_Pragma("clang diagnostic pop")                                                           \
+	}                                                                                                 \
+	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__)
+#define SKYHOP_FN(function) ((void *)(function))
+/* Its name in the kernel is skyhop_<name>: the plain one may be taken by the kernel's own. */
+#define SKYHOP_MODULE(id, about, ...)                                                                     \
+	const char skyhop_license[] SEC("license") = "Dual MIT/GPL";                                      \
+	struct tcp_congestion_ops id SEC(".struct_ops") = { .name = "skyhop_" #id, __VA_ARGS__ }
+
+#else
+/* ---- In the simulator ---- */
+
+/* What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call. */
+struct skyhop_host {
+	void *state;
+	const u64 *params; /* in the order of the module's table */
+	u64 random;        /* seed, then state, of skyhop_random() */
+	struct skyhop_handover handover;
+	u32 hz;
+};
+
+struct skyhop_param {
+	const char *name;
+	const char *unit;
+	const char *about;
+	u64 scale;
+	u64 initial;
+	u64 least;
+	u64 most;
+};
+
+struct skyhop_module {
+	const char *about;
+	const struct tcp_congestion_ops *ops;
+	const struct skyhop_param *params;
+	u64 params_len;
+	u64 state_bytes;
+};
+
+#define SKYHOP_UNUSED __attribute__((unused))
+
+static inline struct skyhop_host *skyhop_host(const struct sock *sk)
+{
+	return (struct skyhop_host *)(uintptr_t)((const struct inet_connection_sock *)sk)->icsk_ca_priv[0];
+}
+
+static inline u32 skyhop_hz(const struct sock *sk)
+{
+	return skyhop_host(sk)->hz;
+}
+
+static inline u32 skyhop_jiffies(const struct sock *sk)
+{
+	return (u32)(((const struct tcp_sock *)sk)->tcp_mstamp * skyhop_hz(sk) / USEC_PER_SEC);
+}
+
+static inline u64 skyhop_now_ns(const struct sock *sk)
+{
+	return ((const struct tcp_sock *)sk)->tcp_mstamp * NSEC_PER_USEC;
+}
+
+/* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
+static inline u32 skyhop_random(struct sock *sk, u32 n)
+{
+	u64 z = (skyhop_host(sk)->random += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return (u32)((z ^ (z >> 31)) >> 32) % n;
+}
+
+static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *handover)
+{
+	*handover = skyhop_host(sk)->handover;
+	return handover->valid;
+}
+
+#define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,
+#define SKYHOP_PARAM_ROW(name, scale, initial, least, most, unit, about) \
+	{ #name, unit, about, scale, initial, least, most },
+#define SKYHOP_PARAMS(LIST)                                                                               \
+	enum { LIST(SKYHOP_PARAM_INDEX) SKYHOP_PARAMS_LEN };                                              \
+	static const struct skyhop_param skyhop_params[] = { LIST(SKYHOP_PARAM_ROW) }
+#define SKYHOP_NO_PARAMS                                                                                  \
+	enum { SKYHOP_PARAMS_LEN };                                                                       \
+	static const struct skyhop_param *const skyhop_params = NULL
+#define skyhop_param(sk, name) (skyhop_host(sk)->params[SKYHOP_PARAM_INDEX_##name])
+
+#define SKYHOP_STATE(state_type)                                                                          \
+	enum { SKYHOP_STATE_BYTES = sizeof(state_type) };                                                 \
+	static inline SKYHOP_UNUSED state_type *skyhop_state(struct sock *sk)                             \
+	{                                                                                                 \
+		return skyhop_host(sk)->state;                                                            \
+	}                                                                                                 \
+	static inline SKYHOP_UNUSED state_type *skyhop_state_create(struct sock *sk)                      \
+	{                                                                                                 \
+		return skyhop_host(sk)->state;                                                            \
+	}                                                                                                 \
+	struct skyhop_state_is_hosted
+#define SKYHOP_NO_STATE enum { SKYHOP_STATE_BYTES = 0 }
+
+#define skyhop_bits(p, field) ((p)->field)
+
+#define SKYHOP_HOOK(result, function, ...) static result function(__VA_ARGS__)
+#define SKYHOP_FN(function) (function)
+#define SKYHOP_MODULE(id, about_it, ...)                                                                  \
+	static const struct tcp_congestion_ops skyhop_ops = { .name = #id, __VA_ARGS__ };                 \
+	extern const struct skyhop_module skyhop_module_##id;                                             \
+	const struct skyhop_module skyhop_module_##id = { .about = about_it,                              \
+							  .ops = &skyhop_ops,                             \
+							  .params = skyhop_params,                        \
+							  .params_len = SKYHOP_PARAMS_LEN,                \
+							  .state_bytes = SKYHOP_STATE_BYTES }
+#endif
+
+/* ---- What the kernel offers to its modules, under its names ---- */
+
+#define min_of(a, b) ((a) < (b) ? (a) : (b))
+#define max_of(a, b) ((a) > (b) ? (a) : (b))
+
+static inline u32 min_u32(u32 a, u32 b)
+{
+	return min_of(a, b);
+}
+
+static inline u32 max_u32(u32 a, u32 b)
+{
+	return max_of(a, b);
+}
+
+static inline u64 min_u64(u64 a, u64 b)
+{
+	return min_of(a, b);
+}
+
+static inline u64 max_u64(u64 a, u64 b)
+{
+	return max_of(a, b);
+}
+
+static inline u32 clamp_u32(u32 value, u32 least, u32 most)
+{
+	return min_u32(max_u32(value, least), most);
+}
+
+/* Sequence numbers and tick counts wrap: RFC 9293 3.4. */
+static inline bool before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+static inline bool after(u32 a, u32 b)
+{
+	return before(b, a);
+}
+
+static inline struct tcp_sock *tcp_sk(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static inline struct inet_connection_sock *inet_csk(struct sock *sk)
+{
+	return (struct inet_connection_sock *)sk;
+}
+
+static inline u8 tcp_ca_state(struct sock *sk)
+{
+	return (u8)skyhop_bits(inet_csk(sk), icsk_ca_state);
+}
+
+static inline bool tcp_in_slow_start(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh;
+}
+
+/* RFC 9293 has no name for it: sent, and believed neither delivered nor lost. RFC 6675 calls it pipe. */
+static inline u32 tcp_packets_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+static inline u32 tcp_min_rtt(const struct tcp_sock *tp)
+{
+	return tp->rtt_min.s[0].v;
+}
+
+/* RFC 7661 4.3: a window that was not used does not grow. Slow start may grow to twice what was used. */
+static inline bool tcp_is_cwnd_limited(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (skyhop_bits(tp, is_cwnd_limited))
+		return true;
+	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+/* RFC 5681 3.1 with RFC 3465: grow by what was acknowledged, up to ssthresh; returns what is left of it. */
+static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
+{
+	u32 grown = min_u32(tp->snd_cwnd + acked, tp->snd_ssthresh);
+	u32 left = acked - (grown - tp->snd_cwnd);
+
+	tp->snd_cwnd = min_u32(grown, tp->snd_cwnd_clamp);
+	return left;
+}
+
+/* RFC 5681 3.1, RFC 3465 2.1: one packet more for every `w` acknowledged, the rest is carried over. */
+static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
+{
+	u32 counted = tp->snd_cwnd_cnt;
+	u32 cwnd = tp->snd_cwnd;
+
+	/* Credit from a time when `w` was larger is worth one packet, not more. */
+	if (counted >= w) {
+		counted = 0;
+		cwnd++;
+	}
+	counted += acked;
+	if (counted >= w) {
+		cwnd += counted / w;
+		counted %= w;
+	}
+	tp->snd_cwnd_cnt = counted;
+	tp->snd_cwnd = min_u32(cwnd, tp->snd_cwnd_clamp);
+}
+
+/* RFC 5681 3.1 (4): half the window, at least two packets. */
+static inline u32 tcp_reno_ssthresh(struct sock *sk)
+{
+	return max_u32(tcp_sk(sk)->snd_cwnd / 2, 2);
+}
+
+static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	(void)ack;
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tcp_in_slow_start(tp)) {
+		acked = tcp_slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
+}
+
+/* RFC 3522, RFC 4015: a reduction that proves spurious is taken back. */
+static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
+{
+	return max_u32(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
+}
+
+/* A windowed maximum in three samples (Nichols): the best, the best after it, the best after that. The later
+ * ones are refreshed each quarter and half of the window, so that a successor is there when the best expires. */
+struct windowed_max {
+	struct {
+		u32 t;
+		u32 v;
+	} best, second, third;
+};
+
+static inline u32 windowed_max_restart(struct windowed_max *max, u32 t, u32 v)
+{
+	max->best.t = t;
+	max->best.v = v;
+	max->second = max->third = max->best;
+	return v;
+}
+
+static inline u32 windowed_max_update(struct windowed_max *max, u32 window, u32 t, u32 v)
+{
+	struct windowed_max sample;
+	u32 age = t - max->best.t;
+
+	if (v >= max->best.v || t - max->third.t > window)
+		return windowed_max_restart(max, t, v);
+	windowed_max_restart(&sample, t, v);
+	if (v >= max->second.v)
+		max->second = max->third = sample.best;
+	else if (v >= max->third.v)
+		max->third = sample.best;
+
+	if (age > window) {
+		max->best = max->second;
+		max->second = max->third;
+		max->third = sample.best;
+		if (t - max->best.t > window) {
+			max->best = max->second;
+			max->second = max->third;
+		}
+	} else if (max->second.t == max->best.t && age > window / 4) {
+		max->second = max->third = sample.best;
+	} else if (max->third.t == max->second.t && age > window / 2) {
+		max->third = sample.best;
+	}
+	return max->best.v;
+}
+
+/* The largest r with r * r * r <= a, by Newton's method from above: 38 steps of at worst a third each bring any u64
+ * near, six more make it exact. A fixed number without a branch, for the verifier walks both ways of each. */
+static inline u32 cubic_root(u64 a)
+{
+	u64 root = 1ULL << 22;
+
+	if (!a)
+		return 0;
+	for (int step = 0; step < 44; step++)
+		root = (2 * root + a / (root * root)) / 3;
+	/* the last steps may have swung over it, for the least numbers by two */
+	root -= root * root * root > a;
+	root -= root * root * root > a;
+	return (u32)root;
+}
+
+#endif

@@ -1,0 +1,113 @@
+//! Compiles every `cc/*.c` twice, for this host and (where clang can) for the kernel's BPF, and writes
+//! the one table that names them. A new file in `cc/` needs nothing else.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let sources = fs::canonicalize("../../cc")?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo:rerun-if-changed={}", sources.display());
+    println!("cargo:rerun-if-changed=src/layout.c");
+    println!("cargo:rerun-if-env-changed=PATH");
+
+    let algorithms = algorithms(&sources)?;
+    compile_natively(&sources, &algorithms);
+    let has_bpf = clang_targets_bpf();
+    let mut table = String::from("unsafe extern \"C\" {\n");
+    for name in &algorithms {
+        writeln!(table, "    #[link_name = \"skyhop_module_{name}\"]")?;
+        writeln!(table, "    static {}: ffi::Module;", name.to_uppercase())?;
+    }
+    table.push_str("}\n\nstatic MODULES: &[Module] = &[\n");
+    for name in &algorithms {
+        let bpf = match has_bpf {
+            true => format!("Some(include_bytes!({:?}))", compile_for_bpf(&sources, &out, name)?),
+            false => String::from("None"),
+        };
+        let upper = name.to_uppercase();
+        writeln!(
+            table,
+            "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf} }},"
+        )?;
+    }
+    table.push_str("];\n");
+    fs::write(out.join("modules.rs"), table)?;
+    Ok(())
+}
+
+/// The names of the files, in alphabetical order.
+fn algorithms(sources: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(sources)? {
+        let path = entry?.path();
+        println!("cargo:rerun-if-changed={}", path.display());
+        if path.extension().is_some_and(|extension| extension == "c") {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let is_plain = stem.starts_with(|c: char| c.is_ascii_lowercase())
+                && stem.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            // The kernel's names hold 15 characters, 7 of which are "skyhop_".
+            if !is_plain || stem.len() > 8 {
+                return Err(format!(
+                    "{}: name it with at most 8 of a-z, 0-9 and _, starting with a letter",
+                    path.display()
+                )
+                .into());
+            }
+            names.push(stem.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn compile_natively(sources: &Path, algorithms: &[String]) {
+    cc::Build::new()
+        .files(algorithms.iter().map(|name| sources.join(format!("{name}.c"))))
+        .file("src/layout.c")
+        .include(sources)
+        .opt_level(2)
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("skyhop_cc");
+}
+
+fn clang_targets_bpf() -> bool {
+    match Command::new("clang").arg("--print-targets").output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).contains("bpf"),
+        // Not having clang is a way to build: without the kernel's half.
+        Err(_) => false,
+    }
+}
+
+fn compile_for_bpf(sources: &Path, out: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let object = out.join(format!("{name}.bpf.o"));
+    let mut clang = Command::new("clang");
+    clang.args([
+        "-O2",
+        "-g",
+        "-target",
+        "bpf",
+        "-mcpu=v3",
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]);
+    // Debian keeps the headers that linux/types.h needs under the host's name.
+    let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
+    clang.arg("-idirafter").arg(multiarch);
+    clang.arg("-c").arg(sources.join(format!("{name}.c"))).arg("-o").arg(&object);
+    let output = clang.output()?;
+    match output.status.success() {
+        true => Ok(object),
+        false => Err(format!(
+            "clang cannot compile cc/{name}.c for BPF:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
+    }
+}

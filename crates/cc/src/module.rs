@@ -1,0 +1,104 @@
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::error::CcError;
+use crate::ffi;
+use crate::param::Param;
+
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+
+/// A congestion control: one file in `cc/`.
+pub struct Module {
+    name: &'static str,
+    native: *const ffi::Module,
+    bpf: Option<&'static [u8]>,
+}
+
+// SAFETY: `native` points to a constant of the C file, which nobody writes to.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// All of them, in alphabetical order.
+    pub fn all() -> &'static [Module] {
+        MODULES
+    }
+
+    /// The one with this name.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownModule`].
+    pub fn find(name: &str) -> Result<&'static Module, CcError> {
+        MODULES.iter().find(|module| module.name == name).ok_or_else(|| CcError::UnknownModule {
+            name: name.to_owned(),
+            known: comma_separated(MODULES.iter().map(|module| module.name)),
+        })
+    }
+
+    /// Its file's name without the extension.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// One line about it.
+    pub fn about(&self) -> &'static str {
+        text(self.native().about)
+    }
+
+    /// Its parameters, in the order of its file.
+    pub fn params(&self) -> impl ExactSizeIterator<Item = Param> + use<> {
+        self.raw_params().iter().map(|raw| Param {
+            name: text(raw.name),
+            unit: text(raw.unit),
+            about: text(raw.about),
+            scale: raw.scale,
+            initial: raw.initial,
+            least: raw.least,
+            most: raw.most,
+        })
+    }
+
+    /// The same file compiled for the kernel, an ELF object; `None` where the build had no clang.
+    pub fn bpf_object(&self) -> Option<&'static [u8]> {
+        self.bpf
+    }
+
+    pub(crate) fn ops(&self) -> ffi::Ops {
+        // SAFETY: SKYHOP_MODULE points `ops` to a constant.
+        unsafe { *self.native().ops }
+    }
+
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.native().state_bytes as usize
+    }
+
+    fn native(&self) -> &'static ffi::Module {
+        // SAFETY: the table points to the constant that SKYHOP_MODULE defines.
+        unsafe { &*self.native }
+    }
+
+    fn raw_params(&self) -> &'static [ffi::Param] {
+        let native = self.native();
+        if native.params_len == 0 {
+            return &[];
+        }
+        // SAFETY: SKYHOP_PARAMS defines `params` as an array of `params_len` rows.
+        unsafe { std::slice::from_raw_parts(native.params, native.params_len as usize) }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({})", self.name)
+    }
+}
+
+pub(crate) fn comma_separated<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A string literal of a C file.
+fn text(literal: *const std::ffi::c_char) -> &'static str {
+    // SAFETY: the header's macros fill these fields with string literals only.
+    let literal = unsafe { CStr::from_ptr(literal) };
+    literal.to_str().expect("the files in cc/ are UTF-8")
+}

@@ -1,0 +1,117 @@
+//! Parameters: declared in the algorithm's file, set from outside by name and text.
+
+use crate::error::CcError;
+
+/// A parameter of an algorithm. Inside it is a whole number from `least` to `most`; outside it is written
+/// as that divided by `scale`, or as one of the names in `unit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name in the scenario.
+    pub name: &'static str,
+    /// Its unit, "" for a bare number, or the names it may take: `"published|freeze"`.
+    pub unit: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// What 1 is inside.
+    pub scale: u64,
+    /// The value where none is given, inside.
+    pub initial: u64,
+    /// The least value, inside.
+    pub least: u64,
+    /// The greatest value, inside.
+    pub most: u64,
+}
+
+const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+
+impl Param {
+    /// The text that sets this parameter to `inside`.
+    pub fn text_of(&self, inside: u64) -> String {
+        match self.choices().map(|mut names| names.nth(inside as usize)) {
+            Some(Some(name)) => name.to_owned(),
+            _ if self.scale == 1 => inside.to_string(),
+            _ => format!("{:.4}", inside as f64 / self.scale as f64),
+        }
+    }
+
+    /// The value inside that `value` means. A parameter in a unit of time also takes "10 s" or "200 ms".
+    ///
+    /// # Errors
+    /// [`CcError::BadValue`], which says what `module` expected.
+    pub fn parse(&self, module: &str, value: &str) -> Result<u64, CcError> {
+        self.inside_of(value.trim())
+            .filter(|inside| (self.least..=self.most).contains(inside))
+            .ok_or_else(|| CcError::BadValue {
+                module: module.to_owned(),
+                param: self.name.to_owned(),
+                value: value.to_owned(),
+                expected: self.expected(),
+            })
+    }
+
+    fn inside_of(&self, value: &str) -> Option<u64> {
+        if let Some(mut names) = self.choices() {
+            return names.position(|name| name == value).map(|index| index as u64);
+        }
+        if self.scale == 1 && value.bytes().all(|digit| digit.is_ascii_digit()) {
+            return value.parse().ok();
+        }
+        let scaled = self.in_own_unit(value)? * self.scale as f64;
+        let rounded = scaled.round();
+        let is_whole = (scaled - rounded).abs() <= 1e-9 * scaled.abs().max(1.0);
+        let fits = (0.0..9e15).contains(&rounded);
+        (fits && (self.scale > 1 || is_whole)).then_some(rounded as u64)
+    }
+
+    /// The number in `value`, brought from the unit behind it to the parameter's own.
+    fn in_own_unit(&self, value: &str) -> Option<f64> {
+        let end = value.find(|c: char| c.is_ascii_alphabetic() && c != 'e' && c != 'E');
+        let (number, unit) = value.split_at(end.unwrap_or(value.len()));
+        let number: f64 = number.trim().parse().ok()?;
+        if unit.is_empty() || unit == self.unit {
+            return Some(number);
+        }
+        Some(number * nanoseconds_of(unit)? / nanoseconds_of(self.unit)?)
+    }
+
+    fn choices(&self) -> Option<std::str::Split<'static, char>> {
+        self.unit.contains('|').then(|| self.unit.split('|'))
+    }
+
+    fn expected(&self) -> String {
+        if self.choices().is_some() {
+            return format!("one of {}", self.unit.replace('|', ", "));
+        }
+        let kind = if self.scale == 1 { "a whole number" } else { "a number" };
+        let unit = if self.unit.is_empty() { "" } else { " " };
+        let (least, most) = (self.text_of(self.least), self.text_of(self.most));
+        format!("{kind} from {least} to {most}{unit}{}", self.unit)
+    }
+}
+
+fn nanoseconds_of(unit: &str) -> Option<f64> {
+    TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, nanoseconds)| *nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_made_by_its_name() {
+        let mode = Param {
+            name: "mode",
+            unit: "published|freeze",
+            about: "which text to follow",
+            scale: 1,
+            initial: 0,
+            least: 0,
+            most: 1,
+        };
+        assert_eq!(mode.parse("satcp", "published"), Ok(0));
+        assert_eq!(mode.parse("satcp", "freeze"), Ok(1));
+        assert_eq!(mode.text_of(1), "freeze");
+        let message = mode.parse("satcp", "1").unwrap_err().to_string();
+        assert_eq!(message, "satcp.mode = \"1\": expected one of published, freeze");
+    }
+}

@@ -1,0 +1,61 @@
+//! What an experiment makes happen, as rows of events.parquet: the same for every engine.
+
+use skyhop_path::{EventKind, PathEvent};
+use skyhop_record::{EventRow, Handovers, RowKind};
+use skyhop_units::{Duration, Instant};
+
+use crate::Experiment;
+
+impl Experiment {
+    /// All events of the run's first `elapsed`, in order: the path's, the scenario's changes, and
+    /// `losses`.
+    pub fn event_rows(&self, losses: Vec<EventRow>, elapsed: Duration) -> Vec<EventRow> {
+        let until = Instant::START + elapsed;
+        let mut rows: Vec<EventRow> = self.events_until(until).map(path_row).collect();
+        let changes = self.changes.iter().filter(|(at, _)| *at < until);
+        rows.extend(changes.map(|(at, outage)| EventRow {
+            t_ns: at.as_nanos() as i64,
+            kind: RowKind::Change,
+            outage_ns: outage.as_nanos() as i64,
+            ..EventRow::default()
+        }));
+        rows.extend(losses);
+        rows.sort_by_key(|row| row.t_ns);
+        rows
+    }
+
+    /// Handovers by kind in the run's first `elapsed`.
+    pub fn handovers(&self, elapsed: Duration) -> Handovers {
+        let until = Instant::START + elapsed;
+        let count = |kind| self.events_until(until).filter(|e| e.kind == kind).count() as u64;
+        Handovers {
+            end: count(EventKind::End),
+            intermediate: count(EventKind::Intermediate),
+            reroute: count(EventKind::Reroute),
+        }
+    }
+
+    fn events_until(&self, until: Instant) -> impl Iterator<Item = &PathEvent> {
+        self.trace.events().filter(move |event| event.at < until)
+    }
+}
+
+fn path_row(event: &PathEvent) -> EventRow {
+    EventRow {
+        t_ns: event.at.as_nanos() as i64,
+        kind: row_kind(event.kind),
+        hop: event.hop.map(i32::from),
+        outage_ns: event.outage.as_nanos() as i64,
+        ..EventRow::default()
+    }
+}
+
+fn row_kind(kind: EventKind) -> RowKind {
+    match kind {
+        EventKind::End => RowKind::End,
+        EventKind::Intermediate => RowKind::Intermediate,
+        EventKind::Reroute => RowKind::Reroute,
+        EventKind::Lost => RowKind::Lost,
+        EventKind::Restored => RowKind::Restored,
+    }
+}

@@ -1,0 +1,254 @@
+//! What an acknowledgement does, step by step.
+
+use skyhop_cc::AckSample;
+
+use crate::rack::DUP_THRESH;
+use crate::rate_sample::Sampler;
+use crate::scoreboard::{EVER_RETRANS, RETRANS, SACKED};
+use crate::segment::Ack;
+use crate::transmit::Rexmit;
+use crate::{CongestionControl, Sender};
+
+/// What has been learnt from the ACK that is being worked on.
+#[derive(Debug)]
+pub(crate) struct AckWork {
+    pub(crate) prior_una: u64,
+    prior_sacked_end: u64,
+    prior_sacked_out: u32,
+    pub(crate) tsecr: u32,
+    pub(crate) sampler: Sampler,
+    /// The cumulative acknowledgement advanced.
+    pub(crate) advanced: bool,
+    /// Something was newly SACKed.
+    pub(crate) data_sacked: bool,
+    /// It brings a D-SACK.
+    pub(crate) dsack: bool,
+    /// The D-SACK reports the loss probe.
+    pub(crate) dsack_of_probe: bool,
+    /// It says nothing new at all.
+    pub(crate) duplicate_ack: bool,
+    /// Something sent only once, before the episode began, arrived.
+    pub(crate) original_acked: bool,
+    /// RACK found a retransmission lost.
+    pub(crate) lost_retransmission: bool,
+    /// The transmission timer has to be set again.
+    pub(crate) set_timer: bool,
+    window_moved: bool,
+    /// Send times of the first and last newly SACKed segments that were sent once.
+    pub(crate) sacked_sent_us: Option<(u64, u64)>,
+    /// The lowest segment that was delivered late, or `nxt`.
+    pub(crate) lowest_late: u64,
+    pub(crate) newly_delivered: u32,
+}
+
+impl AckWork {
+    /// Neither progress nor news: both the original and the probe's copy arrived.
+    pub(crate) fn is_pure_duplicate(&self) -> bool {
+        !(self.advanced || self.window_moved || self.data_sacked)
+    }
+}
+
+/// What the cumulative acknowledgement covered.
+#[derive(Debug, Default)]
+struct Covered {
+    packets: u32,
+    retransmitted: bool,
+    /// Send times of the first and last that were sent once and not SACKed.
+    sent_us: Option<(u64, u64)>,
+    last_was_short: bool,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// Works through an ACK of the established connection.
+    pub(crate) fn process_ack(&mut self, ack: &Ack) {
+        if ack.cumulative > self.board.nxt {
+            return;
+        }
+        let mut work = self.begin_work(ack);
+        let prior_lost = self.tp.lost;
+        let prior_out = self.board.packets_out();
+        self.rexmit = Rexmit::None;
+        self.tag_sacked(ack, &mut work);
+        if ack.cumulative < self.board.una || prior_out == 0 {
+            // An old ACK, or nothing is out: only its SACKs may tell something.
+            if work.data_sacked || work.dsack {
+                self.react(&mut work);
+            }
+            return;
+        }
+        let covered = self.clean_acknowledged(ack.cumulative, &mut work);
+        let rtt_us = self.take_rtt(&covered, &mut work);
+        self.tell_pkts_acked(&covered, rtt_us, &work);
+        self.rack.update_reo_wnd(work.sampler.sample.prior_delivered, self.tp.delivered);
+        self.process_tlp_ack(&work);
+        if self.is_dubious(&work) {
+            work.duplicate_ack = !(work.advanced || work.window_moved || work.dsack);
+            self.react(&mut work);
+        }
+        if work.set_timer && !self.schedule_loss_probe(true) {
+            self.rearm_rto();
+        }
+        let lost = self.tp.lost.wrapping_sub(prior_lost);
+        work.sampler.finish(&mut self.tp, work.newly_delivered, lost);
+        let may_raise = self.may_raise_cwnd(&work);
+        self.control_congestion(may_raise, work.advanced, &work.sampler.sample);
+        if self.rexmit == Rexmit::Lost {
+            self.retransmit_lost();
+        }
+        self.assert_consistent();
+    }
+
+    fn begin_work(&mut self, ack: &Ack) -> AckWork {
+        let window_end = self.window_end.max(ack.cumulative + ack.window);
+        let window_moved = window_end > self.window_end && ack.cumulative == self.board.una;
+        self.window_end = window_end;
+        let advanced = ack.cumulative > self.board.una;
+        if advanced {
+            self.tp.inet_conn.icsk_retransmits = 0;
+        }
+        let mut sampler = Sampler::new(self.board.in_flight());
+        self.tp.rtt_min.s[0].v = self.rtt.min_rtt_us() as u32;
+        sampler.sample.rtt_us = -1;
+        AckWork {
+            prior_una: self.board.una,
+            prior_sacked_end: self.board.sacked_end(),
+            prior_sacked_out: self.board.sacked_out,
+            tsecr: ack.tsecr,
+            sampler,
+            advanced,
+            data_sacked: false,
+            dsack: false,
+            dsack_of_probe: false,
+            duplicate_ack: false,
+            original_acked: false,
+            lost_retransmission: false,
+            set_timer: false,
+            window_moved,
+            sacked_sent_us: None,
+            lowest_late: self.board.nxt,
+            newly_delivered: 0,
+        }
+    }
+
+    /// Takes what the cumulative acknowledgement covers off the scoreboard.
+    fn clean_acknowledged(&mut self, cumulative: u64, work: &mut AckWork) -> Covered {
+        let mut covered = Covered::default();
+        let mut lowest = self.board.nxt;
+        while self.board.una < cumulative {
+            let seq = self.board.una;
+            let entry = self.board.pop();
+            covered.packets += 1;
+            if entry.is(RETRANS | EVER_RETRANS) {
+                covered.retransmitted = true;
+            } else if !entry.is(SACKED) {
+                let first = covered.sent_us.map_or(entry.sent_us, |(first, _)| first);
+                covered.sent_us = Some((first, entry.sent_us));
+                lowest = lowest.min(seq);
+                work.original_acked |= seq < self.high_seq;
+            }
+            if !entry.is(SACKED) {
+                self.count_delivered(work);
+                self.rack_on_delivered(seq, &entry, work.tsecr);
+                work.sampler.on_delivered(&mut self.tp, seq, &entry);
+            }
+        }
+        if covered.packets > 0 {
+            work.set_timer = true;
+            covered.last_was_short = self.stream.payload(cumulative - 1) < self.config.mss;
+            self.check_reordering(lowest, work.prior_sacked_end);
+        }
+        covered
+    }
+
+    pub(crate) fn count_delivered(&mut self, work: &mut AckWork) {
+        work.newly_delivered += 1;
+        self.tp.delivered = self.tp.delivered.wrapping_add(1);
+    }
+
+    /// RTT samples: from segments that were sent once (Karn, RFC 6298 3), else from the echoed
+    /// timestamp (RFC 7323 4). Returns that of the newest segment.
+    fn take_rtt(&mut self, covered: &Covered, work: &mut AckWork) -> Option<u64> {
+        let since = |sent_us: u64| self.now_us - sent_us;
+        let once = covered.sent_us.filter(|_| !covered.retransmitted);
+        let mut first = once.map(|(first, _)| since(first));
+        let mut last = once.map(|(_, last)| since(last));
+        let maybe_delayed = once.is_some() && self.ack_was_maybe_delayed(covered, work);
+        let sacked = work.sacked_sent_us.map(|(first, _)| since(first));
+        if let Some((_, newest)) = work.sacked_sent_us {
+            last = Some(since(newest));
+        }
+        first = first.or(sacked);
+        if first.is_none() && work.advanced && work.tsecr != 0 {
+            first = self.echoed_rtt_us(work.tsecr);
+            last = first;
+        }
+        work.sampler.sample.rtt_us = last.map_or(-1, |rtt_us| rtt_us as i64);
+        work.sampler.sample.is_ack_delayed = maybe_delayed;
+        if let Some(rtt_us) = first {
+            let newest_us = last.unwrap_or(rtt_us);
+            self.rtt.sample_min(self.now_us, newest_us, maybe_delayed);
+            self.tp.rtt_min.s[0].v = self.rtt.min_rtt_us() as u32;
+            self.rtt.sample(rtt_us, self.board.una, self.board.nxt);
+            self.update_rto();
+        }
+        // A SACK that measures from after the head's last transmission does not push the timeout
+        // further away.
+        if covered.packets == 0 && self.board.packets_out() > 0 {
+            let head_age = self.now_us - self.board.entry(self.board.una).sent_us;
+            work.set_timer |= sacked.is_some_and(|rtt_us| rtt_us > head_age);
+        }
+        last
+    }
+
+    /// A lone segment at the end of a flight may have waited for the delayed-ACK timer.
+    fn ack_was_maybe_delayed(&self, covered: &Covered, work: &AckWork) -> bool {
+        covered.packets == 1
+            && covered.last_was_short
+            && work.prior_sacked_out == 0
+            && work.newly_delivered == 1
+            && !work.data_sacked
+            && !work.dsack
+    }
+
+    fn tell_pkts_acked(&mut self, covered: &Covered, rtt_us: Option<u64>, work: &AckWork) {
+        let in_flight = self.tp.delivered.wrapping_sub(work.sampler.sample.prior_delivered);
+        let sample = AckSample {
+            pkts_acked: covered.packets,
+            rtt_us: rtt_us.map_or(-1, |rtt_us| rtt_us as i32),
+            in_flight,
+        };
+        self.publish();
+        self.cc.pkts_acked(&mut self.tp, &sample);
+    }
+
+    /// Anything but a plain advance in the Open state needs a closer look.
+    fn is_dubious(&self, work: &AckWork) -> bool {
+        !(work.advanced || work.window_moved)
+            || work.data_sacked
+            || work.dsack
+            || self.tp.ca_state() != skyhop_cc::CaState::Open
+    }
+
+    /// With reordering about, SACKs count as progress too.
+    fn may_raise_cwnd(&self, work: &AckWork) -> bool {
+        work.advanced || (self.tp.reordering > DUP_THRESH && work.data_sacked)
+    }
+
+    /// One newly SACKed segment.
+    pub(crate) fn tag_one(&mut self, seq: u64, work: &mut AckWork) {
+        let entry = *self.board.entry(seq);
+        self.rack_on_delivered(seq, &entry, 0);
+        if !entry.is(RETRANS | EVER_RETRANS) {
+            if seq < self.board.sacked_end() {
+                work.lowest_late = work.lowest_late.min(seq);
+            }
+            work.original_acked |= seq < self.high_seq;
+            let first = work.sacked_sent_us.map_or(entry.sent_us, |(first, _)| first);
+            work.sacked_sent_us = Some((first, entry.sent_us));
+        }
+        work.data_sacked = true;
+        self.count_delivered(work);
+        work.sampler.on_delivered(&mut self.tp, seq, &entry);
+        self.board.mark_sacked(seq);
+    }
+}

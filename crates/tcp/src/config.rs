@@ -1,0 +1,54 @@
+//! What a connection's two ends are set to.
+
+use skyhop_units::{Bytes, Duration};
+
+/// The sending end. The defaults are Linux's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// Payload of a full segment: 1448 bytes at an MTU of 1500 with timestamps.
+    pub mss: u32,
+    /// Initial window in segments (RFC 6928 2).
+    pub initial_cwnd: u32,
+    /// What the kernel rounds its timers up to: 1/HZ. A module's own clock has to tick as fast.
+    pub jiffy: Duration,
+    /// Whether paced segments leave in bursts sized like the kernel's TSO packets
+    /// (`sk_pacing_shift`, `min_tso_segs`) rather than one by one. The kernel builds such packets
+    /// even where the device cannot split them.
+    pub tso: bool,
+    /// Whether the window shrinks again when the connection idles (RFC 2861; sysctl
+    /// tcp_slow_start_after_idle).
+    pub slow_start_after_idle: bool,
+    /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
+    pub max_pacing_rate: u64,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            mss: 1448,
+            initial_cwnd: 10,
+            jiffy: Duration::from_millis(1),
+            tso: true,
+            slow_start_after_idle: true,
+            max_pacing_rate: u64::MAX,
+        }
+    }
+}
+
+/// The receiving end. The defaults are Linux's, with a buffer that does not limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// Payload of a full segment.
+    pub mss: u32,
+    /// How much may wait for a gap to be filled; what is in order is read at once.
+    pub window: Bytes,
+    /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
+    /// tcp_comp_sack_delay_ns).
+    pub sack_compression: bool,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self { mss: 1448, window: Bytes::new(64 << 20), sack_compression: true }
+    }
+}

@@ -1,0 +1,88 @@
+//! A window that is not used must not grow, and one that was not used shrinks (RFC 7661, RFC 2861).
+
+use skyhop_cc::CaEvent;
+
+use crate::{CongestionControl, Sender};
+
+/// What has been seen of the window's use.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    /// The observed window ends when this segment is acknowledged.
+    round_end: u64,
+    /// The most segments out since the window was last full.
+    used: u32,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// RFC 7661 4.3, after each flight: remembers how much was out and whether the window was
+    /// what limited it.
+    pub(crate) fn validate_cwnd(&mut self, limited: bool) {
+        let out = self.board.packets_out();
+        let tp = &mut self.tp;
+        if self.board.una >= self.usage.round_end
+            || limited
+            || (!tp.is_cwnd_limited() && out > tp.max_packets_out)
+        {
+            tp.set_cwnd_limited(limited);
+            tp.max_packets_out = out;
+            self.usage.round_end = self.board.nxt;
+            tp.cwnd_usage_seq = (self.board.nxt as u32).wrapping_mul(tp.mss_cache);
+        }
+        if self.is_cwnd_limited() {
+            self.usage.used = 0;
+            self.tp.snd_cwnd_stamp = self.jiffies();
+            return;
+        }
+        self.usage.used = self.usage.used.max(out);
+        let idle = self.jiffies().wrapping_sub(self.tp.snd_cwnd_stamp);
+        if self.config.slow_start_after_idle
+            && u64::from(idle) * self.jiffy_us >= self.rto_us
+            && !self.cc.has_cong_control()
+        {
+            self.shrink_unused_cwnd();
+        }
+    }
+
+    /// Slow start may grow to twice what was used (RFC 7661 4.3).
+    fn is_cwnd_limited(&self) -> bool {
+        let tp = &self.tp;
+        tp.is_cwnd_limited() || (tp.in_slow_start() && tp.snd_cwnd < 2 * tp.max_packets_out)
+    }
+
+    /// RFC 2861 3.2: half way from the window to what was used, once per timeout.
+    fn shrink_unused_cwnd(&mut self) {
+        if self.tp.ca_state() == skyhop_cc::CaState::Open {
+            let used = self.usage.used.max(self.config.initial_cwnd);
+            if used < self.tp.snd_cwnd {
+                self.tp.snd_ssthresh = self.current_ssthresh();
+                self.tp.snd_cwnd = (self.tp.snd_cwnd + used) / 2;
+            }
+            self.usage.used = 0;
+        }
+        self.tp.snd_cwnd_stamp = self.jiffies();
+    }
+
+    /// RFC 2861 3.2 and RFC 5681 4.1: halves the window for each timeout spent idle.
+    pub(crate) fn restart_after_idle(&mut self) {
+        let idle_us = self.now_us.saturating_sub(self.last_sent_us);
+        if !self.config.slow_start_after_idle
+            || self.board.packets_out() > 0
+            || self.cc.has_cong_control()
+            || self.data_sent == 0
+            || idle_us <= self.rto_us
+        {
+            return;
+        }
+        self.cwnd_event(CaEvent::CwndRestart);
+        self.tp.snd_ssthresh = self.current_ssthresh();
+        let floor = self.config.initial_cwnd.min(self.tp.snd_cwnd);
+        let mut rest_us = idle_us.saturating_sub(self.rto_us);
+        while rest_us > 0 && self.tp.snd_cwnd > floor {
+            self.tp.snd_cwnd /= 2;
+            rest_us = rest_us.saturating_sub(self.rto_us);
+        }
+        self.tp.snd_cwnd = self.tp.snd_cwnd.max(floor);
+        self.tp.snd_cwnd_stamp = self.jiffies();
+        self.usage.used = 0;
+    }
+}

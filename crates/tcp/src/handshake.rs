@@ -1,0 +1,73 @@
+//! The three-way handshake, seen from the end that opens the connection (RFC 9293 3.5).
+
+use crate::rto::TimerKind;
+use crate::segment::{Ack, Segment, SegmentKind};
+use crate::{CongestionControl, Sender};
+
+/// How far the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A SYN has to leave, for the `attempt`th time.
+    SynDue { attempt: u32 },
+    /// A SYN is out.
+    SynSent { attempt: u32, sent_us: u64 },
+    /// The SYN-ACK's acknowledgement has to leave.
+    AckDue,
+    /// Data flows.
+    Established,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// A segment of the handshake, where one is due.
+    pub(crate) fn next_handshake_segment(&mut self) -> Option<Segment> {
+        let kind = match self.phase {
+            Phase::SynDue { attempt } => {
+                self.phase = Phase::SynSent { attempt, sent_us: self.now_us };
+                self.arm(TimerKind::Retransmission, self.rto_us);
+                SegmentKind::Syn
+            }
+            Phase::AckDue => {
+                self.phase = Phase::Established;
+                SegmentKind::HandshakeAck
+            }
+            Phase::SynSent { .. } | Phase::Established => return None,
+        };
+        let tsval = self.timestamp_at(self.now_us);
+        Some(Segment { kind, seq: 0, len: 0, tsval, fin: false, retransmission: false })
+    }
+
+    /// No answer to the SYN (RFC 6298 5.5).
+    pub(crate) fn on_syn_timer(&mut self, attempt: u32) {
+        self.back_off();
+        self.timer = None;
+        self.phase = Phase::SynDue { attempt: attempt + 1 };
+    }
+
+    /// The connection is established; its round trip is the first RTT sample.
+    pub(crate) fn on_syn_ack(&mut self, ack: &Ack, attempt: u32, sent_us: u64) {
+        let rtt_us =
+            if attempt == 1 { Some(self.now_us - sent_us) } else { self.echoed_rtt_us(ack.tsecr) };
+        if let Some(rtt_us) = rtt_us {
+            self.rtt.sample(rtt_us, 0, 0);
+            self.rtt.sample_min(self.now_us, rtt_us, false);
+            self.tp.rtt_min.s[0].v = self.rtt.min_rtt_us() as u32;
+        }
+        self.update_rto();
+        self.timer = None;
+        self.tp.inet_conn.icsk_retransmits = 0;
+        self.window_end = ack.window;
+        // The SYN counts as delivered.
+        self.tp.delivered = 1;
+        self.tp.delivered_mstamp = self.now_us;
+        // RFC 6298 5.7 and RFC 5681 3.1: a SYN lost twice, not once as there, closes the window.
+        self.tp.snd_cwnd = if attempt > 2 { 1 } else { self.config.initial_cwnd };
+        self.tp.snd_cwnd_stamp = self.jiffies();
+        self.last_sent_us = self.now_us;
+        self.publish();
+        if !self.cc.has_cong_control() {
+            self.update_pacing_rate();
+        }
+        self.cc.init(&mut self.tp);
+        self.phase = Phase::AckDue;
+    }
+}

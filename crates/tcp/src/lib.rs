@@ -1,0 +1,48 @@
+//! TCP with Linux's behaviour, sans IO: a sender and a receiver that are stepped by calls that
+//! carry the time.
+//!
+//! The driver hands segments and acknowledgements from one to the other over whatever path it
+//! models. After every [`Sender::on_ack`], [`Sender::on_timer`] and [`Sender::write`] it calls
+//! [`Sender::poll_transmit`] until that gives nothing more, and it calls `on_timer` when
+//! `next_timer` has come. Congestion control is a module of cc/, or anything else that implements
+//! the kernel's hooks ([`CongestionControl`]).
+//!
+//! The sender's parts, each in a file of its own: the scoreboard, RACK-TLP (RFC 8985), PRR
+//! (RFC 6937bis), timeouts with F-RTO (RFC 6298, RFC 5682), undo (RFC 3522, RFC 3708), delivery
+//! rate samples, cwnd validation and pacing. ECN, SACK reneging, urgent data and Nagle's algorithm are not modelled.
+
+mod ack;
+mod config;
+mod congestion;
+mod cwnd_validation;
+mod delayed_ack;
+mod handshake;
+mod info;
+mod pacing;
+mod prr;
+mod rack;
+mod rate_sample;
+mod receiver;
+mod recovery;
+mod ring_bits;
+mod rto;
+mod rtt;
+mod sack;
+mod sack_tagging;
+mod sacked_ranges;
+mod scoreboard;
+mod segment;
+mod sender;
+mod stream;
+mod tlp;
+mod transmit;
+mod undo;
+
+pub use config::{ReceiverConfig, SenderConfig};
+pub use congestion::CongestionControl;
+pub use info::TcpInfo;
+pub use receiver::{Receiver, ReceiverStats};
+pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
+pub use segment::{Ack, Segment, SegmentKind};
+pub use sender::Sender;
+pub use skyhop_cc::{AckSample, CaEvent, CaState, RateSample, TcpSock};

@@ -1,0 +1,67 @@
+//! Proportional rate reduction (RFC 6937bis): the window glides from its old size to ssthresh.
+
+use skyhop_cc::{CaEvent, CaState};
+
+use crate::{CongestionControl, Sender};
+
+/// RFC 6937bis 6's variables; `prior_cwnd` (RecoverFS) is in the socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Prr {
+    /// Segments delivered since the reduction began.
+    delivered: u32,
+    /// Segments sent since.
+    pub(crate) out: u32,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// Whether PRR governs the window.
+    pub(crate) fn in_cwnd_reduction(&self) -> bool {
+        matches!(self.tp.ca_state(), CaState::Cwr | CaState::Recovery)
+    }
+
+    /// RFC 6937bis 6.1: notes where the reduction starts and asks the module where it is to end.
+    pub(crate) fn begin_cwnd_reduction(&mut self) {
+        self.high_seq = self.board.nxt;
+        self.tlp.end();
+        self.tp.snd_cwnd_cnt = 0;
+        self.tp.prior_cwnd = self.tp.snd_cwnd;
+        self.prr = Prr::default();
+        self.tp.snd_ssthresh = self.ask_ssthresh();
+    }
+
+    /// RFC 6937bis 6.2, once per ACK.
+    pub(crate) fn reduce_cwnd(&mut self, newly_delivered: u32, newly_lost: bool, advanced: bool) {
+        if newly_delivered == 0 || self.tp.prior_cwnd == 0 {
+            return;
+        }
+        self.prr.delivered += newly_delivered;
+        let in_flight = self.board.in_flight();
+        let (ssthresh, prior) = (self.tp.snd_ssthresh, self.tp.prior_cwnd);
+        let send = if in_flight > ssthresh {
+            // Proportional: as many leave as the ratio of the windows says.
+            let due = (u64::from(ssthresh) * u64::from(self.prr.delivered)).div_ceil(prior.into());
+            due as i64 - i64::from(self.prr.out)
+        } else {
+            // Below: conservative bound, or the slow-start bound when the ACK is good news.
+            let owed = i64::from(self.prr.delivered) - i64::from(self.prr.out);
+            let good = i64::from(advanced && !newly_lost);
+            (owed.max(newly_delivered.into()) + good).min(i64::from(ssthresh - in_flight))
+        };
+        // The fast retransmit leaves in any case.
+        let send = send.max(i64::from(self.prr.out == 0)).max(0);
+        self.tp.snd_cwnd = (in_flight + send as u32).max(1);
+    }
+
+    /// RFC 6937bis 6.3: at the end the window is ssthresh.
+    pub(crate) fn end_cwnd_reduction(&mut self) {
+        if self.cc.has_cong_control() {
+            return;
+        }
+        let reduced = self.tp.ca_state() == CaState::Cwr || self.undo.marker.is_some();
+        if self.tp.snd_ssthresh < skyhop_cc::TCP_INFINITE_SSTHRESH && reduced {
+            self.tp.snd_cwnd = self.tp.snd_ssthresh;
+            self.tp.snd_cwnd_stamp = self.jiffies();
+        }
+        self.cwnd_event(CaEvent::CompleteCwr);
+    }
+}

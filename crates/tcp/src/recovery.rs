@@ -1,0 +1,140 @@
+//! The congestion states Open, Disorder, CWR, Recovery and Loss, and what moves between them.
+
+use skyhop_cc::CaState;
+
+use crate::ack::AckWork;
+use crate::transmit::Rexmit;
+use crate::{CongestionControl, Sender};
+
+impl<C: CongestionControl> Sender<C> {
+    /// Every ACK that is not plain good news comes through here, after the scoreboard knows it.
+    pub(crate) fn react(&mut self, work: &mut AckWork) {
+        self.leave_finished_episode(work);
+        let go_on = match self.tp.ca_state() {
+            CaState::Recovery => self.react_in_recovery(work),
+            CaState::Loss => self.react_in_loss(work),
+            CaState::Open | CaState::Disorder | CaState::Cwr => self.react_otherwise(work),
+        };
+        if go_on {
+            self.rexmit = Rexmit::Lost;
+        }
+    }
+
+    /// RFC 6582 3.2 step 3: everything that was outstanding when the episode began has arrived.
+    fn leave_finished_episode(&mut self, work: &AckWork) {
+        let state = self.tp.ca_state();
+        if state == CaState::Open {
+            self.undo.retrans_stamp = 0;
+        } else if self.board.una >= self.high_seq {
+            match state {
+                // An ACK of exactly high_seq may be of the data sent before the reduction.
+                CaState::Cwr if self.board.una != self.high_seq => {
+                    self.end_cwnd_reduction();
+                    self.set_state(CaState::Open);
+                }
+                CaState::Recovery => {
+                    self.try_undo_recovery(work);
+                    self.end_cwnd_reduction();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn react_in_recovery(&mut self, work: &mut AckWork) -> bool {
+        if work.advanced && self.try_undo_partial(work) {
+            return false;
+        }
+        if self.try_undo_dsack() {
+            self.try_to_open();
+        }
+        self.identify_losses(work);
+        if self.tp.ca_state() != CaState::Recovery {
+            // An undo ended the recovery; a new loss begins another.
+            if self.board.lost_out == 0 {
+                return false;
+            }
+            self.enter_recovery();
+        }
+        true
+    }
+
+    fn react_in_loss(&mut self, work: &mut AckWork) -> bool {
+        self.process_loss(work);
+        self.identify_losses(work);
+        if !(self.tp.ca_state() == CaState::Open || work.lost_retransmission) {
+            return false;
+        }
+        self.react_otherwise(work)
+    }
+
+    fn react_otherwise(&mut self, work: &mut AckWork) -> bool {
+        if self.tp.ca_state() <= CaState::Disorder {
+            self.try_undo_dsack();
+        }
+        self.identify_losses(work);
+        if self.board.lost_out == 0 {
+            self.try_to_open();
+            return false;
+        }
+        self.enter_recovery();
+        true
+    }
+
+    /// RACK looks for losses (RFC 8985 6.2 step 5).
+    fn identify_losses(&mut self, work: &mut AckWork) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        let before = self.board.retrans_out;
+        if self.rack_mark_lost() {
+            work.set_timer = false;
+        }
+        work.lost_retransmission |= self.board.retrans_out < before;
+    }
+
+    /// RFC 6675 5 step 4: fast recovery begins.
+    pub(crate) fn enter_recovery(&mut self) {
+        self.tp.prior_ssthresh = 0;
+        self.begin_undo();
+        if !self.in_cwnd_reduction() {
+            self.tp.prior_ssthresh = self.current_ssthresh();
+            self.begin_cwnd_reduction();
+        }
+        self.recoveries += 1;
+        self.set_state(CaState::Recovery);
+    }
+
+    fn try_to_open(&mut self) {
+        if !self.any_retransmission_out() {
+            self.undo.retrans_stamp = 0;
+        }
+        if self.tp.ca_state() != CaState::Cwr {
+            self.try_keep_open();
+        }
+    }
+
+    /// Open where nothing is missing, Disorder where something is.
+    pub(crate) fn try_keep_open(&mut self) {
+        let missing = self.board.sacked_out + self.board.lost_out > 0;
+        let state = if missing || self.any_retransmission_out() {
+            CaState::Disorder
+        } else {
+            CaState::Open
+        };
+        if self.tp.ca_state() != state {
+            self.set_state(state);
+            self.high_seq = self.board.nxt;
+        }
+    }
+
+    /// The threshold that fits the present window: three quarters of it, unless a reduction has
+    /// just set one.
+    pub(crate) fn current_ssthresh(&self) -> u32 {
+        if self.in_cwnd_reduction() {
+            return self.tp.snd_ssthresh;
+        }
+        let cwnd = self.tp.snd_cwnd;
+        self.tp.snd_ssthresh.max(cwnd / 2 + cwnd / 4)
+    }
+}

@@ -1,0 +1,159 @@
+//! The retransmission timer: RFC 6298's timeout and back-off, the loss state, and F-RTO (RFC 5682).
+
+use skyhop_cc::{CaEvent, CaState};
+use skyhop_units::{Duration, Instant};
+
+use crate::ack::AckWork;
+use crate::rack::DUP_THRESH;
+use crate::rtt::RTO_MAX_US;
+use crate::transmit::{Forced, Rexmit};
+use crate::{CongestionControl, Sender};
+
+/// What the one transmission timer is armed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimerKind {
+    /// RFC 6298's timeout.
+    Retransmission,
+    /// RACK's reordering timer.
+    Reordering,
+    /// The tail loss probe.
+    LossProbe,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// Arms the timer, in place of whatever it was armed for.
+    pub(crate) fn arm(&mut self, kind: TimerKind, wait_us: u64) {
+        let at = Instant::from_nanos(self.now_us * 1000) + Duration::from_micros(wait_us);
+        self.timer = Some((kind, at));
+    }
+
+    /// The kernel counts its timers in jiffies and rounds up.
+    pub(crate) fn whole_jiffies(&self, us: u64) -> u64 {
+        us.div_ceil(self.jiffy_us) * self.jiffy_us
+    }
+
+    /// RFC 6298 5.1-5.3. Where another timer took its place meanwhile, the timeout still counts
+    /// from when the first segment was sent.
+    pub(crate) fn rearm_rto(&mut self) {
+        if self.board.packets_out() == 0 {
+            self.timer = None;
+            return;
+        }
+        let displaced =
+            matches!(self.timer, Some((TimerKind::Reordering | TimerKind::LossProbe, _)));
+        let wait_us = if displaced {
+            self.whole_jiffies(self.rto_remaining_us().max(1))
+        } else {
+            self.rto_us
+        };
+        self.arm(TimerKind::Retransmission, wait_us);
+    }
+
+    /// How long until the timeout of the first segment outstanding.
+    pub(crate) fn rto_remaining_us(&self) -> u64 {
+        let sent_us = self.board.entry(self.board.una).sent_us;
+        (sent_us + self.rto_us).saturating_sub(self.now_us)
+    }
+
+    /// A new RTT sample sets the timeout and ends the back-off (RFC 6298 2 and 5.7).
+    pub(crate) fn update_rto(&mut self) {
+        self.rto_us = self.whole_jiffies(self.rtt.rto_us());
+        self.tp.inet_conn.icsk_backoff = 0;
+    }
+
+    /// RFC 6298 5.5: the timeout doubles.
+    pub(crate) fn back_off(&mut self) {
+        let connection = &mut self.tp.inet_conn;
+        connection.icsk_retransmits = connection.icsk_retransmits.saturating_add(1);
+        connection.icsk_backoff = connection.icsk_backoff.saturating_add(1);
+        self.rto_us = (2 * self.rto_us).min(RTO_MAX_US);
+    }
+
+    /// RFC 6298 5.4-5.6: the timeout struck; the first segment leaves again.
+    pub(crate) fn on_retransmission_timer(&mut self) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        self.enter_loss();
+        self.timeouts += 1;
+        self.forced = Some(Forced::Retransmission(self.board.una));
+        self.back_off();
+        self.arm(TimerKind::Retransmission, self.rto_us);
+    }
+
+    /// RFC 5681 3.1 (equation 4 and below): a timeout closes the window.
+    fn enter_loss(&mut self) {
+        let state = self.tp.ca_state();
+        let new_recovery = state < CaState::Recovery;
+        self.mark_lost_by_timeout();
+        let retransmits = self.tp.inet_conn.icsk_retransmits;
+        // Only the first timeout of a window may reduce it: RFC 5681 3.1, RFC 6582 3.2 step 6.
+        if state <= CaState::Disorder
+            || self.high_seq <= self.board.una
+            || (state == CaState::Loss && retransmits == 0)
+        {
+            self.tp.prior_ssthresh = self.current_ssthresh();
+            self.tp.prior_cwnd = self.tp.snd_cwnd;
+            self.tp.snd_ssthresh = self.ask_ssthresh();
+            self.cwnd_event(CaEvent::Loss);
+            self.begin_undo();
+        }
+        self.tp.snd_cwnd = self.board.in_flight() + 1;
+        self.tp.snd_cwnd_cnt = 0;
+        self.tp.snd_cwnd_stamp = self.jiffies();
+        // So many SACKs and still a timeout: the degree of reordering was over-estimated.
+        if state <= CaState::Disorder && self.board.sacked_out >= DUP_THRESH {
+            self.tp.reordering = self.tp.reordering.min(DUP_THRESH);
+        }
+        self.set_state(CaState::Loss);
+        self.high_seq = self.board.nxt;
+        self.tlp.end();
+        // RFC 5682 3.1 step 1: only the first timeout, or one after progress, can be spurious.
+        self.frto = new_recovery || retransmits > 0;
+    }
+
+    /// RFC 8985 6.3: the first segment, and what RACK has waited for long enough.
+    fn mark_lost_by_timeout(&mut self) {
+        let head = self.board.una;
+        let mut next = self.board.first_unsacked(head, self.board.nxt);
+        while let Some(seq) = next {
+            if seq == head || !self.rack_still_waits(self.board.entry(seq)) {
+                self.mark_lost(seq, true);
+            }
+            next = self.board.first_unsacked(seq + 1, self.board.nxt);
+        }
+    }
+
+    /// What an ACK means in the loss state (RFC 5682 3.1 and the SACK variant in 3.2).
+    pub(crate) fn process_loss(&mut self, work: &AckWork) {
+        let recovered = self.board.una >= self.high_seq;
+        if work.advanced && self.try_undo_loss(work, false) {
+            return;
+        }
+        if self.frto {
+            // Step 3.b: something that was sent only once arrived, so not all was lost.
+            if work.original_acked && self.try_undo_loss(work, true) {
+                return;
+            }
+            if self.board.nxt > self.high_seq {
+                // Step 3.a: new data was sent and still there is a gap.
+                if work.data_sacked || work.duplicate_ack {
+                    self.frto = false;
+                }
+            } else if work.advanced && !recovered {
+                // Step 2.b: try new data before retransmitting any more.
+                self.high_seq = self.board.nxt;
+                if self.has_new_data() {
+                    self.rexmit = Rexmit::NewDataFirst;
+                    return;
+                }
+                self.frto = false;
+            }
+        }
+        if recovered {
+            self.try_undo_recovery(work);
+            return;
+        }
+        self.rexmit = Rexmit::Lost;
+    }
+}

@@ -1,0 +1,81 @@
+//! What travels: data segments one way, acknowledgements the other. Small `Copy` structs in place
+//! of bytes; their sizes are those of the real headers.
+//!
+//! Sequence numbers count segments, not bytes: all segments are full-size but a transfer's last,
+//! so segment `n` begins at byte `n * mss`. They are 64 bits wide and never wrap.
+
+use skyhop_units::Bytes;
+
+use crate::sack::SackBlocks;
+
+/// IPv4 header, TCP header and the timestamps option with its padding (RFC 7323 appendix A).
+const HEADERS_BYTES: u64 = 20 + 20 + 12;
+/// IPv4 header, TCP header, and MSS, SACK-permitted, timestamps and window scale options.
+const SYN_BYTES: u64 = 20 + 20 + 20;
+
+/// What a segment from the sender is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// Opens the connection.
+    Syn,
+    /// Completes the handshake; carries no data.
+    HandshakeAck,
+    /// Carries data.
+    Data,
+}
+
+/// A segment on its way from the sender to the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// What it is for.
+    pub kind: SegmentKind,
+    /// Its place in the stream, counted in segments from 0.
+    pub seq: u64,
+    /// Its payload in bytes: the MSS, or less in a transfer's last segment.
+    pub len: u32,
+    /// The sender's timestamp in milliseconds, never 0 (RFC 7323 3.2).
+    pub tsval: u32,
+    /// Whether it is a transfer's last (its FIN).
+    pub fin: bool,
+    /// Whether it was sent before. The receiver does not look at it.
+    pub retransmission: bool,
+}
+
+impl Segment {
+    /// The size of the IP packet.
+    pub const fn ip_size(&self) -> Bytes {
+        match self.kind {
+            SegmentKind::Syn => Bytes::new(SYN_BYTES),
+            SegmentKind::HandshakeAck | SegmentKind::Data => {
+                Bytes::new(HEADERS_BYTES + self.len as u64)
+            }
+        }
+    }
+}
+
+/// An acknowledgement on its way from the receiver to the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// Whether it is the SYN-ACK.
+    pub syn: bool,
+    /// The lowest segment that has not arrived: everything below has.
+    pub cumulative: u64,
+    /// What has arrived above it, most recent first, after a D-SACK where there is one.
+    pub sack: SackBlocks,
+    /// How many segments from `cumulative` on the receiver has room for.
+    pub window: u64,
+    /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
+    pub tsecr: u32,
+}
+
+impl Ack {
+    /// The size of the IP packet.
+    pub const fn ip_size(&self) -> Bytes {
+        if self.syn {
+            return Bytes::new(SYN_BYTES);
+        }
+        // RFC 2018 3: two bytes of option header and two of padding, then eight per block.
+        let sack = if self.sack.is_empty() { 0 } else { 4 + 8 * self.sack.len() as u64 };
+        Bytes::new(HEADERS_BYTES + sack)
+    }
+}

@@ -1,0 +1,249 @@
+//! The sending end of a connection.
+
+use skyhop_cc::TcpSock;
+use skyhop_units::{Bytes, Instant};
+
+use crate::CongestionControl;
+use crate::config::SenderConfig;
+use crate::cwnd_validation::Usage;
+use crate::handshake::Phase;
+use crate::prr::Prr;
+use crate::rack::Rack;
+use crate::rto::TimerKind;
+use crate::rtt::{RTO_INITIAL_US, RttEstimator};
+use crate::sack::SackBlocks;
+use crate::scoreboard::Scoreboard;
+use crate::segment::{Ack, Segment};
+use crate::stream::Stream;
+use crate::tlp::Tlp;
+use crate::transmit::{Flight, Forced, Rexmit};
+use crate::undo::Undo;
+
+/// A TCP sender with Linux's behaviour under the congestion control `C`.
+///
+/// The connection opens with the first [`Self::poll_transmit`]. Every call carries the time, which
+/// never runs backwards.
+#[derive(Debug)]
+pub struct Sender<C> {
+    pub(crate) config: SenderConfig,
+    pub(crate) cc: C,
+    /// What the congestion control sees. Window, threshold, pacing and delivery counts live here,
+    /// the rest is copied in before each hook.
+    pub(crate) tp: TcpSock,
+    pub(crate) phase: Phase,
+    pub(crate) stream: Stream,
+    pub(crate) board: Scoreboard,
+    /// The blocks of the previous ACK.
+    pub(crate) known_sack: SackBlocks,
+    /// The receiver has no room from this segment on.
+    pub(crate) window_end: u64,
+
+    pub(crate) rtt: RttEstimator,
+    pub(crate) rack: Rack,
+    pub(crate) tlp: Tlp,
+    pub(crate) prr: Prr,
+    pub(crate) undo: Undo,
+    pub(crate) usage: Usage,
+    /// `nxt` when the current episode began (RFC 6582's recover).
+    pub(crate) high_seq: u64,
+    /// Whether the timeout may still prove spurious.
+    pub(crate) frto: bool,
+    /// D-SACKed segments since the start.
+    pub(crate) duplicates: u64,
+
+    pub(crate) timer: Option<(TimerKind, Instant)>,
+    pub(crate) rto_us: u64,
+    pub(crate) jiffy_us: u64,
+    pub(crate) now: Instant,
+    pub(crate) now_us: u64,
+
+    pub(crate) rexmit: Rexmit,
+    pub(crate) retransmitting: bool,
+    pub(crate) forced: Option<Forced>,
+    pub(crate) flight: Flight,
+    pub(crate) last_sent_us: u64,
+
+    pub(crate) data_sent: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) probes: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) undos: u64,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// A sender with nothing to send yet.
+    pub fn new(config: SenderConfig, cc: C) -> Self {
+        let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
+        tp.snd_cwnd = config.initial_cwnd;
+        tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
+        Self {
+            config,
+            cc,
+            tp,
+            phase: Phase::SynDue { attempt: 1 },
+            stream: Stream::new(config.mss),
+            board: Scoreboard::new(),
+            known_sack: SackBlocks::EMPTY,
+            window_end: 0,
+            rtt: RttEstimator::new(),
+            rack: Rack::new(),
+            tlp: Tlp::default(),
+            prr: Prr::default(),
+            undo: Undo::default(),
+            usage: Usage::default(),
+            high_seq: 0,
+            frto: false,
+            duplicates: 0,
+            timer: None,
+            rto_us: RTO_INITIAL_US,
+            jiffy_us: config.jiffy.as_micros().max(1),
+            now: Instant::START,
+            now_us: 0,
+            rexmit: Rexmit::None,
+            retransmitting: false,
+            forced: None,
+            flight: Flight::default(),
+            last_sent_us: 0,
+            data_sent: 0,
+            timeouts: 0,
+            probes: 0,
+            recoveries: 0,
+            undos: 0,
+        }
+    }
+
+    /// The application hands over `bytes` more. What does not fill a segment waits until it does
+    /// or until [`Self::finish`].
+    pub fn write(&mut self, now: Instant, bytes: Bytes) {
+        self.set_clock(now);
+        if self.phase == Phase::Established {
+            self.check_app_limited();
+        }
+        self.stream.write(bytes.as_u64());
+    }
+
+    /// The application always has more to send, until [`Self::finish`].
+    pub fn write_without_end(&mut self) {
+        self.stream.write_without_end();
+    }
+
+    /// The application has no more to send: what has been written is all, or, of an endless
+    /// stream, what has been sent. Poll afterwards: a last, shorter segment may leave now.
+    pub fn finish(&mut self) {
+        self.stream.finish(self.board.nxt);
+    }
+
+    /// Whether a finished stream has been acknowledged to its end.
+    pub fn is_complete(&self) -> bool {
+        self.stream.is_finished() && self.board.una >= self.stream.end()
+    }
+
+    /// An acknowledgement arrived.
+    pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        self.set_clock(now);
+        match (self.phase, ack.syn) {
+            (Phase::SynSent { attempt, sent_us }, true) => self.on_syn_ack(ack, attempt, sent_us),
+            (Phase::Established, false) => self.process_ack(ack),
+            // A repeated SYN-ACK, or an ACK that belongs to no connection.
+            _ => {}
+        }
+    }
+
+    /// When [`Self::on_timer`] wants to be called; `None` while there is nothing to wait for but
+    /// ACKs.
+    pub fn next_timer(&self) -> Option<Instant> {
+        let timer = self.timer.map(|(_, at)| at);
+        let paced = self.pacing_release().filter(|_| self.waits_for_pacing());
+        match (timer, paced) {
+            (Some(timer), Some(paced)) => Some(timer.min(paced)),
+            (timer, paced) => timer.or(paced),
+        }
+    }
+
+    /// Time has passed; does nothing before [`Self::next_timer`].
+    pub fn on_timer(&mut self, now: Instant) {
+        self.set_clock(now);
+        if self.is_paced() && self.board.lost_out > self.board.retrans_out {
+            self.retransmit_lost();
+        }
+        let Some((kind, _)) = self.timer.filter(|(_, at)| *at <= now) else {
+            return;
+        };
+        match (self.phase, kind) {
+            (Phase::SynSent { attempt, .. }, _) => self.on_syn_timer(attempt),
+            (_, TimerKind::Retransmission) => self.on_retransmission_timer(),
+            (_, TimerKind::Reordering) => self.on_reordering_timer(),
+            (_, TimerKind::LossProbe) => self.on_probe_timer(),
+        }
+        self.assert_consistent();
+    }
+
+    /// The next segment to leave now. To be called until it gives `None`, after every other call.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+        self.set_clock(now);
+        if self.phase != Phase::Established {
+            return self.next_handshake_segment();
+        }
+        let segment = self.next_segment();
+        if segment.is_none() {
+            self.end_flight();
+        }
+        segment
+    }
+
+    /// The congestion control, for announcements and for reading its state.
+    pub fn congestion_control(&mut self) -> &mut C {
+        &mut self.cc
+    }
+
+    /// Ends the connection and gives its congestion control back.
+    pub fn into_congestion_control(self) -> C {
+        self.cc
+    }
+
+    /// The socket as the congestion control sees it.
+    pub fn socket(&mut self) -> &TcpSock {
+        self.publish();
+        &self.tp
+    }
+
+    pub(crate) fn set_clock(&mut self, now: Instant) {
+        debug_assert!(now >= self.now, "time is monotonic");
+        self.now = now;
+        self.now_us = now.as_nanos() / 1000;
+        self.tp.tcp_clock_cache = now.as_nanos();
+        self.tp.tcp_mstamp = self.now_us;
+    }
+
+    /// The kernel's coarse clock.
+    pub(crate) fn jiffies(&self) -> u32 {
+        (self.now_us / self.jiffy_us) as u32
+    }
+
+    /// The timestamp option's clock: milliseconds, never 0.
+    pub(crate) fn timestamp_at(&self, us: u64) -> u32 {
+        ((us / 1000) as u32).wrapping_add(1).max(1)
+    }
+
+    /// The RTT that an echoed timestamp tells, at least one tick.
+    pub(crate) fn echoed_rtt_us(&self, tsecr: u32) -> Option<u64> {
+        let ticks = self.timestamp_at(self.now_us).wrapping_sub(tsecr);
+        (tsecr != 0 && ticks < 1 << 30).then(|| u64::from(ticks.max(1)) * 1000)
+    }
+
+    fn waits_for_pacing(&self) -> bool {
+        let sendable = self.has_new_data() || self.board.lost_out > self.board.retrans_out;
+        self.phase == Phase::Established && sendable && self.board.in_flight() < self.tp.snd_cwnd
+    }
+
+    pub(crate) fn assert_consistent(&self) {
+        let board = &self.board;
+        debug_assert!(board.sacked_out + board.lost_out <= board.packets_out());
+        debug_assert!(board.retrans_out <= board.packets_out());
+        debug_assert!(self.tp.snd_cwnd >= 1, "the window holds a segment");
+        debug_assert!(
+            board.packets_out() == 0 || self.timer.is_some(),
+            "outstanding data is guarded by a timer"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! What leaves next: a forced segment, a retransmission or new data, as far as the window, the
+//! receiver and pacing allow.
+
+use skyhop_cc::CaEvent;
+
+use crate::rate_sample;
+use crate::rto::TimerKind;
+use crate::scoreboard::Entry;
+use crate::segment::{Segment, SegmentKind};
+use crate::{CongestionControl, Sender};
+
+/// What the last ACK asks to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rexmit {
+    /// New data only.
+    None,
+    /// What is lost, then new data.
+    Lost,
+    /// F-RTO: new data, and what is lost only where there is none (RFC 5682 3.1 step 2.b).
+    NewDataFirst,
+}
+
+/// A segment that a timer sends whatever the window says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forced {
+    Retransmission(u64),
+    RetransmissionProbe(u64),
+    NewDataProbe,
+}
+
+/// What has left since the driver began to poll.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Flight {
+    new: u32,
+    probe: bool,
+    /// Segments of the current burst that may leave without asking pacing again.
+    burst_rest: u32,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    /// The next segment of the established connection.
+    pub(crate) fn next_segment(&mut self) -> Option<Segment> {
+        if let Some(forced) = self.forced.take() {
+            return Some(self.send_forced(forced));
+        }
+        if self.rexmit == Rexmit::NewDataFirst {
+            if let Some(segment) = self.next_new_data() {
+                return Some(segment);
+            }
+            self.rexmit = Rexmit::None;
+            if self.board.nxt <= self.high_seq {
+                self.frto = false;
+                self.retransmit_lost();
+            }
+        }
+        if self.retransmitting
+            && let Some(segment) = self.next_retransmission()
+        {
+            return Some(segment);
+        }
+        self.next_new_data()
+    }
+
+    /// Lost segments may leave again, as the window opens.
+    pub(crate) fn retransmit_lost(&mut self) {
+        self.retransmitting = true;
+    }
+
+    fn send_forced(&mut self, forced: Forced) -> Segment {
+        match forced {
+            Forced::Retransmission(seq) => self.retransmit(seq, true),
+            Forced::RetransmissionProbe(seq) => self.retransmit(seq, false),
+            Forced::NewDataProbe => {
+                self.flight.probe = true;
+                self.send_new()
+            }
+        }
+    }
+
+    /// RFC 6675 5 step C with the pipe against the window.
+    fn next_retransmission(&mut self) -> Option<Segment> {
+        if self.board.in_flight() >= self.tp.snd_cwnd {
+            self.retransmitting = false;
+            return None;
+        }
+        let Some(seq) = self.board.next_pending() else {
+            self.retransmitting = false;
+            return None;
+        };
+        if self.pacing_release().is_some() {
+            return None;
+        }
+        if seq == self.board.una && !matches!(self.timer, Some((TimerKind::Reordering, _))) {
+            self.arm(TimerKind::Retransmission, self.rto_us);
+        }
+        if self.in_cwnd_reduction() {
+            self.prr.out += 1;
+        }
+        Some(self.retransmit(seq, true))
+    }
+
+    fn next_new_data(&mut self) -> Option<Segment> {
+        if !self.has_new_data() {
+            return None;
+        }
+        let in_flight = self.board.in_flight();
+        if in_flight >= self.tp.snd_cwnd {
+            self.flight.burst_rest = 0;
+            return None;
+        }
+        if self.is_paced() && !self.continue_burst(in_flight) {
+            return None;
+        }
+        Some(self.send_new())
+    }
+
+    /// Whether pacing lets a new segment go: as part of the burst under way or of a new one.
+    fn continue_burst(&mut self, in_flight: u32) -> bool {
+        if self.flight.burst_rest > 0 {
+            self.flight.burst_rest -= 1;
+            return true;
+        }
+        if self.pacing_release().is_some() {
+            return false;
+        }
+        // A burst takes at most half of the window (RFC 3465 has the same concern).
+        let quota = (self.tp.snd_cwnd - in_flight).min((self.tp.snd_cwnd / 2).max(1));
+        let available = self.stream.end().min(self.window_end) - self.board.nxt;
+        let burst = u64::from(self.burst_segments().min(quota)).min(available);
+        self.flight.burst_rest = burst as u32 - 1;
+        self.pace(burst * u64::from(self.config.mss));
+        true
+    }
+
+    /// Whether there is data that was never sent and for which the receiver has room.
+    pub(crate) fn has_new_data(&self) -> bool {
+        self.board.nxt < self.stream.end().min(self.window_end)
+    }
+
+    fn send_new(&mut self) -> Segment {
+        let seq = self.board.nxt;
+        let packets_out = self.board.packets_out();
+        if packets_out == 0 {
+            self.restart_after_idle();
+        }
+        if self.board.in_flight() == 0 {
+            self.cwnd_event(CaEvent::TxStart);
+        }
+        let mut entry = Entry::default();
+        rate_sample::stamp(&mut self.tp, &mut entry, self.now_us, packets_out);
+        self.board.push(entry);
+        self.flight.new += 1;
+        if packets_out == 0 || matches!(self.timer, Some((TimerKind::LossProbe, _))) {
+            self.rearm_rto();
+        }
+        self.emit(seq, false)
+    }
+
+    /// Sends a segment again; `counted` unless it is a loss probe.
+    fn retransmit(&mut self, seq: u64, counted: bool) -> Segment {
+        let packets_out = self.board.packets_out();
+        let entry = self.board.entry_mut(seq);
+        rate_sample::stamp(&mut self.tp, entry, self.now_us, packets_out);
+        self.board.mark_retransmitted(seq, counted);
+        if counted {
+            self.count_retransmission();
+        }
+        self.tp.total_retrans += 1;
+        let payload = self.stream.payload(seq);
+        self.pace(payload.into());
+        self.emit(seq, true)
+    }
+
+    fn emit(&mut self, seq: u64, retransmission: bool) -> Segment {
+        self.data_sent += 1;
+        self.last_sent_us = self.now_us;
+        self.tp.lsndtime = self.jiffies();
+        let len = self.stream.payload(seq);
+        self.tp.bytes_sent += u64::from(len);
+        Segment {
+            kind: SegmentKind::Data,
+            seq,
+            len,
+            tsval: self.timestamp_at(self.now_us),
+            fin: self.stream.is_last(seq),
+            retransmission,
+        }
+    }
+
+    /// Nothing more leaves now: what the kernel does at the end of a flight.
+    pub(crate) fn end_flight(&mut self) {
+        let Flight { new, probe, .. } = std::mem::take(&mut self.flight);
+        let limited = self.board.in_flight() >= self.tp.snd_cwnd;
+        if new > 0 || limited {
+            self.validate_cwnd(limited);
+        }
+        if new > 0 {
+            if self.in_cwnd_reduction() {
+                self.prr.out += new;
+            }
+            if !probe {
+                self.schedule_loss_probe(false);
+            }
+        }
+        self.check_app_limited();
+    }
+
+    /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.
+    pub(crate) fn check_app_limited(&mut self) {
+        let in_flight = self.board.in_flight();
+        if self.board.nxt >= self.stream.end()
+            && in_flight < self.tp.snd_cwnd
+            && self.board.lost_out <= self.board.retrans_out
+        {
+            rate_sample::mark_app_limited(&mut self.tp, in_flight);
+        }
+    }
+}

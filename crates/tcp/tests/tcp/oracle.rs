@@ -1,0 +1,163 @@
+//! Single flows against what the real stack did (shared/oracle beside the checkout; skipped where
+//! that is missing). The fuller comparison belongs to the simulator.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use skyhop_cc::{Instance, Module};
+use skyhop_tcp::{Sender, SenderConfig};
+use skyhop_units::{Duration, Instant, Rate};
+
+use crate::path::{Fate, Path, ms};
+use crate::trouble::Trouble;
+
+/// Of goodput, relative; the tolerance for clean paths.
+const GOODPUT_TOLERANCE: f64 = 0.03;
+/// The same with outages.
+const OUTAGE_TOLERANCE: f64 = 0.05;
+/// With random loss, of the mean over this many seeds.
+const LOSS_TOLERANCE: f64 = 0.15;
+const SEEDS: u64 = 20;
+/// Of the mean srtt, relative.
+const SRTT_TOLERANCE: f64 = 0.10;
+
+struct Setup {
+    rate_kbit: u64,
+    queue_bytes: u64,
+    one_way: Duration,
+    seconds: f64,
+    handovers: bool,
+    /// The probability that a data packet is lost.
+    loss: f64,
+}
+
+struct Outcome {
+    goodput_bps: f64,
+    srtt_mean_us: f64,
+    cwnd_mean: f64,
+    retransmits: f64,
+}
+
+#[test]
+fn single_flows_behave_as_on_linux() {
+    let file =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/oracle/summary.json");
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        println!("skipped: {} is missing", file.display());
+        return;
+    };
+    let summary: Value = serde_json::from_str(&text).expect("summary.json is JSON");
+    let mut wrong = Vec::new();
+    for (name, scenario) in summary.as_object().expect("an object of scenarios") {
+        if ["single-", "geo-", "handover-", "loss-"].iter().any(|kind| name.starts_with(kind)) {
+            wrong.extend(compare(name, scenario));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn compare(name: &str, scenario: &Value) -> Option<String> {
+    let flow = &scenario["flows"][0];
+    let module = Module::find(flow["cc"].as_str()?).ok()?;
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let env = |key: &str| {
+        scenario["env"][key].as_str().and_then(|text| text.parse().ok()).expect("a number")
+    };
+    let setup = Setup {
+        rate_kbit: env("RATE_KBIT"),
+        queue_bytes: env("QUEUE_BYTES"),
+        one_way: Duration::from_micros(env("OWD_US")),
+        seconds: number(&flow["seconds"]),
+        handovers: name.starts_with("handover-"),
+        loss: scenario["env"]["LOSS"].as_str().map_or(0.0, percent),
+    };
+    let (ours, tolerance) = if setup.loss > 0.0 {
+        let outcomes: Vec<Outcome> = (1..=SEEDS).map(|seed| run(module, &setup, seed)).collect();
+        (mean(&outcomes), LOSS_TOLERANCE)
+    } else {
+        (run(module, &setup, 0), if setup.handovers { OUTAGE_TOLERANCE } else { GOODPUT_TOLERANCE })
+    };
+    let goodput = ours.goodput_bps / number(&flow["goodput_bps"]);
+    let srtt = ours.srtt_mean_us / number(&flow["srtt_mean_us"]);
+    let retransmits = number(&flow["retransmits"]);
+    let line = format!(
+        "{name}: goodput x{goodput:.3}, srtt x{srtt:.3}, cwnd {:.0} for {:.0}, retransmits {} for {retransmits}",
+        ours.cwnd_mean,
+        number(&flow["cwnd_mean_packets"]),
+        ours.retransmits
+    );
+    println!("{line}");
+    let within = (goodput - 1.0).abs() <= tolerance
+        && (srtt - 1.0).abs() <= SRTT_TOLERANCE
+        && ours.retransmits <= 2.0 * retransmits + 20.0
+        && retransmits <= 2.0 * ours.retransmits + 20.0;
+    (!within).then_some(line)
+}
+
+fn run(module: &'static Module, setup: &Setup, seed: u64) -> Outcome {
+    // The oracle's kernel ticks a hundred times a second.
+    let cc = Instance::new(module, &[]).expect("a whole module").with_hz(100);
+    let config = SenderConfig { jiffy: ms(10), tso: true, ..SenderConfig::default() };
+    let mut path = Path::new(cc, setup.one_way);
+    path.sender = Sender::new(config, path.sender.into_congestion_control());
+    let rate = Rate::from_bits_per_second(setup.rate_kbit * 1000);
+    path.bottleneck = Some((rate, setup.queue_bytes));
+    let start = Instant::START + setup.one_way * 2;
+    if setup.handovers {
+        path.one_way = Box::new(move |now| one_way_with_handovers(now.saturating_since(start)));
+        path.judge_segment = Box::new(move |now, _| fate_at(now.saturating_since(start)));
+        path.judge_ack = Box::new(move |now, _| fate_at(now.saturating_since(start)));
+    }
+    if setup.loss > 0.0 {
+        let mut dice = Trouble::of_loss((setup.loss * 1e6) as u64, seed);
+        path.judge_segment = Box::new(move |_, _| dice.fate());
+    }
+    path.sender.write_without_end();
+    path.run_for(setup.one_way * 2);
+    let (mut srtt, mut cwnd) = (0.0, 0.0);
+    let samples = (setup.seconds * 10.0) as u32;
+    for _ in 0..samples {
+        path.run_for(ms(100));
+        let info = path.sender.info();
+        srtt += info.srtt.map_or(0.0, |srtt| srtt.as_nanos() as f64 / 1e3);
+        cwnd += f64::from(info.cwnd);
+        path.forget();
+    }
+    let bytes = path.receiver.stats().bytes_in_order.as_u64() as f64;
+    Outcome {
+        goodput_bps: bytes * 8.0 / (path.now - start).as_secs_f64(),
+        srtt_mean_us: srtt / f64::from(samples),
+        cwnd_mean: cwnd / f64::from(samples),
+        retransmits: path.sender.info().retransmits as f64,
+    }
+}
+
+/// Every 15 s: 100 ms of outage, then the other of two paths.
+fn one_way_with_handovers(t: Duration) -> Duration {
+    let handovers = t.as_nanos() / ms(15_000).as_nanos();
+    if in_outage(t) || handovers % 2 == 0 { ms(20) } else { ms(30) }
+}
+
+fn in_outage(t: Duration) -> bool {
+    t >= ms(15_000) && t.as_nanos() % ms(15_000).as_nanos() < ms(100).as_nanos()
+}
+
+fn fate_at(t: Duration) -> Fate {
+    if in_outage(t) { Fate::Lost } else { Fate::Arrives }
+}
+
+fn percent(text: &str) -> f64 {
+    text.trim_end_matches('%').parse::<f64>().expect("per cent") / 100.0
+}
+
+fn mean(outcomes: &[Outcome]) -> Outcome {
+    let of = |value: fn(&Outcome) -> f64| {
+        outcomes.iter().map(value).sum::<f64>() / outcomes.len() as f64
+    };
+    Outcome {
+        goodput_bps: of(|outcome| outcome.goodput_bps),
+        srtt_mean_us: of(|outcome| outcome.srtt_mean_us),
+        cwnd_mean: of(|outcome| outcome.cwnd_mean),
+        retransmits: of(|outcome| outcome.retransmits),
+    }
+}

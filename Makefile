@@ -11,7 +11,7 @@ setup:
 	@scripts/setup.sh
 
 test:
-	@scripts/setup.sh iperf3
+	@scripts/setup.sh iperf3 clang
 	$(CARGO) test --workspace --locked
 	$(PYTHON) -m pytest
 

@@ -93,7 +93,7 @@ def test_help_is_quick_and_complete(skyhop: Skyhop) -> None:
     done = skyhop("--help")
     print(f"skyhop --help took {time.monotonic() - started_s:.2f} s")
     assert done.returncode == 0
-    for command in ("path", "live", "report", "list"):
+    for command in ("path", "live", "sim", "report", "list"):
         assert command in done.stdout
         sub = skyhop(command, "--help")
         assert sub.returncode == 0

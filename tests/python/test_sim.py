@@ -1,0 +1,72 @@
+"""Simulated runs through the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from conftest import ROOT, Skyhop
+
+import skyhop as sh
+
+SCENARIO = ROOT / "examples" / "handover.toml"
+TABLES = ("flows", "link", "events", "probes", "path")
+
+
+def test_a_run_has_the_files_of_a_live_one(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop("sim", SCENARIO, "-o", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["engine"] == "sim"
+    assert summary["lateness_us"] is None
+    assert summary["flows"][0]["goodput_bps"] > 40e6
+    assert summary["probes"][0]["lost"] > 0, "the outages take some"
+    run = sh.read_run(tmp_path / "run")
+    assert run.info["scenario"]["run"]["duration"] == "45 s"
+    assert run.flows.num_rows == 450
+    assert skyhop("report", "run", "-o", "report.html").returncode == 0
+
+
+def test_the_same_seed_gives_the_same_bytes(skyhop: Skyhop, tmp_path: Path) -> None:
+    lossy = ("--set", "link.loss=0.1 %")
+    for place, seed in (("a", 3), ("b", 3), ("c", 4)):
+        done = skyhop("sim", SCENARIO, "-o", place, "--seed", seed, *lossy)
+        assert done.returncode == 0, done.stderr
+
+    def content(place: str, name: str) -> bytes:
+        return (tmp_path / place / f"{name}.parquet").read_bytes()
+
+    for name in TABLES:
+        assert content("a", name) == content("b", name), name
+    assert content("a", "flows") != content("c", "flows")
+    one, other = (json.loads((tmp_path / p / "summary.json").read_text("utf-8")) for p in "ab")
+    del one["wall_s"], other["wall_s"]
+    assert one == other
+
+
+def test_repeats_run_side_by_side(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop("sim", SCENARIO, "-o", "runs", "--repeat", 3, "--jobs", 2, "--seed", 5)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "seed-5",
+        "seed-6",
+        "seed-7",
+    ]
+
+
+def test_python_simulates_a_dictionary() -> None:
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "20 ms"},
+        "flow": [{"cc": "bbr", "bytes": "1 MB"}],
+        "run": {"duration": "5 s"},
+    }
+    run = sh.sim(scenario)
+    assert run.summary["flows"][0]["completion_s"] < 1
+
+
+def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop("sim", SCENARIO, "-o", "run", "--set", "flow.0.cc=psychic")
+    assert done.returncode == 2
+    assert "flow.0.cc" in done.stderr
+    assert "cubic" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -44,6 +44,7 @@ REASONS = ("queue", "loss", "outage", "dismantled", "device")
 LINK_SCHEMA = pa.schema(
     [
         ("t_ns", pa.int64()),
+        ("link", pa.string()),
         ("direction", pa.string()),
         ("backlog_bytes", pa.int64()),
         ("backlog_packets", pa.int64()),
@@ -58,6 +59,7 @@ EVENT_SCHEMA = pa.schema(
         ("hop", pa.int32()),
         ("outage_ns", pa.int64()),
         ("reason", pa.string()),
+        ("link", pa.string()),
         ("direction", pa.string()),
         ("flow", pa.int32()),
     ]
@@ -202,6 +204,7 @@ class SyntheticRun:
                 rows.append(
                     {
                         "t_ns": t_ns,
+                        "link": "path",
                         "direction": direction,
                         "backlog_bytes": backlog,
                         "backlog_packets": backlog // 1514,
@@ -218,7 +221,8 @@ class SyntheticRun:
     def event_rows(self) -> list[dict[str, Any]]:
         """Rows of events.parquet: the path's events and some losses."""
         losses = [
-            {"t_ns": place * 10**6, "kind": "loss", "reason": "queue", "direction": "forward",
+            {"t_ns": place * 10**6, "kind": "loss", "reason": "queue", "link": "path",
+             "direction": "forward",
              "outage_ns": 0, "flow": 0}
             for place in range(self.losses)
         ]  # fmt: skip

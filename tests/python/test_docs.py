@@ -56,10 +56,18 @@ def test_readme_python_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_run(skyhop: Skyhop, example: Path) -> None:
+def test_examples_run(skyhop: Skyhop, tmp_path: Path, example: Path) -> None:
+    text = example.read_text("utf-8")
+    named = re.findall(r"^#   skyhop (\w+) examples/(\S+)", text, re.MULTILINE)
+    assert named, "an example begins with the command that runs it"
+    assert all(file == example.name for _, file in named)
+    if all(engine == "sim" for engine, _ in named):
+        done = skyhop("sim", example, "-o", "run")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "run" / "summary.json").exists()
+        return
     if namespaces_missing():
         pytest.skip(str(namespaces_missing()))
-    text = example.read_text("utf-8")
     sooner = [f"change.{i}.at={i / 2 + 0.5} s" for i in range(text.count("[[change]]"))]
     sets = [part for change in sooner for part in ("--set", change)]
     program = ["--", "true"] if "[[flow]]" not in text else []

@@ -392,13 +392,15 @@ impl<'a> Run<'a> {
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes: probe_summaries,
-            link: link_summary(transmitted, allowed_bytes, &sampler.link_rows, drops),
+            link: link_summary(0, transmitted, allowed_bytes, &sampler.link_rows, drops),
             handovers: experiment.handovers(elapsed),
             lateness_us: lateness,
             rtt_excess_us: rtt_excess,
             warnings,
+            ..Summary::default()
         };
         let data = RunData {
+            more_links: Vec::new(),
             flows: sampler.flow_rows,
             link: sampler.link_rows,
             events: experiment.event_rows(losses, elapsed),

@@ -166,6 +166,7 @@ impl LinkTrack {
         let drops = drops(state.stats.drops, self.device.read()?.send_drops + state.refused);
         let delivered_bytes = state.stats.delivered_bytes.as_u64();
         let row = LinkSample {
+            link: 0,
             t_ns: now.as_nanos() as i64,
             direction,
             backlog_bytes: state.stats.backlog_bytes.as_u64() as i64,

@@ -12,7 +12,8 @@ pub use error::RecordError;
 pub use path_file::{path_to_parquet, read_path, write_path};
 pub use run::{
     CongestionState, Direction, Drops, EventRow, FlowSample, FlowSummary, Handovers, LinkSample,
-    LinkSummary, LossReason, ProbeRow, ProbeSummary, Quantiles, RowKind, RunData, Summary,
+    LinkSummary, LossReason, PATH_LINK, ProbeRow, ProbeSummary, Quantiles, RowKind, RunData,
+    Summary,
 };
 pub use run_directory::RunDirectory;
 pub use summarise::{FlowTotals, flow_summary, link_summary, probe_summary};

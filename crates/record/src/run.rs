@@ -1,5 +1,7 @@
 //! What an engine measured in one run, in memory: the contents of a run directory.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Defines an enum whose variants stand in files by name.
@@ -84,12 +86,17 @@ named! {
     }
 }
 
+/// The name of the link that `[path]` and `[link]` describe: link 0 of a run.
+pub const PATH_LINK: &str = "path";
+
 /// Everything that an engine hands over at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunData {
+    /// Names of the links beside [`PATH_LINK`]: of link 1, link 2 …
+    pub more_links: Vec<String>,
     /// Rows of flows.parquet, ordered by time, then flow.
     pub flows: Vec<FlowSample>,
-    /// Rows of link.parquet, ordered by time, then direction.
+    /// Rows of link.parquet, ordered by time, then link, then direction.
     pub link: Vec<LinkSample>,
     /// Rows of events.parquet, ordered by time.
     pub events: Vec<EventRow>,
@@ -97,6 +104,16 @@ pub struct RunData {
     pub probes: Vec<ProbeRow>,
     /// summary.json.
     pub summary: Summary,
+}
+
+impl RunData {
+    /// The name of a link by its number.
+    pub(crate) fn link_name(&self, link: u16) -> &str {
+        match usize::from(link).checked_sub(1) {
+            None => PATH_LINK,
+            Some(index) => self.more_links.get(index).map_or("", String::as_str),
+        }
+    }
 }
 
 /// One TCP flow over one sample interval.
@@ -124,11 +141,13 @@ pub struct FlowSample {
     pub state: CongestionState,
 }
 
-/// One direction of the link over one sample interval.
+/// One direction of a link over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSample {
     /// The end of the interval, since the run began.
     pub t_ns: i64,
+    /// Which link.
+    pub link: u16,
     /// Which direction.
     pub direction: Direction,
     /// What waited in the queue at `t_ns`.
@@ -169,6 +188,8 @@ pub struct EventRow {
     pub outage_ns: i64,
     /// For losses.
     pub reason: Option<LossReason>,
+    /// Which link it happened to.
+    pub link: u16,
     /// For losses.
     pub direction: Option<Direction>,
     /// The flow concerned, where it is known.
@@ -209,6 +230,9 @@ pub struct Summary {
     pub probes: Vec<ProbeSummary>,
     /// The forward direction of the link; drops are those of both directions.
     pub link: LinkSummary,
+    /// The links of `[links]`, likewise.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, LinkSummary>,
     /// Path events by kind.
     pub handovers: Handovers,
     /// How late packets left the link (live only).

@@ -114,8 +114,8 @@ fn write_all(
 ) -> Result<(), RecordError> {
     path_file::write_path(trace, &directory.join("path.parquet"))?;
     tables::write_flows(&data.flows, &directory.join("flows.parquet"))?;
-    tables::write_link(&data.link, &directory.join("link.parquet"))?;
-    tables::write_events(&data.events, &directory.join("events.parquet"))?;
+    tables::write_link(data, &directory.join("link.parquet"))?;
+    tables::write_events(data, &directory.join("events.parquet"))?;
     tables::write_probes(&data.probes, &directory.join("probes.parquet"))?;
     write_json(run, &directory.join("run.json"))?;
     write_json(&data.summary, &directory.join("summary.json"))

@@ -74,9 +74,11 @@ pub fn probe_summary(id: u32, rows: &[ProbeRow]) -> ProbeSummary {
     }
 }
 
-/// The forward direction, with the drops of both. `allowed_bytes` is what the rate would have let
+/// The forward direction of link number `link`, with the drops of both; `rows` may hold those of
+/// other links too. `allowed_bytes` is what the rate would have let
 /// through in the time in which `transmitted` left the queue.
 pub fn link_summary(
+    link: u16,
     transmitted: Bytes,
     allowed_bytes: f64,
     rows: &[LinkSample],
@@ -84,7 +86,7 @@ pub fn link_summary(
 ) -> LinkSummary {
     let forward: Vec<u64> = rows
         .iter()
-        .filter(|row| row.direction == Direction::Forward)
+        .filter(|row| row.link == link && row.direction == Direction::Forward)
         .map(|row| row.backlog_bytes.unsigned_abs())
         .collect();
     let backlog_sum: u64 = forward.iter().sum();

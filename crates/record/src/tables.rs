@@ -5,9 +5,7 @@ use std::path::Path;
 use arrow_array::{Int32Array, Int64Array, StringArray};
 
 use crate::parquet_file::{Column, write_table};
-use crate::{
-    Direction, Drops, EventRow, FlowSample, LinkSample, LossReason, ProbeRow, RecordError,
-};
+use crate::{Direction, Drops, FlowSample, LossReason, ProbeRow, RecordError, RunData};
 
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
     Int64Array::from_iter_values(rows.iter().map(value))
@@ -33,6 +31,10 @@ fn maybe_text<T>(rows: &[T], value: impl Fn(&T) -> Option<&str>) -> StringArray 
     rows.iter().map(value).collect()
 }
 
+fn link_names(data: &RunData, links: impl Iterator<Item = u16>) -> StringArray {
+    StringArray::from_iter_values(links.map(|link| data.link_name(link)))
+}
+
 pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), RecordError> {
     let columns = vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
@@ -49,10 +51,12 @@ pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), Record
     write_table(path, columns)
 }
 
-pub(crate) fn write_link(rows: &[LinkSample], path: &Path) -> Result<(), RecordError> {
+pub(crate) fn write_link(data: &RunData, path: &Path) -> Result<(), RecordError> {
+    let rows = &data.link[..];
     let drops = |count: fn(&Drops) -> u64| int64(rows, move |r| count(&r.drops) as i64);
     let columns = vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
         Column::required("direction", text(rows, |r| r.direction.name())),
         Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
         Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
@@ -66,13 +70,15 @@ pub(crate) fn write_link(rows: &[LinkSample], path: &Path) -> Result<(), RecordE
     write_table(path, columns)
 }
 
-pub(crate) fn write_events(rows: &[EventRow], path: &Path) -> Result<(), RecordError> {
+pub(crate) fn write_events(data: &RunData, path: &Path) -> Result<(), RecordError> {
+    let rows = &data.events[..];
     let columns = vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::required("kind", text(rows, |r| r.kind.name())),
         Column::optional("hop", maybe_int32(rows, |r| r.hop)),
         Column::required("outage_ns", int64(rows, |r| r.outage_ns)),
         Column::optional("reason", maybe_text(rows, |r| r.reason.map(LossReason::name))),
+        Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
         Column::optional("direction", maybe_text(rows, |r| r.direction.map(Direction::name))),
         Column::optional("flow", maybe_int32(rows, |r| r.flow)),
     ];

@@ -1,5 +1,6 @@
 //! From a checked scenario to what an engine runs: the path computed, the links built.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -12,12 +13,12 @@ use skyhop_path::{
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 
 use crate::change::{apply_rtt, fixed_frames};
-use crate::experiment::{End, Experiment, FlowPlan, Traffic};
+use crate::experiment::Experiment;
 use crate::parse::NamedScenario;
 use crate::schedule::{Direction, DirectionSettings, link_schedule};
 use crate::seed::seed_for;
 use crate::types::{
-    Compat, DuringOutage, Flow, FlowKind, LinkBack, PathKind, PathSection, Relay, Sender,
+    Change, Compat, DuringOutage, FlowKind, LinkBack, LinkSection, PathKind, PathSection, Relay,
 };
 use crate::{ScenarioError, catalogue};
 
@@ -26,6 +27,21 @@ const LARGEST_PACKET: Bytes = Bytes::new(1514);
 
 /// Turns what the user calls a place into a position; the error is one line.
 pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
+
+/// What the two directions of a link are built from.
+pub(crate) struct LinkPlan<'a> {
+    /// The section's key, for errors and as the component's name.
+    pub key: &'a str,
+    pub section: &'a LinkSection,
+    /// The section's keys that were given: a measured path's own rate and loss count otherwise.
+    pub given_keys: &'a BTreeSet<String>,
+    pub during_outage: DuringOutage,
+    /// Has the changes' round trips already.
+    pub trace: &'a PathTrace,
+    pub changes: &'a [Change],
+    /// What BDP counts.
+    pub base_rtt: Duration,
+}
 
 /// Hears how many of how many steps of a path are done, and may stop it.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>;
@@ -68,21 +84,17 @@ impl NamedScenario {
         let scenario = &self.scenario;
         let run = &scenario.run;
         let mut trace = self.path(find_place, progress)?;
-        apply_rtt(&mut trace, &scenario.change);
-        let end = Instant::START + run.duration;
-        let base_rtt = trace.mean_base_rtt(Instant::START, end);
-        let mut changes: Vec<(Instant, Duration)> = scenario
-            .change
-            .iter()
-            .map(|c| (Instant::START + c.at, c.outage.unwrap_or(Duration::ZERO)))
-            .collect();
-        changes.sort();
+        let changes = self.changes_of(None);
+        apply_rtt(&mut trace, &changes);
+        let base_rtt = trace.mean_base_rtt(Instant::START, Instant::START + run.duration);
+        let flows = self.flow_plans();
         Ok(Experiment {
-            forward: self.link(Direction::Forward, &trace, base_rtt)?,
-            back: self.link(Direction::Back, &trace, base_rtt)?,
+            forward: self.path_link(Direction::Forward, &trace, &changes, base_rtt)?,
+            back: self.path_link(Direction::Back, &trace, &changes, base_rtt)?,
+            more_links: self.more_links(&trace, &flows, find_place, progress)?,
             scenario: self.resolved(&trace),
-            flows: flow_plans(&scenario.flow, end),
-            changes,
+            flows,
+            changes: self.planned_changes(),
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,
@@ -95,7 +107,7 @@ impl NamedScenario {
         Path::new(&self.origin).parent().unwrap_or(Path::new(""))
     }
 
-    fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
+    pub(crate) fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
         ScenarioError::key(&self.origin, key, what)
     }
 
@@ -213,38 +225,59 @@ impl NamedScenario {
         PathTrace { header, frames: fixed_frames(path.rtt.unwrap_or(Duration::ZERO)) }
     }
 
-    fn link(
+    fn path_link(
         &self,
         direction: Direction,
         trace: &PathTrace,
+        changes: &[Change],
         base_rtt: Duration,
     ) -> Result<LinkConfig, ScenarioError> {
-        let link = &self.scenario.link;
+        let plan = LinkPlan {
+            key: "link",
+            section: &self.scenario.link,
+            given_keys: &self.given_link_keys,
+            during_outage: self.scenario.path.during_outage,
+            trace,
+            changes,
+            base_rtt,
+        };
+        self.link(&plan, direction)
+    }
+
+    /// One direction of a link.
+    pub(crate) fn link(
+        &self,
+        plan: &LinkPlan<'_>,
+        direction: Direction,
+    ) -> Result<LinkConfig, ScenarioError> {
+        let (link, key) = (plan.section, plan.key);
         let none = LinkBack::default();
         let (section, component, own) = match direction {
-            Direction::Forward => ("link", "link forward", &none),
-            Direction::Back => ("link.back", "link back", link.back.as_ref().unwrap_or(&none)),
+            Direction::Forward => (key.to_owned(), format!("{key} forward"), &none),
+            Direction::Back => {
+                (format!("{key}.back"), format!("{key} back"), link.back.as_ref().unwrap_or(&none))
+            }
         };
         let forward = direction == Direction::Forward;
         let settings = DirectionSettings {
             direction,
             rate: own.rate.unwrap_or(link.rate),
-            rate_given: own.rate.is_some() || self.given_link_keys.contains("rate"),
+            rate_given: own.rate.is_some() || plan.given_keys.contains("rate"),
             loss: own.loss.unwrap_or(if forward { link.loss } else { Default::default() }),
-            loss_given: own.loss.is_some() || self.given_link_keys.contains("loss"),
+            loss_given: own.loss.is_some() || plan.given_keys.contains("loss"),
             rate_changes: own.rate.is_none(),
             loss_changes: forward,
-            during_outage: match self.scenario.path.during_outage {
+            during_outage: match plan.during_outage {
                 DuringOutage::Drop => skyhop_link::DuringOutage::Drop,
                 DuringOutage::Hold => skyhop_link::DuringOutage::Hold,
             },
         };
-        let schedule = link_schedule(trace, &self.scenario.change, &settings);
+        let schedule = link_schedule(plan.trace, plan.changes, &settings);
         let config = LinkConfig {
-            queue: queue_limit(own.queue.unwrap_or(link.queue), &schedule, base_rtt)
+            queue: queue_limit(own.queue.unwrap_or(link.queue), &schedule, plan.base_rtt)
                 .map_err(|what| self.wrong(&format!("{section}.queue"), what))?,
             qdisc: own.qdisc.clone().unwrap_or_else(|| link.qdisc.clone()),
-            seed: seed_for(self.scenario.run.seed, component),
+            seed: seed_for(self.scenario.run.seed, &component),
             schedule,
         };
         // Built once here, so that a wrong qdisc or queue is found before anything runs.
@@ -252,7 +285,7 @@ impl NamedScenario {
             LinkError::UnknownQdisc { .. } => {
                 self.wrong(&format!("{section}.qdisc"), error.to_string())
             }
-            _ => self.wrong(section, error.to_string()),
+            _ => self.wrong(&section, error.to_string()),
         })?;
         Ok(config)
     }
@@ -312,28 +345,4 @@ fn queue_limit(
         (_, QueueLimit::Bytes(bytes)) => Ok(QueueLimit::Bytes(bytes.max(LARGEST_PACKET))),
         (_, resolved) => Ok(resolved),
     }
-}
-
-fn flow_plans(flows: &[Flow], run_end: Instant) -> Vec<FlowPlan> {
-    let planned = flows.iter().flat_map(|flow| std::iter::repeat_n(flow, flow.count as usize));
-    (0..)
-        .zip(planned)
-        .map(|(id, flow)| FlowPlan {
-            id,
-            from: match flow.from {
-                Sender::From => End::From,
-                Sender::To => End::To,
-            },
-            start: Instant::START + flow.start,
-            stop: flow.stop.map_or(run_end, |stop| (Instant::START + stop).min(run_end)),
-            traffic: match flow.kind {
-                FlowKind::Tcp => Traffic::Tcp {
-                    cc: flow.cc.clone(),
-                    bytes: flow.bytes,
-                    parameters: flow.parameters.clone(),
-                },
-                FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },
-            },
-        })
-        .collect()
 }

@@ -53,4 +53,17 @@ impl ScenarioError {
     pub(crate) fn key(origin: &str, key: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Key { origin: origin.to_owned(), key: key.into(), what: what.into() }
     }
+
+    /// The same of a section that stands below `section`.
+    pub(crate) fn under(self, section: &str) -> Self {
+        match self {
+            Self::Key { origin, key, what } => {
+                Self::Key { origin, key: format!("{section}.{key}"), what }
+            }
+            Self::Path { origin, what } => {
+                Self::Key { origin, key: format!("{section}.path"), what }
+            }
+            other => other,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What an experiment makes happen, as rows of events.parquet: the same for every engine.
 
-use skyhop_path::{EventKind, PathEvent};
+use skyhop_path::{EventKind, PathEvent, PathTrace};
 use skyhop_record::{EventRow, Handovers, RowKind};
 use skyhop_units::{Duration, Instant};
 
@@ -11,12 +11,19 @@ impl Experiment {
     /// `losses`.
     pub fn event_rows(&self, losses: Vec<EventRow>, elapsed: Duration) -> Vec<EventRow> {
         let until = Instant::START + elapsed;
-        let mut rows: Vec<EventRow> = self.events_until(until).map(path_row).collect();
-        let changes = self.changes.iter().filter(|(at, _)| *at < until);
-        rows.extend(changes.map(|(at, outage)| EventRow {
-            t_ns: at.as_nanos() as i64,
+        let links = 0..=self.more_links.len() as u16;
+        let mut rows: Vec<EventRow> = links
+            .flat_map(|link| {
+                events_until(self.trace_of(link), until).map(move |e| path_row(e, link))
+            })
+            .collect();
+        let changes = self.changes.iter().filter(|change| change.at < until);
+        rows.extend(changes.map(|change| EventRow {
+            t_ns: change.at.as_nanos() as i64,
             kind: RowKind::Change,
-            outage_ns: outage.as_nanos() as i64,
+            outage_ns: change.outage.as_nanos() as i64,
+            link: change.link,
+            flow: change.flow.map(|id| id as i32),
             ..EventRow::default()
         }));
         rows.extend(losses);
@@ -24,28 +31,31 @@ impl Experiment {
         rows
     }
 
-    /// Handovers by kind in the run's first `elapsed`.
+    /// Handovers of the path by kind in the run's first `elapsed`.
     pub fn handovers(&self, elapsed: Duration) -> Handovers {
         let until = Instant::START + elapsed;
-        let count = |kind| self.events_until(until).filter(|e| e.kind == kind).count() as u64;
+        let count = |kind| {
+            events_until(&self.trace, until).filter(|event| event.kind == kind).count() as u64
+        };
         Handovers {
             end: count(EventKind::End),
             intermediate: count(EventKind::Intermediate),
             reroute: count(EventKind::Reroute),
         }
     }
-
-    fn events_until(&self, until: Instant) -> impl Iterator<Item = &PathEvent> {
-        self.trace.events().filter(move |event| event.at < until)
-    }
 }
 
-fn path_row(event: &PathEvent) -> EventRow {
+fn events_until(trace: &PathTrace, until: Instant) -> impl Iterator<Item = &PathEvent> {
+    trace.events().filter(move |event| event.at < until)
+}
+
+fn path_row(event: &PathEvent, link: u16) -> EventRow {
     EventRow {
         t_ns: event.at.as_nanos() as i64,
         kind: row_kind(event.kind),
         hop: event.hop.map(i32::from),
         outage_ns: event.outage.as_nanos() as i64,
+        link,
         ..EventRow::default()
     }
 }

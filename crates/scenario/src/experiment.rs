@@ -17,16 +17,53 @@ pub struct Experiment {
     pub forward: LinkConfig,
     /// The direction to -> from.
     pub back: LinkConfig,
+    /// The links of `[links]`, by name: link 1, link 2 … of the flows' ways.
+    pub more_links: Vec<NamedLink>,
     /// The flows, ids ascending; a `[[flow]]` with `count = n` stands here n times.
     pub flows: Vec<FlowPlan>,
-    /// Moments of the scenario's `[[change]]` entries with the outage that each begins.
-    pub changes: Vec<(Instant, Duration)>,
+    /// The scenario's `[[change]]` entries, by time.
+    pub changes: Vec<PlannedChange>,
     /// How long the run lasts.
     pub duration: Duration,
     /// The time between samples.
     pub sample: Duration,
     /// The run's seed.
     pub seed: u64,
+}
+
+/// A link of `[links]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedLink {
+    /// Its name.
+    pub name: String,
+    /// Its path, from which the schedules were made.
+    pub trace: PathTrace,
+    /// The direction from -> to.
+    pub forward: LinkConfig,
+    /// The direction to -> from.
+    pub back: LinkConfig,
+}
+
+/// A moment at which the scenario changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlannedChange {
+    /// When.
+    pub at: Instant,
+    /// The link concerned; 0 for that of `[path]`.
+    pub link: u16,
+    /// The outage that begins.
+    pub outage: Duration,
+    /// The flow that takes another way, where that is what changes.
+    pub flow: Option<u32>,
+}
+
+/// The links that a flow crosses from a moment on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// From when.
+    pub from: Instant,
+    /// Numbers of links, in the order from the end `from` to the end `to`; 0 is that of `[path]`.
+    pub links: Vec<u16>,
 }
 
 /// One flow.
@@ -40,8 +77,56 @@ pub struct FlowPlan {
     pub start: Instant,
     /// When it stops sending.
     pub stop: Instant,
+    /// Its ways, by time; the first holds from the run's start.
+    pub ways: Vec<Way>,
+    /// Round trip of its own beside that of the links.
+    pub extra_rtt: Duration,
     /// What it sends.
     pub traffic: Traffic,
+}
+
+impl Experiment {
+    /// The path of a link by its number.
+    pub fn trace_of(&self, link: u16) -> &PathTrace {
+        match usize::from(link).checked_sub(1) {
+            None => &self.trace,
+            Some(index) => &self.more_links[index].trace,
+        }
+    }
+
+    /// The mean round trip of a flow without queueing, from `start` to `stop`.
+    pub fn mean_base_rtt(&self, flow: &FlowPlan, start: Instant, stop: Instant) -> Duration {
+        flow.mean_base_rtt(|link| self.trace_of(link), start, stop)
+    }
+
+    /// Whether flows meet nothing but the link of `[path]` and `[link]`.
+    pub fn is_one_link(&self) -> bool {
+        let plain = |flow: &FlowPlan| {
+            flow.extra_rtt == Duration::ZERO && flow.ways.len() == 1 && flow.ways[0].links == [0]
+        };
+        self.more_links.is_empty() && self.flows.iter().all(plain)
+    }
+}
+
+impl FlowPlan {
+    pub(crate) fn mean_base_rtt<'t>(
+        &self,
+        trace_of: impl Fn(u16) -> &'t PathTrace,
+        start: Instant,
+        stop: Instant,
+    ) -> Duration {
+        let (mut sum_ns, mut total_ns) = (0_u128, 0_u128);
+        for (index, way) in self.ways.iter().enumerate() {
+            let until = self.ways.get(index + 1).map_or(stop, |next| next.from.min(stop));
+            let from = way.from.max(start);
+            let held_ns = u128::from(until.saturating_since(from).as_nanos());
+            let links = way.links.iter().map(|link| trace_of(*link));
+            let rtt: Duration = links.map(|trace| trace.mean_base_rtt(from, until)).sum();
+            sum_ns += held_ns * u128::from((rtt + self.extra_rtt).as_nanos());
+            total_ns += held_ns;
+        }
+        Duration::from_nanos(sum_ns.checked_div(total_ns).unwrap_or(0) as u64)
+    }
 }
 
 /// An end of the path.

@@ -3,6 +3,7 @@
 mod assemble;
 pub mod catalogue;
 mod change;
+mod check_topology;
 mod error;
 mod events;
 mod experiment;
@@ -11,12 +12,14 @@ mod override_key;
 mod parse;
 mod schedule;
 mod seed;
+mod topology;
 pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
-pub use experiment::{End, Experiment, FlowPlan, Traffic};
+pub use experiment::{End, Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way};
 pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
+pub use seed::seed_for;
 pub use types::Scenario;
 
 /// The JSON Schema of a scenario file.

@@ -7,6 +7,7 @@ use std::path::Path;
 use skyhop_units::{Duration, Rate};
 use toml::{Table, Value};
 
+use crate::check_topology::check_topology;
 use crate::error::unreadable;
 use crate::types::{Flow, FlowKind, PathKind, PathSection, Scenario, SignalSource};
 use crate::{ScenarioError, override_key};
@@ -29,6 +30,8 @@ pub struct NamedScenario {
     pub origin: String,
     /// The keys of `[link]` that were given: a measured path's own rate and loss count otherwise.
     pub(crate) given_link_keys: BTreeSet<String>,
+    /// The same of each of `[links]`.
+    pub(crate) given_keys_of_links: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Reads a scenario file and applies `sets` ("flow.0.cc=bbr") to it.
@@ -78,13 +81,17 @@ fn scenario_from_table(
     let parameters = take_cc_parameters(&mut table);
     let (given_path_keys, given_link_keys) = (keys_of(&table, "path"), keys_of(&table, "link"));
     let given_flow_keys = keys_of_each(&table, "flow");
+    let given_links = table.get("links").and_then(Value::as_table).cloned().unwrap_or_default();
     let mut scenario: Scenario = serde_path_to_error::deserialize(Value::Table(table))
         .map_err(|error| key_error(origin, &error))?;
     for (flow, parameters) in scenario.flow.iter_mut().zip(parameters) {
         flow.parameters = parameters;
     }
     check(&scenario, &given_path_keys, &given_flow_keys, origin)?;
-    Ok(NamedScenario { scenario, origin: origin.to_owned(), given_link_keys })
+    check_topology(&scenario, &given_links, origin)?;
+    let given_keys_of_links =
+        given_links.keys().map(|name| (name.clone(), keys_of(&given_links, name))).collect();
+    Ok(NamedScenario { scenario, origin: origin.to_owned(), given_link_keys, given_keys_of_links })
 }
 
 fn syntax_error(text: &str, origin: &str, error: &toml::de::Error) -> ScenarioError {
@@ -124,7 +131,7 @@ fn take_cc_parameters(table: &mut Table) -> Vec<BTreeMap<String, serde_json::Val
         .collect()
 }
 
-fn keys_of(table: &Table, section: &str) -> BTreeSet<String> {
+pub(crate) fn keys_of(table: &Table, section: &str) -> BTreeSet<String> {
     match table.get(section) {
         Some(Value::Table(section)) => section.keys().cloned().collect(),
         _ => BTreeSet::new(),
@@ -158,15 +165,6 @@ fn check(
             return wrong(key.to_owned(), "is 0; expected a rate such as \"150 Mbit/s\"");
         }
     }
-    for (index, change) in scenario.change.iter().enumerate() {
-        if (&change.rtt, &change.rate, &change.loss, &change.outage) == (&None, &None, &None, &None)
-        {
-            return wrong(
-                format!("change.{index}"),
-                "changes nothing; give rtt, rate, loss or outage",
-            );
-        }
-    }
     if let Some(index) = scenario.change.iter().position(|change| change.at >= run.duration) {
         return wrong(format!("change.{index}.at"), "is not before the run's end");
     }
@@ -180,7 +178,7 @@ fn check(
     Ok(())
 }
 
-fn check_path(
+pub(crate) fn check_path(
     path: &PathSection,
     given: &BTreeSet<String>,
     origin: &str,

@@ -1,7 +1,7 @@
 //! One seed per component, so that adding one does not change what another draws.
 
 /// The seed of the component called `name` in a run with `run_seed`.
-pub(crate) fn seed_for(run_seed: u64, name: &str) -> u64 {
+pub fn seed_for(run_seed: u64, name: &str) -> u64 {
     // FNV-1a over the name, then SplitMix64's finaliser over both, so that neighbours differ.
     let hash = name
         .bytes()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use skyhop_record::PATH_LINK;
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate, Ratio, UtcInstant};
 
 /// What to run: a path, a link over it, flows, and for how long.
@@ -15,6 +16,9 @@ pub struct Scenario {
     /// The bottleneck.
     #[serde(default)]
     pub link: LinkSection,
+    /// More links, by name: with them flows may share some links and not others (simulator only).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, ExtraLink>,
     /// What changes at a moment, on any path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
@@ -213,12 +217,61 @@ pub struct LinkBack {
     pub loss: Option<Ratio>,
 }
 
+/// `[links.NAME]`: a link beside that of `[path]` and `[link]`, for flows that go over it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraLink {
+    /// Its round trip without queueing, half of it each way; 0 s where neither this nor `path` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Duration>,
+    /// Instead of `rtt`: a path of its own that varies over time, with the keys of `[path]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathSection>,
+    /// The wire rate, as in `[link]`.
+    #[serde(default = "default_rate")]
+    pub rate: Rate,
+    /// How much the queue holds; BDP counts the longest base RTT of the flows over this link.
+    #[serde(default = "default_queue")]
+    pub queue: QueueLimit,
+    /// The queue discipline.
+    #[serde(default = "default_qdisc")]
+    pub qdisc: String,
+    /// Independent loss after the queue.
+    #[serde(default)]
+    pub loss: Ratio,
+    /// What the other direction has of its own; it is the same otherwise, without loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<LinkBack>,
+}
+
+impl ExtraLink {
+    /// Its keys that `[link]` has too.
+    pub(crate) fn section(&self) -> LinkSection {
+        LinkSection {
+            rate: self.rate,
+            queue: self.queue,
+            qdisc: self.qdisc.clone(),
+            loss: self.loss,
+            back: self.back.clone(),
+        }
+    }
+}
+
 /// `[[change]]`: what changes at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// When.
     pub at: Duration,
+    /// Which of `[links]` changes; that of `[path]` and `[link]` where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Instead of a link: which `[[flow]]`, counted from 0, takes another way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<u32>,
+    /// With `flow`: its new way. What is under way stays on the old one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<Vec<String>>,
     /// The new round trip without queueing, from then on (from the outage's end, if any).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
@@ -259,6 +312,13 @@ pub struct Flow {
     /// How many flows like this.
     #[serde(default = "default_count")]
     pub count: u32,
+    /// The links it crosses, in the order from the end `from` to the end `to`: names of `[links]`,
+    /// and "path" for the link of `[path]` and `[link]`.
+    #[serde(default = "default_via", skip_serializing_if = "is_default_via")]
+    pub via: Vec<String>,
+    /// Round trip of its own beside that of the links, half of it each way, without queueing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub extra_rtt: Duration,
     /// For kind = "probe": the time between packets.
     #[serde(default = "default_interval")]
     pub interval: Duration,
@@ -418,6 +478,18 @@ fn default_cc() -> String {
 
 fn default_count() -> u32 {
     1
+}
+
+fn default_via() -> Vec<String> {
+    vec![PATH_LINK.to_owned()]
+}
+
+fn is_default_via(via: &[String]) -> bool {
+    via == [PATH_LINK]
+}
+
+fn is_zero(time: &Duration) -> bool {
+    *time == Duration::ZERO
 }
 
 fn default_interval() -> Duration {

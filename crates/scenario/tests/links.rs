@@ -7,7 +7,7 @@ use skyhop_link::{DelayPiece, Dismantled, DuringOutage, Outage, Piece};
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_record::write_path;
-use skyhop_scenario::{Experiment, parse_scenario};
+use skyhop_scenario::{Experiment, PlannedChange, parse_scenario};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 fn ms(ms: u64) -> Duration {
@@ -115,7 +115,8 @@ fn a_change_counts_from_the_end_of_its_outage() {
     assert_eq!(schedule.rate[1], Piece { from: at_ms(15_100), value: mbit(20) });
     assert_eq!(schedule.during_outage, DuringOutage::Hold);
     assert!(schedule.dismantled.is_empty());
-    assert_eq!(built.changes, [(at_ms(15_000), ms(100))]);
+    let change = PlannedChange { at: at_ms(15_000), link: 0, outage: ms(100), flow: None };
+    assert_eq!(built.changes, [change]);
     // The mean over the run, for the BDP: 15.1 s at 40 ms and 44.9 s at 60 ms.
     let rtt = built.trace.mean_base_rtt(Instant::START, at_ms(60_000));
     assert_eq!(rtt.as_micros(), (15_100 * 40_000 + 44_900 * 60_000) / 60_000);

@@ -23,13 +23,26 @@ pub(crate) enum Message {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
+    /// The flow's way that it takes, and how many links of it lie behind.
+    pub(crate) way: u16,
+    pub(crate) hop: u16,
     pub(crate) message: Message,
+}
+
+impl Message {
+    /// Whether it goes from the sender of data to the receiver.
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self, Self::Segment(_) | Self::Probe(_))
+    }
 }
 
 /// A flow and its state.
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
+    /// The way that it takes now, and when it takes the next one.
+    way: u16,
+    next_way_at: Instant,
 }
 
 pub(crate) enum Kind {
@@ -73,15 +86,40 @@ impl Flow {
                 longest_rtt: Duration::ZERO,
             }),
         };
-        Ok(Self { plan: plan.clone(), kind })
+        let mut flow = Self { plan: plan.clone(), kind, way: 0, next_way_at: Instant::NEVER };
+        flow.take_way(0);
+        Ok(flow)
     }
 
-    /// The direction in which its data goes: 0 for from -> to.
-    pub(crate) fn data_direction(&self) -> usize {
-        match self.plan.from {
-            End::From => 0,
-            End::To => 1,
+    /// The direction in which `message` goes: 0 for from -> to.
+    pub(crate) fn direction(&self, message: &Message) -> usize {
+        usize::from((self.plan.from == End::From) != message.is_data())
+    }
+
+    /// A packet that sets out now.
+    pub(crate) fn packet(&mut self, index: usize, message: Message, now: Instant) -> InFlight {
+        while now >= self.next_way_at {
+            self.take_way(self.way + 1);
         }
+        InFlight { flow: index as u32, way: self.way, hop: 0, message }
+    }
+
+    /// The component of the link that `packet` crosses next; `None` where all lie behind.
+    pub(crate) fn next_link(&self, packet: &InFlight) -> Option<usize> {
+        let links = &self.plan.ways[usize::from(packet.way)].links;
+        let direction = self.direction(&packet.message);
+        let hop = usize::from(packet.hop);
+        let link = match direction {
+            0 => links.get(hop)?,
+            _ => links.get(links.len().checked_sub(hop + 1)?)?,
+        };
+        Some(2 * usize::from(*link) + direction)
+    }
+
+    fn take_way(&mut self, way: u16) {
+        self.way = way;
+        let next = self.plan.ways.get(usize::from(way) + 1);
+        self.next_way_at = next.map_or(Instant::NEVER, |next| next.from);
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Deterministic: the same experiment gives the same results to the last bit, on any machine.
 
+mod access;
 mod calendar;
 mod flow;
 mod network;
+mod order;
 mod sampler;
 
 use std::ops::ControlFlow;
@@ -65,7 +67,7 @@ pub fn run(
     }
     let mut network = Network::new(experiment)?;
     let total_ns = experiment.duration.as_nanos();
-    let mut sampler = Sampler::new(experiment);
+    let mut sampler = Sampler::new(experiment, &network);
     while !sampler.is_over() {
         let due = sampler.next();
         network.run_until(due);

@@ -2,75 +2,126 @@
 
 use skyhop_link::{Link, Packet};
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
+use skyhop_scenario::{Experiment, FlowPlan};
 use skyhop_units::{Bytes, Instant};
 
 use crate::SimError;
+use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
+use crate::order::{component_seed, in_order};
 use crate::sampler::{loss_row, on_the_wire};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: Bytes = Bytes::new(28);
 
-/// Both directions of the path, and the flows over it.
+/// All links, both directions of each, and the flows over them.
 ///
-/// Components are numbered: the two directions first, then each flow's sender and receiver.
+/// Components are numbered: the directions of the links first, then each flow's sender and
+/// receiver, then each flow's own delay in both directions.
 pub(crate) struct Network {
-    pub(crate) links: [Link<InFlight>; 2],
+    /// Forward and back of the path's link, then of link 1, link 2 …
+    pub(crate) links: Vec<Link<InFlight>>,
+    /// In an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
+    accesses: Vec<Access>,
     calendar: Calendar,
     /// A row for each lost packet.
     pub(crate) losses: Vec<EventRow>,
 }
 
-const LINKS: usize = 2;
-
-fn sender_of(flow: usize) -> usize {
-    LINKS + 2 * flow
-}
-
-fn receiver_of(flow: usize) -> usize {
-    LINKS + 2 * flow + 1
-}
-
 impl Network {
     pub(crate) fn new(experiment: &Experiment) -> Result<Self, SimError> {
-        let flow = |plan: &skyhop_scenario::FlowPlan| {
-            Flow::new(plan, experiment.seed.wrapping_mul(0x9e37_79b9).wrapping_add(plan.id.into()))
-        };
-        let flows = experiment.flows.iter().map(flow).collect::<Result<Vec<_>, _>>()?;
-        let mut calendar = Calendar::new(LINKS + 2 * flows.len());
-        for (index, flow) in flows.iter().enumerate() {
-            calendar.set(sender_of(index), Some(flow.plan.start));
+        let mut links = Vec::new();
+        links.push(Link::new(experiment.forward.clone())?);
+        links.push(Link::new(experiment.back.clone())?);
+        for link in &experiment.more_links {
+            links.push(Link::new(link.forward.clone())?);
+            links.push(Link::new(link.back.clone())?);
         }
-        let links = [Link::new(experiment.forward.clone())?, Link::new(experiment.back.clone())?];
-        Ok(Self { links, flows, calendar, losses: Vec::new() })
+        let plans = in_order(&experiment.flows);
+        let flow = |(place, plan): (usize, &&FlowPlan)| {
+            Flow::new(plan, component_seed(experiment.seed, &plans, place))
+        };
+        let flows = plans.iter().enumerate().map(flow).collect::<Result<Vec<_>, _>>()?;
+        let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
+        let mut network = Self {
+            calendar: Calendar::new(links.len() + 4 * flows.len()),
+            links,
+            flows,
+            accesses,
+            losses: Vec::new(),
+        };
+        for index in 0..network.flows.len() {
+            let start = network.flows[index].plan.start;
+            network.calendar.set(network.sender_of(index), Some(start));
+        }
+        Ok(network)
+    }
+
+    fn sender_of(&self, flow: usize) -> usize {
+        self.links.len() + 2 * flow
+    }
+
+    fn receiver_of(&self, flow: usize) -> usize {
+        self.links.len() + 2 * flow + 1
+    }
+
+    fn access_component(&self, access: usize) -> usize {
+        self.links.len() + 2 * self.flows.len() + access
     }
 
     /// Lets everything happen that happens until `until`, and brings the links' counters there.
     pub(crate) fn run_until(&mut self, until: Instant) {
+        let (links, ends) = (self.links.len(), 2 * self.flows.len());
         while let Some((component, now)) = self.calendar.next().filter(|(_, at)| *at <= until) {
-            match component.checked_sub(LINKS) {
+            match component.checked_sub(links) {
                 None => self.visit_link(component, now),
+                Some(end) if end >= ends => self.visit_access(end - ends, now),
                 Some(end) if end % 2 == 0 => self.visit_sender(end / 2, now),
                 Some(end) => self.visit_receiver(end / 2, now),
             }
         }
-        for direction in 0..LINKS {
-            self.visit_link(direction, until);
+        for link in 0..links {
+            self.visit_link(link, until);
         }
     }
 
-    fn visit_link(&mut self, direction: usize, now: Instant) {
-        while let Some(arrival) = self.links[direction].poll(now) {
-            self.deliver(arrival.packet.payload, now);
+    fn visit_link(&mut self, link: usize, now: Instant) {
+        while let Some(arrival) = self.links[link].poll(now) {
+            let mut packet = arrival.packet;
+            packet.payload.hop += 1;
+            self.carry(packet, now);
         }
-        for drop in self.links[direction].take_drops() {
+        for drop in self.links[link].take_drops() {
             let flow = &self.flows[drop.packet.payload.flow as usize];
-            self.losses.push(loss_row(&drop, direction, flow.plan.id));
+            self.losses.push(loss_row(&drop, link, flow.plan.id));
         }
-        self.calendar.set(direction, self.links[direction].next_wakeup());
+        self.calendar.set(link, self.links[link].next_wakeup());
+    }
+
+    /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
+    fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
+        let index = packet.payload.flow as usize;
+        if let Some(link) = self.flows[index].next_link(&packet.payload) {
+            self.links[link].enqueue(now, packet);
+            self.calendar.set(link, self.links[link].next_wakeup());
+            return;
+        }
+        let access = 2 * index + usize::from(!packet.payload.message.is_data());
+        if self.accesses[access].is_none() {
+            self.deliver(packet.payload, now);
+        } else {
+            self.accesses[access].enter(now, packet.payload);
+            self.calendar.set(self.access_component(access), self.accesses[access].next());
+        }
+    }
+
+    fn visit_access(&mut self, access: usize, now: Instant) {
+        while let Some(packet) = self.accesses[access].pop(now) {
+            self.deliver(packet, now);
+        }
+        self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
     fn deliver(&mut self, packet: InFlight, now: Instant) {
@@ -86,7 +137,7 @@ impl Network {
                 if let Some(ack) = ack {
                     self.send(index, Message::Ack(ack), now);
                 }
-                self.calendar.set(receiver_of(index), timer);
+                self.calendar.set(self.receiver_of(index), timer);
             }
             (Kind::Tcp(connection), Message::Ack(ack)) => {
                 if connection.stopped.is_some() {
@@ -106,14 +157,15 @@ impl Network {
     }
 
     fn visit_sender(&mut self, index: usize, now: Instant) {
+        let (sender, receiver) = (self.sender_of(index), self.receiver_of(index));
         let flow = &mut self.flows[index];
         let stop = flow.plan.stop;
         match &mut flow.kind {
             Kind::Tcp(connection) => {
                 if now >= stop {
                     connection.stopped = Some(stop);
-                    self.calendar.set(sender_of(index), None);
-                    self.calendar.set(receiver_of(index), None);
+                    self.calendar.set(sender, None);
+                    self.calendar.set(receiver, None);
                     return;
                 }
                 if connection.started {
@@ -129,7 +181,7 @@ impl Network {
                 probe.next = now + probe.interval;
                 let next = Some(probe.next).filter(|next| *next < stop);
                 self.send(index, Message::Probe(seq), now);
-                self.calendar.set(sender_of(index), next);
+                self.calendar.set(sender, next);
             }
         }
     }
@@ -141,42 +193,41 @@ impl Network {
         if let Some(ack) = ack {
             self.send(index, Message::Ack(ack), now);
         }
-        self.calendar.set(receiver_of(index), timer);
+        self.calendar.set(self.receiver_of(index), timer);
     }
 
     /// Sends whatever a connection may send now.
     fn transmit(&mut self, index: usize, now: Instant) {
+        let sender = self.sender_of(index);
         let flow = &mut self.flows[index];
-        let direction = flow.data_direction();
         let stop = flow.plan.stop;
-        let Kind::Tcp(connection) = &mut flow.kind else { return };
-        let mut sent = false;
-        while let Some(segment) = connection.sender.poll_transmit(now) {
+        let mut first_link = None;
+        while let Kind::Tcp(connection) = &mut flow.kind {
+            let Some(segment) = connection.sender.poll_transmit(now) else {
+                let timer = connection.sender.next_timer().map_or(stop, |timer| timer.min(stop));
+                self.calendar.set(sender, Some(timer));
+                break;
+            };
             let wire_size = on_the_wire(segment.ip_size());
-            let payload = InFlight { flow: index as u32, message: Message::Segment(segment) };
-            self.links[direction].enqueue(now, Packet { wire_size, payload });
-            sent = true;
+            let payload = flow.packet(index, Message::Segment(segment), now);
+            let Some(link) = flow.next_link(&payload) else { break };
+            self.links[link].enqueue(now, Packet { wire_size, payload });
+            first_link = Some(link);
         }
-        let timer = connection.sender.next_timer().map_or(stop, |timer| timer.min(stop));
-        self.calendar.set(sender_of(index), Some(timer));
-        if sent {
-            self.calendar.set(direction, self.links[direction].next_wakeup());
+        if let Some(link) = first_link {
+            self.calendar.set(link, self.links[link].next_wakeup());
         }
     }
 
     fn send(&mut self, index: usize, message: Message, now: Instant) {
-        let flow = &self.flows[index];
-        let there = flow.data_direction();
-        let (direction, ip_size) = match (&message, &flow.kind) {
-            (Message::Segment(segment), _) => (there, segment.ip_size()),
-            (Message::Ack(ack), _) => (1 - there, ack.ip_size()),
-            (Message::Probe(_), Kind::Probe(probe)) => (there, probe.size + UDP_HEADERS),
-            (Message::Echo(_), Kind::Probe(probe)) => (1 - there, probe.size + UDP_HEADERS),
-            _ => return,
+        let flow = &mut self.flows[index];
+        let ip_size = match (&message, &flow.kind) {
+            (Message::Segment(segment), _) => segment.ip_size(),
+            (Message::Ack(ack), _) => ack.ip_size(),
+            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
+            (_, Kind::Tcp(_)) => return,
         };
-        let payload = InFlight { flow: index as u32, message };
-        let wire_size = on_the_wire(ip_size);
-        self.links[direction].enqueue(now, Packet { wire_size, payload });
-        self.calendar.set(direction, self.links[direction].next_wakeup());
+        let payload = flow.packet(index, message, now);
+        self.carry(Packet { wire_size: on_the_wire(ip_size), payload }, now);
     }
 }

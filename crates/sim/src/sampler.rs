@@ -2,8 +2,8 @@
 
 use skyhop_link::{Drop, DropCounts, DropReason};
 use skyhop_record::{
-    CongestionState, Direction, Drops, EventRow, FlowSample, FlowTotals, LinkSample, LossReason,
-    ProbeRow, RowKind, RunData, Summary, flow_summary, link_summary, probe_summary,
+    CongestionState, Direction, Drops, EventRow, FlowSample, FlowTotals, LinkSample, LinkSummary,
+    LossReason, ProbeRow, RowKind, RunData, Summary, flow_summary, link_summary, probe_summary,
 };
 use skyhop_scenario::Experiment;
 use skyhop_tcp::CaState;
@@ -21,22 +21,27 @@ pub(crate) struct Sampler {
     end: Instant,
     flow_rows: Vec<FlowSample>,
     link_rows: Vec<LinkSample>,
+    /// The network's flows in the order of their ids.
+    by_id: Vec<usize>,
     /// Of each flow at its last sample: bytes received and segments retransmitted.
     last_flows: Vec<(u64, u64)>,
-    /// Of each direction at its last sample.
-    last_links: [(u64, Drops); 2],
+    /// Of each direction of each link at its last sample.
+    last_links: Vec<(u64, Drops)>,
 }
 
 impl Sampler {
-    pub(crate) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment, network: &Network) -> Self {
+        let mut by_id: Vec<usize> = (0..network.flows.len()).collect();
+        by_id.sort_by_key(|index| network.flows[*index].plan.id);
         Self {
+            by_id,
             every: experiment.sample,
             next: Instant::START + experiment.sample,
             end: Instant::START + experiment.duration,
             flow_rows: Vec::new(),
             link_rows: Vec::new(),
             last_flows: vec![(0, 0); experiment.flows.len()],
-            last_links: Default::default(),
+            last_links: vec![Default::default(); network.links.len()],
         }
     }
 
@@ -49,7 +54,8 @@ impl Sampler {
     pub(crate) fn sample(&mut self, network: &Network) {
         let now = self.next();
         let interval = self.every.saturating_sub(self.next.saturating_since(now));
-        for (flow, last) in network.flows.iter().zip(&mut self.last_flows) {
+        for (index, last) in self.by_id.iter().zip(&mut self.last_flows) {
+            let flow = &network.flows[*index];
             if let Kind::Tcp(connection) = &flow.kind {
                 self.flow_rows.extend(flow_row(flow, connection, now, interval, last));
             }
@@ -68,7 +74,7 @@ impl Sampler {
     /// The results of the whole run.
     pub(crate) fn conclude(self, experiment: &Experiment, network: Network) -> RunData {
         let (mut flows, mut probes, mut probe_rows) = (Vec::new(), Vec::new(), Vec::new());
-        for flow in &network.flows {
+        for flow in self.by_id.iter().map(|index| &network.flows[*index]) {
             match &flow.kind {
                 Kind::Tcp(connection) if connection.started => {
                     let totals = totals(flow, connection, experiment, self.end);
@@ -82,9 +88,9 @@ impl Sampler {
                 }
             }
         }
-        let transmitted = network.links[0].stats().transmitted_bytes;
-        let allowed_bytes = experiment.forward.schedule.bytes_until(self.end);
-        let drops = self.last_links.map(|(_, drops)| drops);
+        let links = |link: u16| self.link_summary(link, experiment, &network);
+        let names = experiment.more_links.iter().map(|link| link.name.clone());
+        let more_links: Vec<String> = names.collect();
         let summary = Summary {
             engine: "sim".to_owned(),
             seed: experiment.seed,
@@ -92,17 +98,31 @@ impl Sampler {
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes,
-            link: link_summary(transmitted, allowed_bytes, &self.link_rows, drops),
+            link: links(0),
+            links: (1..).zip(&more_links).map(|(n, name)| (name.clone(), links(n))).collect(),
             handovers: experiment.handovers(experiment.duration),
             ..Summary::default()
         };
         RunData {
+            more_links,
             flows: self.flow_rows,
             link: self.link_rows,
             events: experiment.event_rows(network.losses, experiment.duration),
             probes: probe_rows,
             summary,
         }
+    }
+
+    fn link_summary(&self, link: u16, experiment: &Experiment, network: &Network) -> LinkSummary {
+        let config = match usize::from(link).checked_sub(1) {
+            None => &experiment.forward,
+            Some(index) => &experiment.more_links[index].forward,
+        };
+        let forward = 2 * usize::from(link);
+        let transmitted = network.links[forward].stats().transmitted_bytes;
+        let allowed_bytes = config.schedule.bytes_until(self.end);
+        let drops = [self.last_links[forward].1, self.last_links[forward + 1].1];
+        link_summary(link, transmitted, allowed_bytes, &self.link_rows, drops)
     }
 }
 
@@ -148,12 +168,17 @@ fn link_row(network: &Network, index: usize, now: Instant, last: &mut (u64, Drop
     let (last_delivered, last_drops) = std::mem::replace(last, (delivered, drops));
     LinkSample {
         t_ns: now.as_nanos() as i64,
-        direction: DIRECTIONS[index],
+        link: link_number(index),
+        direction: DIRECTIONS[index % 2],
         backlog_bytes: stats.backlog_bytes.as_u64() as i64,
         backlog_packets: stats.backlog_packets as i64,
         delivered_bytes: (delivered - last_delivered) as i64,
         drops: drops.since(last_drops),
     }
+}
+
+fn link_number(component: usize) -> u16 {
+    (component / 2) as u16
 }
 
 fn counted(drops: DropCounts) -> Drops {
@@ -162,7 +187,7 @@ fn counted(drops: DropCounts) -> Drops {
 }
 
 /// The row of a lost packet.
-pub(crate) fn loss_row(drop: &Drop<InFlight>, direction: usize, flow: u32) -> EventRow {
+pub(crate) fn loss_row(drop: &Drop<InFlight>, component: usize, flow: u32) -> EventRow {
     EventRow {
         t_ns: drop.at.as_nanos() as i64,
         kind: RowKind::Loss,
@@ -172,7 +197,8 @@ pub(crate) fn loss_row(drop: &Drop<InFlight>, direction: usize, flow: u32) -> Ev
             DropReason::Outage => LossReason::Outage,
             DropReason::Dismantled => LossReason::Dismantled,
         }),
-        direction: Some(DIRECTIONS[direction]),
+        link: link_number(component),
+        direction: Some(DIRECTIONS[component % 2]),
         flow: Some(flow as i32),
         ..EventRow::default()
     }
@@ -193,7 +219,7 @@ fn totals(
         start,
         stop,
         received: connection.bytes.filter(|_| completed.is_some()).unwrap_or(stats.bytes_in_order),
-        base_rtt: experiment.trace.mean_base_rtt(start, stop),
+        base_rtt: experiment.mean_base_rtt(&flow.plan, start, stop),
         retransmits: info.retransmits,
         sent_packets: info.sent,
         completed,

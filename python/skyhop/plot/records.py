@@ -32,8 +32,10 @@ _FLOW_COLUMNS = (
     "inflight_packets", "retransmits",
 )  # fmt: skip
 _LINK_COLUMNS = (
-    "t_ns", "direction", "backlog_bytes", *(f"drops_{reason}" for reason in DROP_REASONS),
+    "t_ns", "link", "direction", "backlog_bytes", *(f"drops_{reason}" for reason in DROP_REASONS),
 )  # fmt: skip
+_PATH_LINK = "path"
+"""The name of the link that `[path]` and `[link]` describe."""
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
@@ -196,7 +198,7 @@ class RunRecord:
     flows: Mapping[int, FlowSeries]
     """By flow id; a flow of the summary that has no samples has an empty series."""
     link: Mapping[str, LinkSeries]
-    """By direction: forward, back."""
+    """By direction, forward and back; with several links by name: path, path back, NAME …"""
     events: Events
     """Path events and changes; losses are counted in `link`."""
     probes: Mapping[int, ProbeSeries]
@@ -213,6 +215,12 @@ class RunRecord:
         """The scenario as resolved."""
         scenario = self.manifest["scenario"]
         return scenario if isinstance(scenario, Mapping) else {}
+
+    @property
+    def has_one_link(self) -> bool:
+        """Whether all flows share the link of `[path]` and `[link]` and nothing else."""
+        flows = self.scenario.get("flow", [])
+        return not self.scenario.get("links") and not any("extra_rtt" in flow for flow in flows)
 
     def flow_summaries(self) -> Iterator[Mapping[str, Any]]:
         """Yield summary.json's entries for TCP flows."""
@@ -290,10 +298,7 @@ def _read_run(directory: Path, name: str) -> RunRecord:
             int(flow["id"]): _flow_series(flows.filter(pl.col("flow") == flow["id"]))
             for flow in summary["flows"]
         },
-        link={
-            direction: _link_series(link.filter(pl.col("direction") == direction))
-            for direction in ("forward", "back")
-        },
+        link=_link_series_by_name(link),
         events=_events(events),
         probes=_probe_series(probes) if probes is not None else {},
         path=read_path(path_file) if path_file.exists() else None,
@@ -372,6 +377,25 @@ def _flow_series(frame: pl.DataFrame) -> FlowSeries:
         srtt_ms=_floats(frame, "srtt_us", 1e3),
         retransmits=_floats(frame, "retransmits"),
     )
+
+
+def _link_series_by_name(frame: pl.DataFrame) -> dict[str, LinkSeries]:
+    names = frame.get_column("link").unique(maintain_order=True).to_list() or [_PATH_LINK]
+    directions = ("forward", "back")
+    if names == [_PATH_LINK]:
+        labels = {(_PATH_LINK, direction): direction for direction in directions}
+    else:
+        labels = {
+            (name, direction): name if direction == "forward" else f"{name} back"
+            for name in names
+            for direction in directions
+        }
+    return {
+        label: _link_series(
+            frame.filter((pl.col("link") == name) & (pl.col("direction") == direction))
+        )
+        for (name, direction), label in labels.items()
+    }
 
 
 def _link_series(frame: pl.DataFrame) -> LinkSeries:

@@ -124,7 +124,7 @@ def _draw_goodput(ax: Axes, run: RunRecord, styles: Mapping[int, FlowStyle]) -> 
         t_s, total_mbps = _thinned(*_total_goodput(run), run.duration_s)
         ax.plot(t_s, total_mbps, color=GREY, linewidth=0.8, label="all flows")
         highest = max(highest, _highest(total_mbps))
-    rates = link_rate_steps(run.scenario, run.duration_s)
+    rates = link_rate_steps(run.scenario, run.duration_s) if run.has_one_link else None
     # A rate far above what the flows reached would flatten them.
     if rates is not None and (highest == 0 or rates[1].max() <= _RATE_IN_SIGHT * highest):
         ax.step(*rates, where="post", color=GREY, linewidth=0.9, linestyle=(0, (5, 4)),
@@ -145,7 +145,7 @@ def _total_goodput(run: RunRecord) -> tuple[FloatArray, FloatArray]:
 
 def _draw_rtt(ax: Axes, run: RunRecord, styles: Mapping[int, FlowStyle]) -> None:
     highest = 0.0
-    if run.path is not None:
+    if run.path is not None and run.has_one_link:
         t_s, base_ms = run.path.curve(run.path.delay_ms + run.path.delay_back_ms)
         highest = _highest(base_ms[t_s <= run.duration_s])
         ax.fill_between(t_s, base_ms, color=LIGHT_GREY, alpha=0.45, linewidth=0, label="base RTT")
@@ -198,12 +198,13 @@ def _draw_drops(ax: Axes, run: RunRecord) -> None:
 def _draw_backlog(ax: Axes, run: RunRecord) -> None:
     highest = max((s.backlog_bytes.max() for s in run.link.values() if len(s.t_s)), default=0.0)
     scale, unit = (1e6, "MB") if highest >= _SHOW_MB_FROM else (1e3, "kB")
-    for direction, colour in (("forward", "#444444"), ("back", "#E69F00")):
-        series = run.link[direction]
-        if direction == "back" and not (series.backlog_bytes >= 0.02 * highest).any():
+    for place, (name, series) in enumerate(run.link.items()):
+        colour = ("#444444", "#E69F00", *FLOW_COLOURS)[place % (2 + len(FLOW_COLOURS))]
+        # The first is the one that the scenario is about; of the others, those that say something.
+        if place > 0 and not (series.backlog_bytes >= 0.02 * max(highest, 1.0)).any():
             continue
         t_s, backlog = _thinned(series.t_s, series.backlog_bytes / scale, run.duration_s)
-        ax.plot(t_s, backlog, color=colour, linewidth=0.9, label=direction)
+        ax.plot(t_s, backlog, color=colour, linewidth=0.9, label=name)
         ax.fill_between(t_s, backlog, color=colour, alpha=0.15, linewidth=0)
     from_zero(ax, highest / scale)
     label_y(ax, "queue", unit)
@@ -298,7 +299,7 @@ def _bar_edges(run: RunRecord) -> FloatArray:
 
 def _sample_s(run: RunRecord) -> float:
     """Return the time between samples; bars narrower than that would lie."""
-    times = run.link["forward"].t_s
+    times = next(iter(run.link.values())).t_s
     return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
 

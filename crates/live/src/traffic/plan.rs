@@ -32,6 +32,13 @@ impl TrafficPlan {
                 "the scenario has {flows} flows; live runs at most {MOST_FLOWS}"
             )));
         }
+        if !experiment.is_one_link() {
+            return Err(LiveError::Unsupported(
+                "the scenario has [links], or flows with via or extra_rtt; only the simulator \
+                 (skyhop sim) has them"
+                    .to_owned(),
+            ));
+        }
         let mut plan = Self {
             gate: gate(experiment),
             probes: Vec::new(),

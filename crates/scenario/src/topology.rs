@@ -1,0 +1,181 @@
+//! Flows and the links that they cross, beside the one of `[path]` and `[link]`.
+
+use std::iter::repeat_n;
+
+use skyhop_path::PathTrace;
+use skyhop_record::PATH_LINK;
+use skyhop_units::{Duration, Instant};
+
+use crate::ScenarioError;
+use crate::assemble::{FindPlace, LinkPlan, Progress};
+use crate::change::apply_rtt;
+use crate::experiment::{End, FlowPlan, NamedLink, PlannedChange, Traffic, Way};
+use crate::parse::NamedScenario;
+use crate::schedule::Direction;
+use crate::types::{
+    Change, DuringOutage, ExtraLink, Flow, FlowKind, PathKind, PathSection, Scenario, Sender,
+};
+
+impl NamedScenario {
+    /// The changes of a link of `[links]`, or of the one of `[path]`.
+    pub(crate) fn changes_of(&self, link: Option<&str>) -> Vec<Change> {
+        let name = |change: &Change| match change.link.as_deref() {
+            Some(PATH_LINK) => None,
+            other => other.map(str::to_owned),
+        };
+        let changes = self.scenario.change.iter().filter(|change| change.via.is_none());
+        changes.filter(|change| name(change).as_deref() == link).cloned().collect()
+    }
+
+    /// All changes, by time.
+    pub(crate) fn planned_changes(&self) -> Vec<PlannedChange> {
+        let mut changes: Vec<PlannedChange> = Vec::new();
+        for change in &self.scenario.change {
+            let planned = PlannedChange {
+                at: Instant::START + change.at,
+                link: change.link.as_deref().map_or(0, |name| self.link_number(name)),
+                outage: change.outage.unwrap_or(Duration::ZERO),
+                flow: None,
+            };
+            match change.flow {
+                None => changes.push(planned),
+                Some(entry) => changes.extend(
+                    self.ids_of(entry).map(|id| PlannedChange { flow: Some(id), ..planned }),
+                ),
+            }
+        }
+        changes.sort();
+        changes
+    }
+
+    /// The flows; a `[[flow]]` with `count = n` gives n of them.
+    pub(crate) fn flow_plans(&self) -> Vec<FlowPlan> {
+        let end = Instant::START + self.scenario.run.duration;
+        let entries = self.scenario.flow.iter().enumerate();
+        let planned =
+            entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.count as usize));
+        (0..)
+            .zip(planned)
+            .map(|(id, (entry, flow))| FlowPlan {
+                id,
+                from: match flow.from {
+                    Sender::From => End::From,
+                    Sender::To => End::To,
+                },
+                start: Instant::START + flow.start,
+                stop: flow.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
+                ways: self.ways_of(entry, flow),
+                extra_rtt: flow.extra_rtt,
+                traffic: traffic_of(flow),
+            })
+            .collect()
+    }
+
+    /// Builds the links of `[links]`; `path` is the one of `[path]`.
+    pub(crate) fn more_links(
+        &self,
+        path: &PathTrace,
+        flows: &[FlowPlan],
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<NamedLink>, ScenarioError> {
+        let mut traces = vec![path.clone()];
+        for (name, link) in &self.scenario.links {
+            let mut trace = self
+                .with_path_of(link)
+                .path(find_place, progress)
+                .map_err(|error| error.under(&format!("links.{name}")))?;
+            apply_rtt(&mut trace, &self.changes_of(Some(name)));
+            traces.push(trace);
+        }
+        // What BDP counts depends on all links of the flows' ways.
+        let base_rtts: Vec<Duration> =
+            (0..traces.len()).map(|link| self.longest_base_rtt(&traces, flows, link)).collect();
+        let built = self.scenario.links.iter().zip(traces.into_iter().zip(base_rtts).skip(1));
+        built
+            .map(|((name, link), (trace, base_rtt))| {
+                let plan = LinkPlan {
+                    key: &format!("links.{name}"),
+                    section: &link.section(),
+                    given_keys: &self.given_keys_of_links[name],
+                    during_outage: during_outage(&self.scenario, link),
+                    trace: &trace,
+                    changes: &self.changes_of(Some(name)),
+                    base_rtt,
+                };
+                let forward = self.link(&plan, Direction::Forward)?;
+                let back = self.link(&plan, Direction::Back)?;
+                Ok(NamedLink { name: name.clone(), trace, forward, back })
+            })
+            .collect()
+    }
+
+    /// The longest round trip without queueing among the flows that ever cross a link, over the
+    /// run; the link's own where no flow does.
+    fn longest_base_rtt(&self, traces: &[PathTrace], flows: &[FlowPlan], link: usize) -> Duration {
+        let end = Instant::START + self.scenario.run.duration;
+        let crosses =
+            |flow: &&FlowPlan| flow.ways.iter().any(|way| way.links.contains(&(link as u16)));
+        let trace_of = |link: u16| &traces[usize::from(link)];
+        let rtts = flows
+            .iter()
+            .filter(crosses)
+            .map(|flow| flow.mean_base_rtt(trace_of, Instant::START, end));
+        rtts.max().unwrap_or_else(|| traces[link].mean_base_rtt(Instant::START, end))
+    }
+
+    /// The same scenario with the path of one of its links in the place of `[path]`.
+    fn with_path_of(&self, link: &ExtraLink) -> Self {
+        let path = match &link.path {
+            Some(path) => path.clone(),
+            None => PathSection {
+                kind: PathKind::Fixed,
+                rtt: Some(link.rtt.unwrap_or(Duration::ZERO)),
+                ..self.scenario.path.clone()
+            },
+        };
+        Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
+    }
+
+    /// The number of a link; its name has been checked.
+    fn link_number(&self, name: &str) -> u16 {
+        let place = self.scenario.links.keys().position(|key| key == name);
+        place.map_or(0, |index| index as u16 + 1)
+    }
+
+    /// The ids of the flows that a `[[flow]]` stands for.
+    fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
+        let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.count);
+        let first: u32 = before.sum();
+        let count = self.scenario.flow.get(entry as usize).map_or(0, |flow| flow.count);
+        first..first + count
+    }
+
+    fn ways_of(&self, entry: usize, flow: &Flow) -> Vec<Way> {
+        let numbers = |via: &[String]| via.iter().map(|name| self.link_number(name)).collect();
+        let mut ways = vec![Way { from: Instant::START, links: numbers(&flow.via) }];
+        let mut changes: Vec<&Change> =
+            self.scenario.change.iter().filter(|c| c.flow == Some(entry as u32)).collect();
+        changes.sort_by_key(|change| change.at);
+        ways.extend(changes.into_iter().filter_map(|change| {
+            let links = numbers(change.via.as_deref()?);
+            Some(Way { from: Instant::START + change.at, links })
+        }));
+        ways
+    }
+}
+
+fn during_outage(scenario: &Scenario, link: &ExtraLink) -> DuringOutage {
+    link.path.as_ref().map_or(scenario.path.during_outage, |path| path.during_outage)
+}
+
+fn traffic_of(flow: &Flow) -> Traffic {
+    match flow.kind {
+        FlowKind::Tcp => Traffic::Tcp {
+            cc: flow.cc.clone(),
+            bytes: flow.bytes,
+            parameters: flow.parameters.clone(),
+        },
+        FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },
+    }
+}

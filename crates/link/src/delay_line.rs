@@ -149,6 +149,10 @@ impl<P> DelayLine<P> {
     /// The lane whose head arrives first, and when.
     #[inline]
     fn head(&self) -> Option<(usize, Instant)> {
+        // Nearly always there is one lane.
+        if self.lanes.len() == 1 {
+            return Some((0, self.lanes.front()?.packets.front()?.arrives));
+        }
         let heads = self.lanes.iter().enumerate();
         let heads = heads.filter_map(|(index, lane)| Some((index, lane.packets.front()?.arrives)));
         // Of equal minima the first is kept, which entered first.

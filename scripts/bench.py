@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,9 @@ from skyhop.cli.terminal import print_comparison, print_error, print_rows
 from skyhop.engines import live
 from skyhop.errors import SkyhopError
 from skyhop.runs import Run
+
+LIVE_RATES = ("150 Mbit/s", "1 Gbit/s", "10 Gbit/s")
+LIVE_S = 20
 
 
 def scenario(rate: str, rtt: str, duration_s: float) -> Mapping[str, Any]:
@@ -111,60 +118,128 @@ def orbit_row(relay: str) -> dict[str, object]:
     }
 
 
-def simulation_row(name: str, flow: Mapping[str, Any]) -> dict[str, object]:
-    """Return how many data packets per second the simulator does, paths and files included."""
+@dataclass(frozen=True)
+class Simulation:
+    """One simulated run over a fixed path with a queue of one BDP."""
+
+    flows: str
+    flow: Mapping[str, Any]
+    rate: str = "150 Mbit/s"
+    rtt: str = "50 ms"
+    duration_s: int = 600
+
+
+SIMULATIONS = (
+    Simulation("one CUBIC flow", {"cc": "cubic"}),
+    Simulation("one BBR flow", {"cc": "bbr"}),
+    Simulation("16 CUBIC flows", {"cc": "cubic", "count": 16}),
+    # The same cost per packet and the same memory after a tenth of the packets, and with windows
+    # seventy times as large.
+    Simulation("one CUBIC flow", {"cc": "cubic"}, duration_s=60),
+    Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 20),
+    Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 4),
+)
+
+
+def simulation_row(simulation: Simulation) -> dict[str, object]:
+    """Return how fast and how large one run is in a process of its own, files included."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        run = process.submit(timed_simulation, simulation).result()
+    return {
+        "flows": simulation.flows,
+        "link": f"{simulation.rate}, {simulation.rtt}",
+        "simulated s": simulation.duration_s,
+        "data packets": run.data_packets,
+        "M packets/s": round(run.data_packets / run.took_s / 1e6, 2),
+        "times real time": round(simulation.duration_s / run.took_s),
+        "peak memory MB": round(run.peak_bytes / 1e6),
+    }
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What a simulation took."""
+
+    data_packets: int
+    took_s: float
+    peak_bytes: int
+    """The peak of the process's memory above what it had before the run."""
+
+
+def timed_simulation(simulation: Simulation) -> SimulationResult:
+    """Run a simulation in this process."""
+    before_bytes = peak_memory_bytes()
     started_s = time.monotonic()
     run = skyhop.sim(
         {
-            "path": {"kind": "fixed", "rtt": "50 ms"},
-            "link": {"rate": "150 Mbit/s"},
-            "flow": [flow],
-            "run": {"duration": "600 s"},
+            "path": {"kind": "fixed", "rtt": simulation.rtt},
+            "link": {"rate": simulation.rate},
+            "flow": [simulation.flow],
+            "run": {"duration": f"{simulation.duration_s} s"},
         }
     )
     took_s = time.monotonic() - started_s
-    packets = run.summary["data_packets"]
-    return {
-        "600 s at 150 Mbit/s": name,
-        "M packets/s": round(packets / took_s / 1e6, 2),
-        "times real time": round(600 / took_s),
-    }
+    grown = peak_memory_bytes() - before_bytes
+    return SimulationResult(run.summary["data_packets"], took_s, grown)
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def bench_paths() -> None:
+    """Print how fast paths are."""
+    # The first path also reads the list of cities.
+    skyhop.path("San Diego", "New York", duration="1 s")
+    orbits = [orbit_row(relay) for relay in LEOEM_S]
+    print_rows(orbits, as_json=False, title="one pair, one orbit of 5,731 steps")
+
+
+def bench_sim() -> None:
+    """Print how fast and how large simulations are."""
+    rows = [simulation_row(simulation) for simulation in SIMULATIONS]
+    print_rows(rows, as_json=False, title="simulator, whole runs in a process each")
+
+
+def bench_live() -> None:
+    """Print how punctual and how lean live runs are."""
+    rows = []
+    with Memory() as memory:
+        for rate in LIVE_RATES:
+            rtt = "50 ms" if "Mbit" in rate else "20 ms"
+            started_s = time.monotonic()
+            before = len(memory.samples)
+            run = live(scenario(rate, rtt, LIVE_S))
+            memory_of_run = Memory()
+            memory_of_run.samples = memory.samples[before:]
+            row = lateness_row(f"{rate}, {rtt}", run)
+            row["memory last/first"] = f"{memory_of_run.growth():.2f}"
+            row["wall_s"] = round(time.monotonic() - started_s, 1)
+            rows.append(row)
+    print_comparison(rows, as_json=False)
+
+
+PARTS: Mapping[str, Callable[[], None]] = {
+    "paths": bench_paths,
+    "sim": bench_sim,
+    "live": bench_live,
+}
 
 
 def main() -> int:
     """Run the benches and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20, help="of each live run")
-    parser.add_argument("--rates", nargs="*", default=["150 Mbit/s", "1 Gbit/s", "10 Gbit/s"])
-    arguments = parser.parse_args()
-    # The first path also reads the list of cities.
-    skyhop.path("San Diego", "New York", duration="1 s")
-    orbits = [orbit_row(relay) for relay in LEOEM_S]
-    print_rows(orbits, as_json=False, title="one pair, one orbit of 5,731 steps")
-    simulations = [
-        simulation_row("one CUBIC flow", {"cc": "cubic"}),
-        simulation_row("one BBR flow", {"cc": "bbr"}),
-        simulation_row("16 CUBIC flows", {"cc": "cubic", "count": 16}),
-    ]
-    print_rows(simulations, as_json=False, title="simulator, whole runs")
-    rows = []
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all else")
+    chosen = parser.parse_args().parts or list(PARTS)
+    if unknown := [part for part in chosen if part not in PARTS]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     try:
-        with Memory() as memory:
-            for rate in arguments.rates:
-                rtt = "50 ms" if "Mbit" in rate else "20 ms"
-                started_s = time.monotonic()
-                before = len(memory.samples)
-                run = live(scenario(rate, rtt, arguments.seconds))
-                memory_of_run = Memory()
-                memory_of_run.samples = memory.samples[before:]
-                row = lateness_row(f"{rate}, {rtt}", run)
-                row["memory last/first"] = f"{memory_of_run.growth():.2f}"
-                row["wall_s"] = round(time.monotonic() - started_s, 1)
-                rows.append(row)
+        for part in chosen:
+            PARTS[part]()
     except SkyhopError as error:
         print_error(str(error))
         return 1
-    print_comparison(rows, as_json=False)
     return 0
 
 

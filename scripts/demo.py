@@ -1,44 +1,72 @@
-"""The main job: San Diego to New York over Starlink, CUBIC then BBR on the real TCP stack."""
+"""The main job: San Diego to New York over Starlink, on the real TCP stack and in virtual time."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from skyhop.cli.terminal import print_comparison, print_error, print_note, progress_bar
-from skyhop.engines import Observer, live
+from skyhop.engines import Observer, live, sim
 from skyhop.errors import SkyhopError
 from skyhop.report import summary_rows, write_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "examples" / "san-diego-new-york.toml"
 DEMO = ROOT / "runs" / "demo"
-CONGESTION_CONTROLS = ("cubic", "bbr")
+
+ORBIT = "5731 s"
+"""One revolution of the constellation's satellites."""
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """A run of the demo: the same scenario, another congestion control, engine or duration."""
+
+    engine: Literal["live", "sim"]
+    cc: str
+    duration: str
+    name: str
+
+
+RUNS = (
+    DemoRun("live", "cubic", "60 s", "live-cubic"),
+    DemoRun("live", "bbr", "60 s", "live-bbr"),
+    DemoRun("sim", "cubic", "60 s", "sim-cubic"),
+    DemoRun("sim", "bbr", "60 s", "sim-bbr"),
+    DemoRun("sim", "reno", ORBIT, "orbit-reno"),
+    DemoRun("sim", "cubic", ORBIT, "orbit-cubic"),
+    DemoRun("sim", "bbr", ORBIT, "orbit-bbr"),
+)
 
 
 def main() -> int:
     """Run the demo and print its table and the report's path."""
-    directories = []
+    directories = [DEMO / run.name for run in RUNS]
     try:
-        for cc in CONGESTION_CONTROLS:
-            directory = DEMO / cc
-            print_note(f"demo: {cc} from San Diego to New York, live for 60 s")
-            with progress_bar("computing the path") as path, progress_bar(f"running {cc}") as run:
-                live(
-                    SCENARIO,
-                    directory,
-                    sets=[f"flow.0.cc={cc}"],
-                    force=True,
-                    observer=Observer(path, run),
-                )
-            directories.append(directory)
+        for planned, directory in zip(RUNS, directories, strict=True):
+            execute(planned, directory)
         report = write_report(directories, DEMO / "report.html")
     except SkyhopError as error:
         print_error(str(error))
         return 1
-    print_comparison(summary_rows(directories), as_json=False)
+    for duration in dict.fromkeys(run.duration for run in RUNS):
+        alike = [DEMO / run.name for run in RUNS if run.duration == duration]
+        print(f"{duration} from San Diego to New York")
+        print_comparison(summary_rows(alike), as_json=False)
     print(f"report: {report}")
     return 0
+
+
+def execute(planned: DemoRun, directory: Path) -> None:
+    """Run one of the runs, and say so."""
+    how = "live for" if planned.engine == "live" else "simulated for"
+    print_note(f"demo: {planned.cc} from San Diego to New York, {how} {planned.duration}")
+    sets = [f"flow.0.cc={planned.cc}", f"run.duration={planned.duration}"]
+    with progress_bar("computing the path") as path, progress_bar(f"running {planned.cc}") as run:
+        engine = live if planned.engine == "live" else sim
+        engine(SCENARIO, directory, sets=sets, force=True, observer=Observer(path, run))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from skyhop.errors import InputError
 from skyhop.plot import path_figure, read_path, read_runs, run_figure, save
 from skyhop.plot.comparison import comparison_figure, shared_events
 from skyhop.plot.events import SHAPES_AT_MOST
-from skyhop.plot.records import FloatArray
+from skyhop.plot.records import FloatArray, by_duration
 from skyhop.plot.run import link_rate_steps
 from skyhop.plot.style import binned, binned_sum, ecdf, flow_styles, png_bytes, round_step
 from skyhop.report import ReportError, figures_directory, summary_rows, write_report
@@ -292,6 +292,21 @@ def test_full_rows_keep_the_summarys_own_numbers(tmp_path: Path) -> None:
     (row,) = rows_of(run)
     for key, value in run.summary["flows"][0].items():
         assert row["flow" if key == "id" else key] == value
+
+
+def test_runs_of_different_length_are_compared_apart(tmp_path: Path) -> None:
+    lengths_s = {"a": 12.0, "b": 100.0, "c": 12.5, "d": 96.0, "alone": 1000.0}
+    for name, duration_s in lengths_s.items():
+        SyntheticRun(duration_s=duration_s, sample_s=duration_s / 50).write(tmp_path / name)
+    runs = read_runs([tmp_path / name for name in lengths_s])
+    assert by_duration(runs) == [[0, 2], [1, 3], [4]]
+    # Each group has the whole palette for itself.
+    styles = flow_styles(runs)
+    colours = [styles[run, 0].colour for run in range(5)]
+    assert colours[0] == colours[1] == colours[4] != colours[2] == colours[3]
+    report = write_report([run.directory for run in runs], tmp_path / "report.html")
+    drawn = {file.name for file in figures_directory(report).glob("comparison*")}
+    assert drawn == {"comparison-1.png", "comparison-2.png"}
 
 
 def test_a_directory_of_runs_stands_for_its_runs(tmp_path: Path) -> None:

@@ -241,6 +241,21 @@ def read_runs(directories: Sequence[Path | str]) -> list[RunRecord]:
     return [_read_run(directory, name) for directory, name in zip(found, names, strict=True)]
 
 
+LIKE_DURATIONS = 1.5
+"""How many times longer than another a run may be and still share its time axis."""
+
+
+def by_duration(runs: Sequence[RunRecord]) -> list[list[int]]:
+    """Return the places of runs that lasted about as long as each other, the shortest first."""
+    groups: list[list[int]] = []
+    for place in sorted(range(len(runs)), key=lambda place: runs[place].duration_s):
+        if groups and runs[place].duration_s <= LIKE_DURATIONS * runs[groups[-1][0]].duration_s:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return [sorted(group) for group in groups]
+
+
 def read_path(source: Path | str | ArrowTable) -> PathRecord:
     """Read a path file, or a table with the same columns and metadata.
 

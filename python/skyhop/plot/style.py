@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from skyhop.plot.records import FloatArray, IntArray, RunRecord
+from skyhop.plot.records import FloatArray, IntArray, RunRecord, by_duration
 
 WIDTH_IN = 11.0
 """Width of every figure in inches."""
@@ -68,19 +68,31 @@ class FlowStyle:
 
 
 def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
-    """Choose a style for each TCP flow of the runs, with the shortest labels that are unique."""
+    """Choose a style for each TCP flow of the runs, with the shortest labels that are unique.
+
+    Runs that share a time axis share a palette; others begin it anew.
+    """
     keys = [
         ((index, int(flow["id"])), str(flow["cc"]), run)
         for index, run in enumerate(runs)
         for flow in run.flow_summaries()
     ]
     labels = _labels(keys)
+    styles: dict[FlowKey, FlowStyle] = {}
+    for together in by_duration(runs):
+        styles |= _styles_together([key for key in keys if key[0][0] in together], labels)
+    return styles
+
+
+def _styles_together(
+    keys: Sequence[tuple[FlowKey, str, RunRecord]], labels: Mapping[FlowKey, str]
+) -> dict[FlowKey, FlowStyle]:
     if len(keys) <= MANY_FLOWS:
         return {
             key: FlowStyle(FLOW_COLOURS[place], "-", 1.4, 0.95, labels[key], labels[key])
             for place, (key, _, _) in enumerate(keys)
         }
-    engines = {run.summary["engine"] for run in runs}
+    engines = {run.summary["engine"] for _, _, run in keys}
     groups = {
         key: cc if len(engines) == 1 else f"{cc}, {run.summary['engine']}" for key, cc, run in keys
     }

@@ -17,7 +17,14 @@ from matplotlib.figure import Figure
 
 from skyhop.plot.comparison import comparison_figure
 from skyhop.plot.path import path_figure
-from skyhop.plot.records import DROP_REASONS, PathRecord, ReportError, RunRecord, read_runs
+from skyhop.plot.records import (
+    DROP_REASONS,
+    PathRecord,
+    ReportError,
+    RunRecord,
+    by_duration,
+    read_runs,
+)
 from skyhop.plot.run import run_figure
 from skyhop.plot.style import FlowKey, FlowStyle, flow_styles, png_bytes
 from skyhop.plot.writing import write_files
@@ -116,13 +123,20 @@ class _FigurePlan:
 def _planned_figures(runs: Sequence[RunRecord]) -> list[_FigurePlan]:
     styles = flow_styles(runs)
     plans = []
-    if len(styles) > 1:
+    groups = by_duration(runs)
+    for place, group in enumerate(groups):
+        of_group = {
+            (group.index(run), flow): style for (run, flow), style in styles.items() if run in group
+        }
+        if len(of_group) <= 1:
+            continue
         caption = (
             "Goodput of every flow over time, its mean, and which share of the samples "
             "stayed at or below a value."
         )
-        draw = partial(comparison_figure, runs, styles=styles)
-        plans.append(_FigurePlan("comparison.png", caption, draw))
+        draw = partial(comparison_figure, [runs[run] for run in group], styles=of_group)
+        file = "comparison.png" if len(groups) == 1 else f"comparison-{place + 1}.png"
+        plans.append(_FigurePlan(file, caption, draw))
     paths = _distinct_paths(runs)
     for place, (path, until_s) in enumerate(paths):
         file = "path.png" if len(paths) == 1 else f"path-{place + 1}.png"
@@ -375,6 +389,6 @@ def _flattened(key: str, value: Any) -> list[tuple[str, str]]:
 
 def _stale(folder: Path, kept: set[str]) -> list[Path]:
     """List the figures of an earlier report of the same name that this one does not have."""
-    ours = re.compile(r"(comparison|path(-\d+)?|run-\d+-.*)\.png")
+    ours = re.compile(r"((comparison|path)(-\d+)?|run-\d+-.*)\.png")
     found = folder.iterdir() if folder.is_dir() else []
     return [file for file in found if ours.fullmatch(file.name) and file.name not in kept]

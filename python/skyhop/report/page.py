@@ -28,7 +28,15 @@ from skyhop.plot.records import (
 from skyhop.plot.run import run_figure
 from skyhop.plot.style import FlowKey, FlowStyle, flow_styles, png_bytes
 from skyhop.plot.writing import write_files
-from skyhop.report.summary import GROUPS, MISSING, Column, column, rows_of, three_digits
+from skyhop.report.summary import (
+    GROUPS,
+    MISSING,
+    Column,
+    column,
+    rows_of,
+    rows_of_more_links,
+    three_digits,
+)
 from skyhop.report.toml import scenario_toml
 
 _FLOW_KEYS = (
@@ -186,6 +194,11 @@ def _page(
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
     run_rows = [of_run[0] for of_run in rows]
+    link_rows = [
+        row
+        for run, of_run in zip(runs, run_rows, strict=True)
+        for row in (of_run, *rows_of_more_links(run))
+    ]
     return environment.from_string(source.read_text(encoding="utf-8")).render(
         title=title,
         facts=_facts(runs),
@@ -194,7 +207,7 @@ def _page(
         several=len(runs) > 1,
         cards=_cards(runs, rows),
         flow_table=_table(_flow_columns(flow_rows), flow_rows),
-        run_table=_table([column(key) for key in _RUN_KEYS], run_rows),
+        run_table=_table([column(key) for key in _RUN_KEYS], link_rows),
         probe_table=_probe_table(runs),
         overview=[figure for figure in figures if figure.run is None],
         runs=[_section(run, index, figures) for index, run in enumerate(runs)],

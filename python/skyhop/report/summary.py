@@ -103,13 +103,25 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
     return {
         "virtual_s": summary["virtual_s"],
         "wall_s": summary["wall_s"],
-        "utilisation": link["utilisation"],
-        "backlog_mean_bytes": link["backlog_mean_bytes"],
-        **{f"drops_{reason}": link["drops"][reason] for reason in DROP_REASONS},
+        **_of_link(link),
         **{f"handovers_{kind}": handovers[kind] for kind in ("end", "intermediate", "reroute")},
         **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
         "rtt_excess_p99_us": excess.get("p99"),
         "warnings": list(summary.get("warnings") or []),
+    }
+
+
+def rows_of_more_links(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` that a link has."""
+    for name, link in run.summary.get("links", {}).items():
+        yield {"run": f"{run.name}: {name}", **_of_link(link)}
+
+
+def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "utilisation": link["utilisation"],
+        "backlog_mean_bytes": link["backlog_mean_bytes"],
+        **{f"drops_{reason}": link["drops"][reason] for reason in DROP_REASONS},
     }
 
 

@@ -1,13 +1,21 @@
 //! The sender and the receiver against each other over a small simulated path.
 
+mod bbr_phases;
+mod bbr_probe_rtt;
 mod behaviour_of_modules;
 mod clean_path;
+mod cubic_window;
+mod hystart;
 mod loss;
 mod oracle;
 mod outage;
 mod path;
 mod properties;
+mod prr;
+mod rack;
 mod receiving;
 mod reno;
 mod reordering;
+mod rto_back_off;
+mod tail_loss_probe;
 mod trouble;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use skyhop_cc::{Instance, Module};
 use skyhop_tcp::{
     Ack, CongestionControl, Receiver, ReceiverConfig, Segment, SegmentKind, Sender, SenderConfig,
     TcpInfo,
@@ -56,6 +57,12 @@ pub struct Path<C> {
     order: u64,
     bottleneck_free: Instant,
     in_service: Duration,
+}
+
+/// A module of cc/ with these parameters.
+pub fn module(name: &str, params: &[(&str, &str)]) -> Instance {
+    let module = Module::find(name).expect("a module of this name");
+    Instance::new(module, params).expect("a whole module")
 }
 
 pub fn ms(n: u64) -> Duration {

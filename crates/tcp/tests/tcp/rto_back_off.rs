@@ -1,0 +1,68 @@
+//! The retransmission timeout and its back-off, seen from what leaves while nothing comes back.
+
+use skyhop_tcp::{CaState, Receiver, ReceiverConfig};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use crate::path::{Fate, Path, ms};
+use crate::reno::Reno;
+
+fn at(ms_since_start: u64) -> Instant {
+    Instant::START + ms(ms_since_start)
+}
+
+/// An RTT of exactly 40 ms, ten segments at a time, and an outage from 1 s to `end_ms`.
+fn through_an_outage(end_ms: u64) -> Path<Reno> {
+    let mut path = Path::new(Reno::default(), ms(20)).judging_segments(move |now, _| {
+        if (at(1000)..at(end_ms)).contains(&now) { Fate::Lost } else { Fate::Arrives }
+    });
+    let window = Bytes::new(10 * 1448);
+    path.receiver = Receiver::new(ReceiverConfig { window, ..ReceiverConfig::default() });
+    path.sender.write_without_end();
+    path
+}
+
+/// RFC 6298 5.5: every timeout doubles the next, up to a bound (Linux's 120 s).
+#[test]
+fn each_timeout_doubles_the_next_up_to_two_minutes() {
+    let mut path = through_an_outage(900_000);
+    path.run_for(Duration::from_secs(890));
+    let before = path.trace.iter().rfind(|(time, _)| *time < at(1000)).expect("ACKs").1;
+    // srtt + max(200 ms, 4 * rttvar): the RTT has hardly varied.
+    assert!((ms(240)..=ms(242)).contains(&before.rto), "{}", before.rto);
+    let lost = path.sent.iter().position(|(time, _)| *time >= at(1000)).expect("an outage");
+    let head = path.sent[lost].1.seq;
+    // RFC 8985 7.3: the timer starts anew with the probe of the tail.
+    let probe = path.sent[lost..].iter().find(|(_, s)| s.retransmission).expect("a probe");
+    assert!(probe.1.seq > head, "the last segment");
+    let of_head = path.sent[lost + 1..].iter().filter(|(_, segment)| segment.seq == head);
+    let repeats: Vec<Instant> = of_head.map(|(time, _)| *time).collect();
+    assert_eq!(repeats[0] - probe.0, before.rto);
+    let gaps: Vec<Duration> = repeats.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut rto = before.rto;
+    for gap in &gaps {
+        rto = (rto * 2).min(Duration::from_secs(120));
+        assert_eq!(*gap, rto, "{gaps:?}");
+    }
+    assert_eq!(gaps.last(), Some(&Duration::from_secs(120)));
+    // Nothing else leaves: the window is one segment, and the probe of the tail.
+    let after = path.sent.iter().filter(|(time, _)| *time > at(1040)).count();
+    assert_eq!(after, repeats.len() + path.sender.info().probes as usize);
+}
+
+/// RFC 6298 5.7 and 5: a new RTT sample ends the back-off; RFC 5681 3.1: slow start from one.
+#[test]
+fn the_first_ack_ends_the_back_off() {
+    let mut path = through_an_outage(4_000);
+    path.run_for(ms(12_000));
+    let first = path.trace.iter().position(|(time, _)| *time > at(4_000)).expect("an event");
+    let backed_off = path.trace[first].1;
+    assert_eq!(backed_off.ca_state, CaState::Loss);
+    assert!(backed_off.rto > ms(3_000), "{}", backed_off.rto);
+    assert_eq!(backed_off.cwnd, 1);
+    let news = path.trace[first..].iter().find(|(_, i)| i.delivered > backed_off.delivered);
+    let (_, news) = news.expect("an ACK after the outage");
+    assert!(news.rto < ms(500), "{}", news.rto);
+    let end = path.sender.info();
+    assert_eq!(end.ca_state, CaState::Open);
+    assert!(end.cwnd > 1);
+}

@@ -86,7 +86,7 @@ fn any_flow() -> impl Strategy<Value = String> {
         1 => (1_u32..1_000_000).prop_map(|bytes| format!("bytes = \"{bytes} B\"\n")),
         1 => (8_001_u32..40_000).prop_map(|ms| format!("stop = \"{ms} ms\"\n")),
     ];
-    let probe = (1_u32..200, 10_u32..1400, 0_u32..3_000).prop_map(|(interval, size, start)| {
+    let probe = (1_u32..200, 16_u32..1473, 0_u32..3_000).prop_map(|(interval, size, start)| {
         format!(
             "[[flow]]\nkind = \"probe\"\ninterval = \"{interval} ms\"\nsize = \"{size} B\"\n\
              start = \"{start} ms\"\n"

@@ -1,13 +1,18 @@
 //! What leaves next: a forced segment, a retransmission or new data, as far as the window, the
 //! receiver and pacing allow.
 
-use skyhop_cc::CaEvent;
+use skyhop_cc::{CaEvent, CaState};
 
 use crate::rate_sample;
 use crate::rto::TimerKind;
 use crate::scoreboard::Entry;
 use crate::segment::{Segment, SegmentKind};
 use crate::{CongestionControl, Sender};
+
+/// Linux holds a small burst back only this long after the last one.
+const TSO_DEFER_NS: u64 = 1_000_000;
+/// sysctl tcp_tso_win_divisor: no burst waits to be larger than this part of the window.
+const TSO_WINDOW_DIVISOR: u32 = 3;
 
 /// What the last ACK asks to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) enum Forced {
 pub(crate) struct Flight {
     new: u32,
     probe: bool,
+    /// The rest waits for room for a larger burst.
+    deferred: bool,
     /// Segments of the current burst that may leave without asking pacing again.
     burst_rest: u32,
 }
@@ -108,13 +115,11 @@ impl<C: CongestionControl> Sender<C> {
             self.flight.burst_rest = 0;
             return None;
         }
-        if self.is_paced() && !self.continue_burst(in_flight) {
-            return None;
-        }
-        Some(self.send_new())
+        self.continue_burst(in_flight).then(|| self.send_new())
     }
 
-    /// Whether pacing lets a new segment go: as part of the burst under way or of a new one.
+    /// Whether a new segment may go now: as part of the burst under way or of a new one, which
+    /// neither pacing nor the wish for a larger one holds back.
     fn continue_burst(&mut self, in_flight: u32) -> bool {
         if self.flight.burst_rest > 0 {
             self.flight.burst_rest -= 1;
@@ -123,13 +128,43 @@ impl<C: CongestionControl> Sender<C> {
         if self.pacing_release().is_some() {
             return false;
         }
+        let room = self.tp.snd_cwnd - in_flight;
+        let most = self.burst_segments();
+        if self.defers_burst(room, most) {
+            self.flight.deferred = true;
+            return false;
+        }
         // A burst takes at most half of the window (RFC 3465 has the same concern).
-        let quota = (self.tp.snd_cwnd - in_flight).min((self.tp.snd_cwnd / 2).max(1));
+        let quota = room.min((self.tp.snd_cwnd / 2).max(1));
         let available = self.stream.end().min(self.window_end) - self.board.nxt;
-        let burst = u64::from(self.burst_segments().min(quota)).min(available);
+        let burst = u64::from(most.min(quota)).min(available);
         self.flight.burst_rest = burst as u32 - 1;
         self.pace(burst * u64::from(self.config.mss));
         true
+    }
+
+    /// Whether Linux waits for the next ACK rather than build a TSO packet below its size: while
+    /// the last one left less than 1 ms ago, the window has room for neither a full one nor a third
+    /// of itself (sysctl tcp_tso_win_divisor), and the ACK of the head, sent half an RTT ago or
+    /// more, cannot be far.
+    fn defers_burst(&self, room: u32, most: u32) -> bool {
+        let board = &self.board;
+        let unsent = self.stream.end() - board.nxt;
+        let room_there = self.window_end - board.nxt;
+        let limit = room_there.min(room.into());
+        let since_last_ns = self.now.as_nanos().saturating_sub(self.tp.tcp_wstamp_ns);
+        if limit >= most.into()
+            || limit >= u64::from(self.tp.snd_cwnd / TSO_WINDOW_DIVISOR)
+            || since_last_ns > TSO_DEFER_NS
+            || self.tp.ca_state() >= CaState::Recovery
+            || board.packets_out() == 0
+            || unsent == 1
+        {
+            return false;
+        }
+        let head_age_us = self.now_us - board.entry(board.una).sent_us;
+        let is_the_end = self.stream.is_finished() && unsent < limit;
+        head_age_us >= self.rtt.srtt_us() / 2 && !is_the_end
     }
 
     /// Whether there is data that was never sent and for which the receiver has room.
@@ -189,8 +224,8 @@ impl<C: CongestionControl> Sender<C> {
 
     /// Nothing more leaves now: what the kernel does at the end of a flight.
     pub(crate) fn end_flight(&mut self) {
-        let Flight { new, probe, .. } = std::mem::take(&mut self.flight);
-        let limited = self.board.in_flight() >= self.tp.snd_cwnd;
+        let Flight { new, probe, deferred, .. } = std::mem::take(&mut self.flight);
+        let limited = deferred || self.board.in_flight() >= self.tp.snd_cwnd;
         if new > 0 || limited {
             self.validate_cwnd(limited);
         }

@@ -11,9 +11,9 @@ pub struct SenderConfig {
     pub initial_cwnd: u32,
     /// What the kernel rounds its timers up to: 1/HZ. A module's own clock has to tick as fast.
     pub jiffy: Duration,
-    /// Whether paced segments leave in bursts sized like the kernel's TSO packets
-    /// (`sk_pacing_shift`, `min_tso_segs`) rather than one by one. The kernel builds such packets
-    /// even where the device cannot split them.
+    /// Whether segments leave in bursts sized like the kernel's TSO packets (`sk_pacing_shift`,
+    /// `min_tso_segs`), for which it waits a little where the window is short of one, rather than
+    /// one by one. The kernel builds such packets even where the device cannot split them.
     pub tso: bool,
     /// Whether the window shrinks again when the connection idles (RFC 2861; sysctl
     /// tcp_slow_start_after_idle).

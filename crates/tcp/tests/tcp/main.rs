@@ -3,6 +3,7 @@
 mod bbr_phases;
 mod bbr_probe_rtt;
 mod behaviour_of_modules;
+mod bursts;
 mod clean_path;
 mod cubic_window;
 mod hystart;

@@ -1,0 +1,41 @@
+//! How many segments leave together when ACKs clock them out (Linux's TSO packets).
+
+use std::collections::BTreeMap;
+
+use skyhop_tcp::{Sender, SenderConfig};
+use skyhop_units::{Duration, Instant};
+
+use crate::path::{Path, ms};
+use crate::reno::Reno;
+
+/// Sizes of the bursts of a flow that fills 50 Mbit/s and 40 ms, and how many there were of each.
+fn bursts(tso: bool) -> BTreeMap<u32, u32> {
+    let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("50 Mbit/s", 165);
+    path.sender = Sender::new(SenderConfig { tso, ..SenderConfig::default() }, Reno::default());
+    path.sender.write_without_end();
+    path.run_for(Duration::from_secs(4));
+    path.forget();
+    path.run_for(Duration::from_secs(2));
+    assert!(path.retransmissions().is_empty(), "congestion avoidance and nothing else");
+    let mut together: BTreeMap<Instant, u32> = BTreeMap::new();
+    path.sent.iter().for_each(|(at, _)| *together.entry(*at).or_default() += 1);
+    let mut sizes = BTreeMap::new();
+    together.values().for_each(|size| *sizes.entry(*size).or_default() += 1);
+    sizes
+}
+
+/// A millisecond at 1.2 times 50 Mbit/s are four segments: two ACKs' worth.
+#[test]
+fn small_bursts_wait_for_the_next_ack() {
+    let sizes = bursts(true);
+    let all: u32 = sizes.values().sum();
+    assert!(sizes[&4] * 10 >= all * 9, "{sizes:?}");
+    assert!(sizes.keys().all(|size| *size <= 8), "{sizes:?}");
+}
+
+#[test]
+fn without_tso_every_ack_releases_what_it_acknowledges() {
+    let sizes = bursts(false);
+    let all: u32 = sizes.values().sum();
+    assert!(sizes[&2] * 10 >= all * 9, "{sizes:?}");
+}

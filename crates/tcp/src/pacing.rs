@@ -68,7 +68,7 @@ impl<C: CongestionControl> Sender<C> {
         if short_path < 32 {
             bytes = bytes.saturating_add(most >> short_path);
         }
-        let segments = (bytes.min(most) / u64::from(self.config.mss)) as u32;
+        let segments = bytes.min(most) as u32 / self.config.mss;
         let least = self.cc.min_tso_segs(&mut self.tp).unwrap_or(MIN_TSO_SEGMENTS);
         segments.max(least)
     }

@@ -42,6 +42,8 @@ pub(crate) struct Flight {
     deferred: bool,
     /// Segments of the current burst that may leave without asking pacing again.
     burst_rest: u32,
+    /// The largest burst now; 0 before it was worked out.
+    burst_most: u32,
 }
 
 impl<C: CongestionControl> Sender<C> {
@@ -129,7 +131,10 @@ impl<C: CongestionControl> Sender<C> {
             return false;
         }
         let room = self.tp.snd_cwnd - in_flight;
-        let most = self.burst_segments();
+        if self.flight.burst_most == 0 {
+            self.flight.burst_most = self.burst_segments();
+        }
+        let most = self.flight.burst_most;
         if self.defers_burst(room, most) {
             self.flight.deferred = true;
             return false;

@@ -198,7 +198,7 @@ def compare(executor: Executor) -> tuple[str, Figure]:
         seeds=linux_reference.SEEDS,
         apart=linux_reference.STARTS_APART_MS,
         simulated_and_live=simulated_and_live.table(executor),
-        live="\n".join(executor.map(punctuality, *zip(*SCHEDULED, strict=True))),
+        live="\n".join(punctuality(*path) for path in SCHEDULED),
     )
     return page, linux_reference.draw(linux)
 

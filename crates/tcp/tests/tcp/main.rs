@@ -18,5 +18,6 @@ mod receiving;
 mod reno;
 mod reordering;
 mod rto_back_off;
+mod satpipe;
 mod tail_loss_probe;
 mod trouble;

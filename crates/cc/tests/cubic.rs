@@ -8,6 +8,15 @@ use skyhop_cc::{CaEvent, CaState, SK_PACING_NEEDED, jiffies};
 const BETA: f64 = 717.0 / 1024.0;
 const C: f64 = 410.0 / 1024.0;
 
+/// In the state that a loss at this window leaves behind.
+fn after_loss_at(cwnd: u32, rtt_us: u64, params: &[(&str, &str)]) -> AckClock {
+    let mut clock = AckClock::new("cubic", params, rtt_us);
+    clock.ack(1, rtt_us);
+    clock.tp.snd_cwnd = cwnd;
+    clock.loss();
+    clock
+}
+
 fn k_seconds(w_max: f64, cwnd: f64) -> f64 {
     ((w_max - cwnd) / C).cbrt()
 }
@@ -15,7 +24,7 @@ fn k_seconds(w_max: f64, cwnd: f64) -> f64 {
 /// RFC 9438 4.2, figures 1 and 2; 4.4 concave, 4.5 convex.
 #[test]
 fn the_window_follows_the_cubic_curve() {
-    let mut clock = AckClock::after_loss_at("cubic", 1000, 20_000, &[("friendliness", "0")]);
+    let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
     assert_eq!(clock.tp.snd_cwnd, (1000.0 * BETA) as u32);
     let k = k_seconds(1000.0, 700.0);
     let curve = clock.curve(2.0 * k);
@@ -39,7 +48,7 @@ fn the_curve_does_not_depend_on_the_rtt() {
     let windows: Vec<f64> = [10_000, 50_000, 200_000]
         .map(|rtt_us| {
             let off = [("friendliness", "0")];
-            AckClock::after_loss_at("cubic", 1000, rtt_us, &off).curve(6.0).last().unwrap().1
+            after_loss_at(1000, rtt_us, &off).curve(6.0).last().unwrap().1
         })
         .to_vec();
     for window in &windows {
@@ -52,8 +61,7 @@ fn the_curve_does_not_depend_on_the_rtt() {
 fn the_curve_does_not_depend_on_hz() {
     let windows: Vec<f64> = [100, 250, 1000]
         .map(|hz| {
-            let mut clock =
-                AckClock::after_loss_at("cubic", 1000, 20_000, &[("friendliness", "0")]);
+            let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
             clock.cc = clock.cc.with_hz(hz);
             clock.curve(6.0).last().unwrap().1
         })
@@ -68,7 +76,7 @@ fn the_curve_does_not_depend_on_hz() {
 fn fast_convergence_gives_room_to_new_flows() {
     let plateau = |fast: &str| {
         let params = [("friendliness", "0"), ("fast_convergence", fast)];
-        let mut clock = AckClock::after_loss_at("cubic", 1000, 20_000, &params);
+        let mut clock = after_loss_at(1000, 20_000, &params);
         clock.tp.snd_cwnd = 800;
         clock.loss();
         let w_max = if fast == "1" { 800.0 * (1.0 + BETA) / 2.0 } else { 800.0 };
@@ -84,8 +92,8 @@ fn fast_convergence_gives_room_to_new_flows() {
 /// RFC 9438 4.3: where Reno is faster, its line of 3 (1 - beta) / (1 + beta) packets per RTT.
 #[test]
 fn in_small_windows_it_grows_like_reno() {
-    let mut friendly = AckClock::after_loss_at("cubic", 40, 10_000, &[]);
-    let mut strict = AckClock::after_loss_at("cubic", 40, 10_000, &[("friendliness", "0")]);
+    let mut friendly = after_loss_at(40, 10_000, &[]);
+    let mut strict = after_loss_at(40, 10_000, &[("friendliness", "0")]);
     let start = f64::from(friendly.tp.snd_cwnd);
     let alpha = 3.0 * (1.0 - BETA) / (1.0 + BETA);
     for (t, cwnd) in friendly.curve(1.0) {
@@ -167,7 +175,7 @@ fn without_hystart_slow_start_goes_on() {
 /// RFC 9438 4.8, 4.9.
 #[test]
 fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
-    let mut clock = AckClock::after_loss_at("cubic", 1000, 20_000, &[]);
+    let mut clock = after_loss_at(1000, 20_000, &[]);
     assert_eq!(clock.cc.undo_cwnd(&mut clock.tp), 1000);
     clock.cc.set_state(&mut clock.tp, CaState::Loss);
     clock.tp.snd_cwnd = 100;
@@ -180,7 +188,7 @@ fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
 /// RFC 9438 5.8: the curve goes on after idle from where it was.
 #[test]
 fn idle_time_does_not_count() {
-    let mut clock = AckClock::after_loss_at("cubic", 1000, 20_000, &[("friendliness", "0")]);
+    let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
     clock.curve(2.0);
     let before = clock.tp.snd_cwnd;
     clock.tp.lsndtime = jiffies(clock.tp.tcp_mstamp, 1000);

@@ -41,7 +41,9 @@ def draw_signal_strip(ax: Axes, run: RunRecord, end_s: float) -> None:
     for place, kind in enumerate(kinds):
         lane = len(kinds) - 1 - place
         widths = [(begin, end - begin) for begin, end in run.phases.spans(kind, end_s)]
-        ax.broken_barh(widths, (lane - 0.3, 0.6), color=_PHASE_COLOURS[kind], linewidth=0.8, gid=kind)
+        ax.broken_barh(
+            widths, (lane - 0.3, 0.6), color=_PHASE_COLOURS[kind], linewidth=0.8, gid=kind
+        )
         label_lane(ax, lane, f"{kind} ({run.phases.kinds.count(kind):,})", _PHASE_COLOURS[kind])
     ax.set_ylim(-0.6, len(kinds) + 0.6)
     ax.set_yticks([])

@@ -124,7 +124,9 @@ class Phases:
     def spans(self, kind: str, end_s: float) -> list[tuple[float, float]]:
         """Return disjoint, ordered (begin, end) in s when any flow was in a phase of this kind."""
         phases = zip(self.begin_s.tolist(), self.length_s.tolist(), self.kinds, strict=True)
-        return _merged([(begin, begin + length) for begin, length, of in phases if of == kind], end_s)
+        return _merged(
+            [(begin, begin + length) for begin, length, of in phases if of == kind], end_s
+        )
 
 
 @dataclass(frozen=True)
@@ -340,7 +342,9 @@ def _read_run(directory: Path, name: str) -> RunRecord:
         },
         link=_link_series_by_name(link),
         events=_events(events),
-        announced_s=_floats(events.filter(pl.col("kind") == "announcement").sort("t_ns"), "t_ns", 1e9),
+        announced_s=_floats(
+            events.filter(pl.col("kind") == "announcement").sort("t_ns"), "t_ns", 1e9
+        ),
         phases=_phases(events),
         probes=_probe_series(probes) if probes is not None else {},
         path=read_path(path_file) if path_file.exists() else None,

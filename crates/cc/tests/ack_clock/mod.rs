@@ -20,20 +20,6 @@ impl AckClock {
         AckClock { cc, tp, rtt_us }
     }
 
-    /// In the state that a loss at this window leaves behind.
-    pub fn after_loss_at(
-        module: &str,
-        cwnd: u32,
-        rtt_us: u64,
-        params: &[(&str, &str)],
-    ) -> AckClock {
-        let mut clock = AckClock::new(module, params, rtt_us);
-        clock.ack(1, rtt_us);
-        clock.tp.snd_cwnd = cwnd;
-        clock.loss();
-        clock
-    }
-
     /// One ACK for one packet, `gap_us` after the one before.
     pub fn ack(&mut self, gap_us: u64, rtt_us: u64) {
         let tp = &mut self.tp;

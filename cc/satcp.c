@@ -70,10 +70,12 @@ SKYHOP_HOOK(u32, satcp_ssthresh, struct sock *sk)
 	if (!satcp)
 		return tcp_reno_ssthresh(sk);
 	listen(sk, satcp);
-	if (skyhop_param(sk, mode) != FREEZE || !is_holding(sk, satcp))
+	if (skyhop_param(sk, mode) != FREEZE || !is_holding(sk, satcp)) {
+		satcp->kept_ssthresh = 0;
 		return cubic_reduced(sk, &satcp->cubic);
+	}
 	/* The kernel brings the window to this at the recovery's end: back to what it is now. */
-	satcp->kept_ssthresh = tp->snd_ssthresh;
+	satcp->kept_ssthresh = max_u32(satcp->kept_ssthresh, tp->snd_ssthresh);
 	return max_u32(tp->snd_cwnd, 2);
 }
 

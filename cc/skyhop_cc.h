@@ -231,6 +231,7 @@ struct tcp_congestion_ops {
 #define USEC_PER_MSEC 1000UL
 #define USEC_PER_SEC 1000000UL
 #define NSEC_PER_USEC 1000UL
+#define NSEC_PER_MSEC 1000000UL
 
 /* ---- A handover that has been announced ---- */
 
@@ -248,6 +249,20 @@ struct skyhop_handover {
 	u32 valid;     /* 0: nothing is announced */
 };
 
+/* ---- What a module does about it, for whoever watches ---- */
+
+enum skyhop_phase_kind {
+	SKYHOP_HOLD = 0,      /* the window is not reduced */
+	SKYHOP_DRAIN = 1,     /* the window is closed, so that nothing piles up */
+	SKYHOP_PROBE_RTT = 2, /* the window stays closed to see the new path's RTT */
+};
+
+struct skyhop_phase {
+	u64 begin_ns; /* on the clock of skyhop_now_ns() */
+	u64 end_ns;
+	u64 kind; /* enum skyhop_phase_kind */
+};
+
 /* ---- For the algorithm's file, the same for both targets ----
  *
  * SKYHOP_PARAMS(LIST)   LIST(P) has one line per parameter:
@@ -262,6 +277,7 @@ struct skyhop_handover {
  * skyhop_now_ns(sk)               the monotonic clock that announcements are timed on
  * skyhop_random(sk, n)            0 <= random < n
  * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
+ * skyhop_tell(sk, kind, begin_ns, end_ns)   tells the simulator of a phase, once: as soon as its end is known
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
  * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   name is the file's
  */
@@ -286,6 +302,7 @@ const volatile u32 skyhop_hz_of_kernel = 1000;
 #define skyhop_jiffies(sk) ((void)(sk), (u32)bpf_jiffies64())
 #define skyhop_now_ns(sk) ((void)(sk), bpf_ktime_get_ns())
 #define skyhop_random(sk, n) ((void)(sk), bpf_get_prandom_u32() % (n))
+#define skyhop_tell(sk, kind, begin_ns, end_ns) ((void)(sk), (void)(kind), (void)(begin_ns), (void)(end_ns))
 
 #define SKYHOP_PARAM_GLOBAL(name, scale, initial, least, most, unit, about) \
 	const volatile u64 skyhop_param_##name = (initial);
@@ -388,12 +405,17 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 #else
 /* ---- In the simulator ---- */
 
+/* As many phases as one call of a hook may tell of. */
+#define SKYHOP_MOST_TOLD 4
+
 /* What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call. */
 struct skyhop_host {
 	void *state;
 	const u64 *params; /* in the order of the module's table */
 	u64 random;        /* seed, then state, of skyhop_random() */
 	struct skyhop_handover handover;
+	struct skyhop_phase told[SKYHOP_MOST_TOLD];
+	u32 told_len; /* set to 0 before every call */
 	u32 hz;
 };
 
@@ -451,6 +473,14 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 {
 	*handover = skyhop_host(sk)->handover;
 	return handover->valid;
+}
+
+static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64 begin_ns, u64 end_ns)
+{
+	struct skyhop_host *host = skyhop_host(sk);
+
+	if (host->told_len < SKYHOP_MOST_TOLD)
+		host->told[host->told_len++] = (struct skyhop_phase){ begin_ns, end_ns, kind };
 }
 
 #define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,

@@ -62,6 +62,8 @@ EVENT_SCHEMA = pa.schema(
         ("link", pa.string()),
         ("direction", pa.string()),
         ("flow", pa.int32()),
+        ("at_ns", pa.int64()),
+        ("length_ns", pa.int64()),
     ]
 )
 PROBE_SCHEMA = pa.schema(
@@ -90,6 +92,9 @@ class SyntheticRun:
     connected: bool = True
     warnings: tuple[str, ...] = ()
     losses: int = 5
+    announced_s: tuple[float, ...] = ()
+    phases: tuple[tuple[str, int, float, float], ...] = ()
+    """What congestion controls did: kind, flow, begin and length in s."""
     summary: dict[str, Any] = field(default_factory=dict)
     """Entries of summary.json that replace the made-up ones."""
 
@@ -226,7 +231,18 @@ class SyntheticRun:
              "outage_ns": 0, "flow": 0}
             for place in range(self.losses)
         ]  # fmt: skip
-        return sorted([*self.path_events(), *losses], key=lambda row: row["t_ns"])
+        said = [
+            {"t_ns": int(at_s * 1e9), "kind": "announcement", "link": "path", "outage_ns": 0,
+             "at_ns": int(at_s * 1e9) + 10**9}
+            for at_s in self.announced_s
+        ]  # fmt: skip
+        done = [
+            {"t_ns": int(begin_s * 1e9), "kind": kind, "link": "path", "outage_ns": 0, "flow": flow,
+             "length_ns": int(length_s * 1e9)}
+            for kind, flow, begin_s, length_s in self.phases
+        ]  # fmt: skip
+        rows = [*self.path_events(), *losses, *said, *done]
+        return sorted(rows, key=lambda row: row["t_ns"])
 
     def probe_rows(self) -> list[dict[str, Any]]:
         """Rows of probes.parquet, where the run has a probe: one packet in 40 is lost."""

@@ -78,6 +78,11 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         (FIXED + "[link]\nqdisc = 'magic'\n", 'no qdisc "magic"'),
         (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
+        (FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n", "signal.source: blind and forecast"),
+        (
+            FIXED + "[[change]]\nat = '1 s'\nrtt = '30 ms'\n[[flow]]\n[signal]\nsource = 'path'\n",
+            "signal.source: live does not announce handovers",
+        ),
     ],
 )
 @pytest.mark.usefixtures("namespaces")

@@ -524,6 +524,23 @@ def test_figures_hold_every_flow_and_panel(tmp_path: Path) -> None:
     assert png_bytes(figure).startswith(b"\x89PNG")
 
 
+def test_announcements_and_what_is_done_about_them_are_seen(tmp_path: Path) -> None:
+    phases = [("hold", 0, 10.0, 1.3), ("hold", 1, 11.0, 1.3), ("hold", 0, 30.0, 1.3)]
+    phases += [("drain", 1, 40.0, 0.1), ("probe-rtt", 1, 40.1, 0.2)]
+    made = SyntheticRun(("satcp", "satpipe"), announced_s=(9.9, 29.9, 39.9), phases=tuple(phases))
+    figure = run_figure(made.write(tmp_path / "run"))
+    assert markers(figure, "announcement") == [9.9, 29.9, 39.9]
+    # The strip and two panels; holds that overlap are one span.
+    expected = {"hold": [(10.0, 12.3), (30.0, 31.3)], "drain": [(40.0, 40.1)]}
+    for kind, spans in {**expected, "probe-rtt": [(40.1, 40.3)]}.items():
+        drawn = [c for ax in figure.axes for c in ax.collections if c.get_gid() == kind]
+        assert len(drawn) == 3
+        for collection in drawn:
+            boxes = [path.get_extents() for path in collection.get_paths()]
+            assert [(box.x0, box.x1) for box in boxes] == [pytest.approx(span) for span in spans]
+    assert not scatters(run_figure(SyntheticRun().write(tmp_path / "other")), "announcement")
+
+
 def test_a_figure_is_saved_whole(tmp_path: Path) -> None:
     run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
     assert save(run_figure(run), tmp_path / "run.png") == tmp_path / "run.png"

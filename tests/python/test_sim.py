@@ -27,6 +27,19 @@ def test_a_run_has_the_files_of_a_live_one(skyhop: Skyhop, tmp_path: Path) -> No
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
 
 
+def test_announcements_and_holds_are_recorded_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
+    sets = {"flow.0.cc": "satcp", "signal.source": "path", "signal.lead": "0.5 s"}
+    arguments = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    done = skyhop("sim", SCENARIO, "-o", "run", *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = sh.read_run(tmp_path / "run").events.to_pylist()
+    said = [(row["t_ns"], row["at_ns"]) for row in rows if row["kind"] == "announcement"]
+    assert said == [(14_500_000_000, 15_000_000_000), (29_500_000_000, 30_000_000_000)]
+    holds = [row for row in rows if row["kind"] == "hold"]
+    assert [(row["flow"], row["length_ns"]) for row in holds] == [(0, 1_300_000_000)] * 2
+    assert skyhop("report", "run", "-o", "report.html").returncode == 0
+
+
 def test_the_same_seed_gives_the_same_bytes(skyhop: Skyhop, tmp_path: Path) -> None:
     lossy = ("--set", "link.loss=0.1 %")
     for place, seed in (("a", 3), ("b", 3), ("c", 4)):

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::sock::{AckSample, Handover, RateSample, TcpSock};
+use crate::sock::{AckSample, Handover, Phase, RateSample, TcpSock};
 
 type Query = Option<unsafe extern "C" fn(*mut TcpSock) -> u32>;
 type Notice = Option<unsafe extern "C" fn(*mut TcpSock)>;
@@ -47,6 +47,9 @@ pub struct Ops {
     pub release: Notice,
 }
 
+/// `SKYHOP_MOST_TOLD`.
+pub const MOST_TOLD: usize = 4;
+
 /// `struct skyhop_host`.
 #[repr(C)]
 pub struct Host {
@@ -54,5 +57,7 @@ pub struct Host {
     pub params: *const u64,
     pub random: u64,
     pub handover: Handover,
+    pub told: [Phase; MOST_TOLD],
+    pub told_len: u32,
     pub hz: u32,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use crate::error::CcError;
 use crate::ffi;
 use crate::module::{Module, comma_separated};
-use crate::sock::{AckSample, CaEvent, CaState, Handover, RateSample, TcpSock};
+use crate::sock::{AckSample, CaEvent, CaState, Handover, Phase, PhaseKind, RateSample, TcpSock};
 
 /// The congestion control of one connection. Instances share nothing, and nothing but their arguments
 /// (time included: [`TcpSock::tcp_mstamp`]) and their seed tells them what to do.
@@ -18,6 +18,8 @@ pub struct Instance {
     /// The algorithm's own struct; u64 for its alignment.
     state: Vec<u64>,
     host: Box<ffi::Host>,
+    /// What the algorithm told of and nobody has asked for yet.
+    phases: Vec<Phase>,
 }
 
 // SAFETY: the pointers in `host` are set from `params` and `state` before every call and not used between.
@@ -39,9 +41,11 @@ impl Instance {
             params: std::ptr::null(),
             random: 0,
             handover: Handover::default(),
+            told: [Phase { begin_ns: 0, end_ns: 0, kind: PhaseKind::Hold }; ffi::MOST_TOLD],
+            told_len: 0,
             hz: 1000,
         });
-        Ok(Instance { module, ops, params, state, host })
+        Ok(Instance { module, ops, params, state, host, phases: Vec::new() })
     }
 
     /// Ticks per second of Linux's coarse clock (CONFIG_HZ: 100, 250 or 1000).
@@ -69,6 +73,11 @@ impl Instance {
     /// The handover that the algorithm may read, until the next call of this.
     pub fn announce(&mut self, handover: Handover) {
         self.host.handover = handover;
+    }
+
+    /// The holds and drains that the algorithm told of since the last call of this, in their order.
+    pub fn take_phases(&mut self) -> Vec<Phase> {
+        std::mem::take(&mut self.phases)
     }
 
     /// Whether the algorithm sets cwnd and pacing itself ([`Instance::cong_control`]); else Linux's PRR and
@@ -175,8 +184,10 @@ impl Instance {
     fn call<R>(&mut self, tp: &mut TcpSock, hook: impl FnOnce(*mut TcpSock) -> R) -> R {
         self.host.state = self.state.as_mut_ptr().cast();
         self.host.params = self.params.as_ptr();
+        self.host.told_len = 0;
         tp.inet_conn.icsk_ca_priv[0] = (&raw mut *self.host).expose_provenance() as u64;
         let answer = hook(tp);
+        self.phases.extend_from_slice(&self.host.told[..self.host.told_len as usize]);
         // An address differs from run to run: it must not stay in what may be compared or printed.
         tp.inet_conn.icsk_ca_priv[0] = 0;
         debug_assert!(tp.snd_cwnd > 0, "{} set cwnd to 0", self.module.name());

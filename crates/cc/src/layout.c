@@ -111,6 +111,15 @@ const struct skyhop_layout_row skyhop_layout[] = {
 	FIELD(skyhop_handover, error_ns),
 	FIELD(skyhop_handover, kind),
 	FIELD(skyhop_handover, valid),
+	WHOLE(skyhop_phase),
+	FIELD(skyhop_phase, begin_ns),
+	FIELD(skyhop_phase, end_ns),
+	FIELD(skyhop_phase, kind),
+	WHOLE(skyhop_host),
+	FIELD(skyhop_host, handover),
+	FIELD(skyhop_host, told),
+	FIELD(skyhop_host, told_len),
+	FIELD(skyhop_host, hz),
 };
 
 const u64 skyhop_layout_len = sizeof(skyhop_layout) / sizeof(skyhop_layout[0]);

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
+use crate::ffi::Host;
 use crate::sock::*;
 
 #[repr(C)]
@@ -144,6 +145,8 @@ fn the_mirrors_have_the_layout_of_c() {
             is_ack_delayed
         ),
         layout!(Handover, "skyhop_handover", at_ns, outage_ns, error_ns, kind, valid),
+        layout!(Phase, "skyhop_phase", begin_ns, end_ns, kind),
+        layout!(Host, "skyhop_host", handover, told, told_len, hz),
     ]
     .concat();
     assert_eq!(ours, layout_of_c());

@@ -27,6 +27,6 @@ pub use module::Module;
 pub use param::Param;
 pub use sock::{
     AckSample, CaEvent, CaState, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample,
-    RateSample, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock, TCP_INFINITE_SSTHRESH,
-    TCP_INIT_CWND, TcpSock, jiffies,
+    Phase, PhaseKind, RateSample, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock,
+    TCP_INFINITE_SSTHRESH, TCP_INIT_CWND, TcpSock, jiffies,
 };

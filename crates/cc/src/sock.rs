@@ -265,6 +265,30 @@ pub struct Handover {
     pub valid: u32,
 }
 
+/// What a module does about a handover, and from when to when (`struct skyhop_phase`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// ns on the clock of `tcp_mstamp`.
+    pub begin_ns: u64,
+    /// ns on the clock of `tcp_mstamp`.
+    pub end_ns: u64,
+    /// What.
+    pub kind: PhaseKind,
+}
+
+/// `enum skyhop_phase_kind`.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhaseKind {
+    /// The window is not reduced.
+    Hold = 0,
+    /// The window is closed, so that nothing piles up.
+    Drain = 1,
+    /// The window stays closed to see the new path's RTT.
+    ProbeRtt = 2,
+}
+
 /// Nobody paces.
 pub const SK_PACING_NONE: u32 = 0;
 /// TCP itself has to pace.

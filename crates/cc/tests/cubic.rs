@@ -1,80 +1,20 @@
 //! CUBIC against RFC 9438, driven by an ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
-use skyhop_cc::{
-    AckSample, CaEvent, CaState, Instance, Module, SK_PACING_NEEDED, TcpSock, jiffies,
-};
+mod ack_clock;
+
+use ack_clock::{AckClock, MSS};
+use skyhop_cc::{CaEvent, CaState, SK_PACING_NEEDED, jiffies};
 
 const BETA: f64 = 717.0 / 1024.0;
 const C: f64 = 410.0 / 1024.0;
-const MSS: u32 = 1448;
 
-struct AckClock {
-    cc: Instance,
-    tp: TcpSock,
-    rtt_us: u64,
-}
-
-impl AckClock {
-    fn new(params: &[(&str, &str)], rtt_us: u64) -> AckClock {
-        let mut cc = Instance::new(Module::find("cubic").unwrap(), params).unwrap();
-        let mut tp = TcpSock { tcp_mstamp: 5_000_000, ..TcpSock::default() };
-        tp.set_cwnd_limited(true);
-        cc.init(&mut tp);
-        AckClock { cc, tp, rtt_us }
-    }
-
-    /// One ACK for one packet, `gap_us` after the one before.
-    fn ack(&mut self, gap_us: u64, rtt_us: u64) {
-        let tp = &mut self.tp;
-        tp.tcp_mstamp += gap_us;
-        tp.snd_una = tp.snd_una.wrapping_add(MSS);
-        let sample = AckSample { pkts_acked: 1, rtt_us: rtt_us as i32, in_flight: 1 };
-        self.cc.pkts_acked(tp, &sample);
-        self.cc.cong_avoid(tp, tp.snd_una, 1);
-        // What the ACK released: the whole window is out again.
-        tp.snd_nxt = tp.snd_una.wrapping_add(tp.snd_cwnd * MSS);
-    }
-
-    /// A round trip's worth of ACKs.
-    fn round(&mut self) {
-        let start_us = self.tp.tcp_mstamp;
-        let acks = u64::from(self.tp.snd_cwnd);
-        for ack in 1..=acks {
-            let due_us = start_us + self.rtt_us * ack / acks;
-            self.ack(due_us - self.tp.tcp_mstamp, self.rtt_us);
-        }
-    }
-
-    /// A fast recovery that takes no time.
-    fn loss(&mut self) {
-        let tp = &mut self.tp;
-        tp.prior_cwnd = tp.snd_cwnd;
-        tp.snd_ssthresh = self.cc.ssthresh(tp);
-        self.cc.set_state(tp, CaState::Recovery);
-        tp.snd_cwnd = tp.snd_ssthresh;
-        tp.snd_cwnd_cnt = 0;
-        self.cc.set_state(tp, CaState::Open);
-    }
-
-    /// The window after every round trip for `seconds`: (seconds since the first ACK's epoch, cwnd).
-    fn curve(&mut self, seconds: f64) -> Vec<(f64, f64)> {
-        let start_us = self.tp.tcp_mstamp;
-        let mut curve = Vec::new();
-        while ((self.tp.tcp_mstamp - start_us) as f64) < seconds * 1e6 {
-            self.round();
-            let t = (self.tp.tcp_mstamp - start_us) as f64 / 1e6;
-            curve.push((t, f64::from(self.tp.snd_cwnd)));
-        }
-        curve
-    }
-
-    fn after_loss_at(cwnd: u32, rtt_us: u64, params: &[(&str, &str)]) -> AckClock {
-        let mut clock = AckClock::new(params, rtt_us);
-        clock.ack(1, rtt_us);
-        clock.tp.snd_cwnd = cwnd;
-        clock.loss();
-        clock
-    }
+/// In the state that a loss at this window leaves behind.
+fn after_loss_at(cwnd: u32, rtt_us: u64, params: &[(&str, &str)]) -> AckClock {
+    let mut clock = AckClock::new("cubic", params, rtt_us);
+    clock.ack(1, rtt_us);
+    clock.tp.snd_cwnd = cwnd;
+    clock.loss();
+    clock
 }
 
 fn k_seconds(w_max: f64, cwnd: f64) -> f64 {
@@ -84,7 +24,7 @@ fn k_seconds(w_max: f64, cwnd: f64) -> f64 {
 /// RFC 9438 4.2, figures 1 and 2; 4.4 concave, 4.5 convex.
 #[test]
 fn the_window_follows_the_cubic_curve() {
-    let mut clock = AckClock::after_loss_at(1000, 20_000, &[("friendliness", "0")]);
+    let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
     assert_eq!(clock.tp.snd_cwnd, (1000.0 * BETA) as u32);
     let k = k_seconds(1000.0, 700.0);
     let curve = clock.curve(2.0 * k);
@@ -108,7 +48,7 @@ fn the_curve_does_not_depend_on_the_rtt() {
     let windows: Vec<f64> = [10_000, 50_000, 200_000]
         .map(|rtt_us| {
             let off = [("friendliness", "0")];
-            AckClock::after_loss_at(1000, rtt_us, &off).curve(6.0).last().unwrap().1
+            after_loss_at(1000, rtt_us, &off).curve(6.0).last().unwrap().1
         })
         .to_vec();
     for window in &windows {
@@ -121,7 +61,7 @@ fn the_curve_does_not_depend_on_the_rtt() {
 fn the_curve_does_not_depend_on_hz() {
     let windows: Vec<f64> = [100, 250, 1000]
         .map(|hz| {
-            let mut clock = AckClock::after_loss_at(1000, 20_000, &[("friendliness", "0")]);
+            let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
             clock.cc = clock.cc.with_hz(hz);
             clock.curve(6.0).last().unwrap().1
         })
@@ -136,7 +76,7 @@ fn the_curve_does_not_depend_on_hz() {
 fn fast_convergence_gives_room_to_new_flows() {
     let plateau = |fast: &str| {
         let params = [("friendliness", "0"), ("fast_convergence", fast)];
-        let mut clock = AckClock::after_loss_at(1000, 20_000, &params);
+        let mut clock = after_loss_at(1000, 20_000, &params);
         clock.tp.snd_cwnd = 800;
         clock.loss();
         let w_max = if fast == "1" { 800.0 * (1.0 + BETA) / 2.0 } else { 800.0 };
@@ -152,8 +92,8 @@ fn fast_convergence_gives_room_to_new_flows() {
 /// RFC 9438 4.3: where Reno is faster, its line of 3 (1 - beta) / (1 + beta) packets per RTT.
 #[test]
 fn in_small_windows_it_grows_like_reno() {
-    let mut friendly = AckClock::after_loss_at(40, 10_000, &[]);
-    let mut strict = AckClock::after_loss_at(40, 10_000, &[("friendliness", "0")]);
+    let mut friendly = after_loss_at(40, 10_000, &[]);
+    let mut strict = after_loss_at(40, 10_000, &[("friendliness", "0")]);
     let start = f64::from(friendly.tp.snd_cwnd);
     let alpha = 3.0 * (1.0 - BETA) / (1.0 + BETA);
     for (t, cwnd) in friendly.curve(1.0) {
@@ -171,7 +111,7 @@ fn in_small_windows_it_grows_like_reno() {
 #[test]
 fn hystart_leaves_slow_start_on_an_ack_train() {
     let exit_after_us = |is_paced: bool| {
-        let mut clock = AckClock::new(&[("hystart_detect", "1")], 100_000);
+        let mut clock = AckClock::new("cubic", &[("hystart_detect", "1")], 100_000);
         if is_paced {
             clock.tp.sk_mut().sk_pacing_status = SK_PACING_NEEDED;
             clock.tp.sk_mut().sk_pacing_rate = 1_000_000_000;
@@ -195,7 +135,7 @@ fn hystart_leaves_slow_start_on_an_ack_train() {
 fn hystart_ignores_trains_with_gaps_and_small_windows() {
     for (cwnd, gap_us) in [(200, 2_500), (4, 1_000)] {
         let low = [("hystart_detect", "1"), ("hystart_low_window", "100")];
-        let mut clock = AckClock::new(&low, 100_000);
+        let mut clock = AckClock::new("cubic", &low, 100_000);
         clock.tp.snd_cwnd = cwnd;
         for _ in 0..90 {
             clock.ack(gap_us, 100_000);
@@ -209,7 +149,7 @@ fn hystart_ignores_trains_with_gaps_and_small_windows() {
 fn hystart_leaves_slow_start_when_the_rtt_grows() {
     for (base_us, margin_us) in [(8_000, 4_000), (80_000, 10_000), (400_000, 16_000)] {
         let leaves = |extra_us: u64| {
-            let mut clock = AckClock::new(&[("hystart_detect", "2")], base_us);
+            let mut clock = AckClock::new("cubic", &[("hystart_detect", "2")], base_us);
             clock.tp.snd_cwnd = 50;
             clock.ack(10, base_us);
             clock.tp.snd_una = clock.tp.snd_nxt;
@@ -225,7 +165,7 @@ fn hystart_leaves_slow_start_when_the_rtt_grows() {
 
 #[test]
 fn without_hystart_slow_start_goes_on() {
-    let mut clock = AckClock::new(&[("hystart", "0")], 50_000);
+    let mut clock = AckClock::new("cubic", &[("hystart", "0")], 50_000);
     for _ in 0..10 {
         clock.round();
     }
@@ -235,7 +175,7 @@ fn without_hystart_slow_start_goes_on() {
 /// RFC 9438 4.8, 4.9.
 #[test]
 fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
-    let mut clock = AckClock::after_loss_at(1000, 20_000, &[]);
+    let mut clock = after_loss_at(1000, 20_000, &[]);
     assert_eq!(clock.cc.undo_cwnd(&mut clock.tp), 1000);
     clock.cc.set_state(&mut clock.tp, CaState::Loss);
     clock.tp.snd_cwnd = 100;
@@ -248,7 +188,7 @@ fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
 /// RFC 9438 5.8: the curve goes on after idle from where it was.
 #[test]
 fn idle_time_does_not_count() {
-    let mut clock = AckClock::after_loss_at(1000, 20_000, &[("friendliness", "0")]);
+    let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
     clock.curve(2.0);
     let before = clock.tp.snd_cwnd;
     clock.tp.lsndtime = jiffies(clock.tp.tcp_mstamp, 1000);

@@ -72,6 +72,7 @@ enum Call {
     Undo,
     Wait { us: u64 },
     Announce { at_ns: u64 },
+    AnnounceNear { in_us: i64 },
 }
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -92,6 +93,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         1 => Just(Call::Undo),
         2 => (0u64..20_000_000).prop_map(|us| Call::Wait { us }),
         1 => any::<u64>().prop_map(|at_ns| Call::Announce { at_ns }),
+        2 => (-2_000_000_i64..2_000_000).prop_map(|in_us| Call::AnnounceNear { in_us }),
     ];
     prop::collection::vec(call, 1..300)
 }
@@ -118,10 +120,15 @@ fn apply(cc: &mut Instance, tp: &mut TcpSock, call: &Call) {
             tp.lost_out = 0;
             cc.cwnd_event(tp, CaEvent::TxStart);
         }
-        Call::Announce { at_ns } => {
-            cc.announce(Handover { at_ns, outage_ns: 1, error_ns: at_ns, kind: 0, valid: 1 });
+        Call::Announce { at_ns } => announce(cc, at_ns),
+        Call::AnnounceNear { in_us } => {
+            announce(cc, 1000 * tp.tcp_mstamp.saturating_add_signed(in_us));
         }
     }
+}
+
+fn announce(cc: &mut Instance, at_ns: u64) {
+    cc.announce(Handover { at_ns, outage_ns: 1, error_ns: at_ns, kind: 0, valid: 1 });
 }
 
 fn ack(cc: &mut Instance, tp: &mut TcpSock, of: (u32, i32, i64, i32, bool)) {

@@ -109,5 +109,11 @@ pub fn run(
                 .to_owned(),
         ));
     }
+    if !experiment.announcements.is_empty() {
+        return Err(LiveError::Unsupported(
+            "signal.source: live does not announce handovers; set it to \"none\", or use skyhop sim"
+                .to_owned(),
+        ));
+    }
     supervisor::run(experiment, options, control)
 }

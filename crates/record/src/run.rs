@@ -66,6 +66,14 @@ named! {
         Change = "change",
         /// A packet was lost.
         Loss = "loss",
+        /// A handover was announced.
+        Announcement = "announcement",
+        /// A congestion control does not reduce its window.
+        Hold = "hold",
+        /// A congestion control keeps its window closed while a handover is due.
+        Drain = "drain",
+        /// A congestion control keeps its window closed after it, to see the new path's RTT.
+        ProbeRtt = "probe-rtt",
     }
 }
 
@@ -194,6 +202,10 @@ pub struct EventRow {
     pub direction: Option<Direction>,
     /// The flow concerned, where it is known.
     pub flow: Option<i32>,
+    /// For announcements: when the handover is said to happen.
+    pub at_ns: Option<i64>,
+    /// For holds, drains and what follows them: how long they last.
+    pub length_ns: Option<i64>,
 }
 
 /// One probe packet.

@@ -81,6 +81,8 @@ pub(crate) fn write_events(data: &RunData, path: &Path) -> Result<(), RecordErro
         Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
         Column::optional("direction", maybe_text(rows, |r| r.direction.map(Direction::name))),
         Column::optional("flow", maybe_int32(rows, |r| r.flow)),
+        Column::optional("at_ns", maybe_int64(rows, |r| r.at_ns)),
+        Column::optional("length_ns", maybe_int64(rows, |r| r.length_ns)),
     ];
     write_table(path, columns)
 }

@@ -95,6 +95,7 @@ impl NamedScenario {
             scenario: self.resolved(&trace),
             flows,
             changes: self.planned_changes(),
+            announcements: self.announcements(&trace)?,
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,

@@ -7,9 +7,9 @@ use skyhop_units::{Duration, Instant};
 use crate::Experiment;
 
 impl Experiment {
-    /// All events of the run's first `elapsed`, in order: the path's, the scenario's changes, and
-    /// `losses`.
-    pub fn event_rows(&self, losses: Vec<EventRow>, elapsed: Duration) -> Vec<EventRow> {
+    /// All events of the run's first `elapsed`, in order: the path's, the scenario's changes, the
+    /// announcements, and what was `measured`.
+    pub fn event_rows(&self, measured: Vec<EventRow>, elapsed: Duration) -> Vec<EventRow> {
         let until = Instant::START + elapsed;
         let links = 0..=self.more_links.len() as u16;
         let mut rows: Vec<EventRow> = links
@@ -26,7 +26,15 @@ impl Experiment {
             flow: change.flow.map(|id| id as i32),
             ..EventRow::default()
         }));
-        rows.extend(losses);
+        let said = self.announcements.iter().filter(|said| said.announced < until);
+        rows.extend(said.map(|announcement| EventRow {
+            t_ns: announcement.announced.as_nanos() as i64,
+            kind: RowKind::Announcement,
+            outage_ns: announcement.outage.as_nanos() as i64,
+            at_ns: Some(announcement.at.as_nanos() as i64),
+            ..EventRow::default()
+        }));
+        rows.extend(measured);
         rows.sort_by_key(|row| row.t_ns);
         rows
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
 use skyhop_path::PathTrace;
+use skyhop_signal::Announcement;
 use skyhop_units::{Bytes, Duration, Instant};
 
 /// What an engine runs.
@@ -23,6 +24,8 @@ pub struct Experiment {
     pub flows: Vec<FlowPlan>,
     /// The scenario's `[[change]]` entries, by time.
     pub changes: Vec<PlannedChange>,
+    /// The announcements of `[signal]`, about the path of `[path]`, by when they are made.
+    pub announcements: Vec<Announcement>,
     /// How long the run lasts.
     pub duration: Duration,
     /// The time between samples.

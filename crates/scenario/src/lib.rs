@@ -1,5 +1,6 @@
 //! The scenario file: its types, its errors, its schema, and what is built from it.
 
+mod announce;
 mod assemble;
 pub mod catalogue;
 mod change;

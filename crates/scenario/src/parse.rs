@@ -7,9 +7,10 @@ use std::path::Path;
 use skyhop_units::{Duration, Rate};
 use toml::{Table, Value};
 
+use crate::announce::check_signal;
 use crate::check_topology::check_topology;
 use crate::error::unreadable;
-use crate::types::{Flow, FlowKind, PathKind, PathSection, Scenario, SignalSource};
+use crate::types::{Flow, FlowKind, PathKind, PathSection, Scenario};
 use crate::{ScenarioError, override_key};
 
 /// The shortest run and the shortest time between samples.
@@ -171,11 +172,7 @@ fn check(
     for (index, (flow, given)) in scenario.flow.iter().zip(given_flow_keys).enumerate() {
         check_flow(flow, given, index, run.duration, origin)?;
     }
-    if scenario.signal.source != SignalSource::None {
-        let what = "announcements of handovers are not part of this version; leave it \"none\"";
-        return wrong("signal.source".to_owned(), what);
-    }
-    Ok(())
+    check_signal(&scenario.signal, origin)
 }
 
 pub(crate) fn check_path(

@@ -58,7 +58,15 @@ fn wrong_keys_and_values_are_named() {
         ("[[flow]]\nkind = \"probe\"\nsize = \"9 kB\"", "x.toml: flow.0.size: is 9 kB"),
         ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
         ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
-        ("[signal]\nsource = \"path\"", "x.toml: signal.source: announcements of handovers"),
+        (
+            "[signal]\nsource = \"blind\"",
+            "x.toml: signal.source: blind and forecast are not part of",
+        ),
+        (
+            "[signal]\nsource = \"path\"\nerror = \"some\"",
+            "x.toml: signal.error: \"some\" is no timing error",
+        ),
+        ("[signal]\nsource = \"schedule\"\nperiod = \"0 s\"", "x.toml: signal.period: is 0 s"),
         ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),
         ("[[flow]]\ninterval = \"1 s\"", "x.toml: flow.0.interval: does not belong"),
         ("[[flow]]\nkind = \"probe\"\ninterval = \"1 ns\"", "x.toml: flow.0.interval: is 1 ns"),

@@ -8,6 +8,7 @@ mod flow;
 mod network;
 mod order;
 mod sampler;
+mod signal;
 
 use std::ops::ControlFlow;
 

@@ -11,6 +11,7 @@ use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
 use crate::order::{component_seed, in_order};
 use crate::sampler::{loss_row, on_the_wire};
+use crate::signal::{Signal, phase_rows};
 
 /// IPv4 and UDP headers.
 const UDP_HEADERS: Bytes = Bytes::new(28);
@@ -18,7 +19,7 @@ const UDP_HEADERS: Bytes = Bytes::new(28);
 /// All links, both directions of each, and the flows over them.
 ///
 /// Components are numbered: the directions of the links first, then each flow's sender and
-/// receiver, then each flow's own delay in both directions.
+/// receiver, then each flow's own delay in both directions, then who announces handovers.
 pub(crate) struct Network {
     /// Forward and back of the path's link, then of link 1, link 2 …
     pub(crate) links: Vec<Link<InFlight>>,
@@ -26,8 +27,9 @@ pub(crate) struct Network {
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
     calendar: Calendar,
-    /// A row for each lost packet.
-    pub(crate) losses: Vec<EventRow>,
+    signal: Signal,
+    /// A row for each lost packet, and for what congestion controls did about announcements.
+    pub(crate) events: Vec<EventRow>,
 }
 
 impl Network {
@@ -46,16 +48,18 @@ impl Network {
         let flows = plans.iter().enumerate().map(flow).collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
-            calendar: Calendar::new(links.len() + 4 * flows.len()),
+            calendar: Calendar::new(links.len() + 4 * flows.len() + 1),
             links,
             flows,
             accesses,
-            losses: Vec::new(),
+            signal: Signal::new(&experiment.announcements),
+            events: Vec::new(),
         };
         for index in 0..network.flows.len() {
             let start = network.flows[index].plan.start;
             network.calendar.set(network.sender_of(index), Some(start));
         }
+        network.calendar.set(network.signal_component(), network.signal.next());
         Ok(network)
     }
 
@@ -71,12 +75,17 @@ impl Network {
         self.links.len() + 2 * self.flows.len() + access
     }
 
+    fn signal_component(&self) -> usize {
+        self.links.len() + 4 * self.flows.len()
+    }
+
     /// Lets everything happen that happens until `until`, and brings the links' counters there.
     pub(crate) fn run_until(&mut self, until: Instant) {
         let (links, ends) = (self.links.len(), 2 * self.flows.len());
         while let Some((component, now)) = self.calendar.next().filter(|(_, at)| *at <= until) {
             match component.checked_sub(links) {
                 None => self.visit_link(component, now),
+                Some(end) if end == 2 * ends => self.visit_signal(now),
                 Some(end) if end >= ends => self.visit_access(end - ends, now),
                 Some(end) if end % 2 == 0 => self.visit_sender(end / 2, now),
                 Some(end) => self.visit_receiver(end / 2, now),
@@ -95,7 +104,7 @@ impl Network {
         }
         for drop in self.links[link].take_drops() {
             let flow = &self.flows[drop.packet.payload.flow as usize];
-            self.losses.push(loss_row(&drop, link, flow.plan.id));
+            self.events.push(loss_row(&drop, link, flow.plan.id));
         }
         self.calendar.set(link, self.links[link].next_wakeup());
     }
@@ -156,6 +165,18 @@ impl Network {
         }
     }
 
+    /// Every TCP flow's congestion control hears what is announced now.
+    fn visit_signal(&mut self, now: Instant) {
+        while let Some(handover) = self.signal.pop(now) {
+            for flow in &mut self.flows {
+                if let Kind::Tcp(connection) = &mut flow.kind {
+                    connection.sender.congestion_control().announce(handover);
+                }
+            }
+        }
+        self.calendar.set(self.signal_component(), self.signal.next());
+    }
+
     fn visit_sender(&mut self, index: usize, now: Instant) {
         let (sender, receiver) = (self.sender_of(index), self.receiver_of(index));
         let flow = &mut self.flows[index];
@@ -200,6 +221,7 @@ impl Network {
     fn transmit(&mut self, index: usize, now: Instant) {
         let sender = self.sender_of(index);
         let flow = &mut self.flows[index];
+        self.events.extend(phase_rows(flow));
         let stop = flow.plan.stop;
         let mut first_link = None;
         while let Kind::Tcp(connection) = &mut flow.kind {

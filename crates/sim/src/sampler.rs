@@ -107,7 +107,7 @@ impl Sampler {
             more_links,
             flows: self.flow_rows,
             link: self.link_rows,
-            events: experiment.event_rows(network.losses, experiment.duration),
+            events: experiment.event_rows(network.events, experiment.duration),
             probes: probe_rows,
             summary,
         }

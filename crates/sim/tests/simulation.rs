@@ -1,49 +1,18 @@
 //! Whole scenarios in virtual time.
 
+mod scenario;
+
 use std::ops::ControlFlow;
 
-use skyhop_record::{Direction, LossReason, RowKind, RunData};
-use skyhop_scenario::{Experiment, parse_scenario};
+use scenario::{experiment, fixed, simulate};
+use skyhop_record::{Direction, LossReason, RowKind};
 use skyhop_sim::SimError;
-
-fn experiment(text: &str) -> Experiment {
-    let no_places = |name: &str| Err(format!("no place {name}"));
-    parse_scenario(text, "x.toml", &[])
-        .unwrap()
-        .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
-        .unwrap()
-}
-
-fn simulate(text: &str) -> RunData {
-    skyhop_sim::run(&experiment(text), &mut |_, _| ControlFlow::Continue(())).unwrap()
-}
-
-fn fixed(rate_mbit: u32, rtt_ms: u32, queue_bytes: u32, duration_s: u32, rest: &str) -> String {
-    format!(
-        "[path]\nkind = \"fixed\"\nrtt = \"{rtt_ms} ms\"\n\
-         [link]\nrate = \"{rate_mbit} Mbit/s\"\nqueue = \"{queue_bytes} B\"\n\
-         [run]\nduration = \"{duration_s} s\"\n{rest}"
-    )
-}
 
 #[test]
 fn the_same_experiment_gives_the_same_results() {
     let text =
         fixed(20, 30, 75_000, 10, "[[flow]]\ncc = \"bbr\"\n[[flow]]\n[[flow]]\nkind = \"probe\"");
     assert_eq!(simulate(&text), simulate(&text));
-}
-
-#[test]
-fn a_flow_fills_its_link_and_no_more() {
-    for cc in skyhop_cc::Module::all().iter().map(skyhop_cc::Module::name) {
-        let data = simulate(&fixed(20, 50, 125_000, 20, &format!("[[flow]]\ncc = \"{cc}\"")));
-        let goodput_bps = data.summary.flows[0].goodput_bps;
-        // A payload of 1448 in 1514 bytes on the wire.
-        let most_bps = 20e6 * 1448.0 / 1514.0;
-        assert!(goodput_bps as f64 > 0.8 * most_bps, "{cc}: {goodput_bps}");
-        assert!((goodput_bps as f64) < 1.001 * most_bps, "{cc}: {goodput_bps}");
-        assert!(data.summary.link.utilisation <= 1.001, "{cc}");
-    }
 }
 
 #[test]
@@ -108,17 +77,6 @@ fn flows_may_go_the_other_way_and_stop_early() {
     assert!(delivered(Direction::Back) > 10 * delivered(Direction::Forward));
     assert_eq!(data.summary.flows[0].stop_s, 4.0);
     assert!(data.flows.iter().all(|row| row.t_ns <= 4_000_000_000));
-}
-
-#[test]
-fn two_equal_flows_both_make_progress() {
-    for cc in skyhop_cc::Module::all().iter().map(skyhop_cc::Module::name) {
-        let flows = format!("[[flow]]\ncc = \"{cc}\"\n[[flow]]\ncc = \"{cc}\"\nstart = \"3 s\"");
-        let data = simulate(&fixed(50, 40, 250_000, 60, &flows));
-        for flow in &data.summary.flows {
-            assert!(flow.goodput_bps > 5_000_000, "{cc}: {:?}", data.summary.flows);
-        }
-    }
 }
 
 #[test]

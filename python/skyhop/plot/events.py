@@ -69,7 +69,7 @@ def draw_strip(ax: Axes, events: Events, end_s: float) -> None:
         widths = [(begin, end - begin) for begin, end in spans]
         ax.broken_barh(widths, (-0.3, 0.6), color=OUTAGE_COLOUR, linewidth=0.8, gid="outage")
         down_s = sum(width for _, width in widths)
-        _label_lane(ax, 0, f"down, {_duration(down_s)} in all", OUTAGE_COLOUR)
+        label_lane(ax, 0, f"down, {_duration(down_s)} in all", OUTAGE_COLOUR)
     if lanes == 0:
         ax.text(0.5, 0.5, "no handovers", transform=ax.transAxes, ha="center", va="center",
                 color=GREY, fontsize=8.5)  # fmt: skip
@@ -117,10 +117,11 @@ def _draw_lane(ax: Axes, kind: str, times_s: FloatArray, lane: int) -> None:
                    clip_on=False, zorder=3, gid=kind)  # fmt: skip
     ax.plot([1.012], [lane], marker=mark.shape, color=mark.colour, markersize=5,
             markeredgewidth=0, transform=ax.get_yaxis_transform(), clip_on=False)  # fmt: skip
-    _label_lane(ax, lane, f"{kind} ({len(times_s):,})", mark.colour)
+    label_lane(ax, lane, f"{kind} ({len(times_s):,})", mark.colour)
 
 
-def _label_lane(ax: Axes, lane: int, text: str, colour: str) -> None:
+def label_lane(ax: Axes, lane: int, text: str, colour: str) -> None:
+    """Write a lane's name to the right of its strip."""
     ax.text(1.022, lane, text, transform=ax.get_yaxis_transform(), ha="left", va="center",
             fontsize=8.5, color=colour)  # fmt: skip
 

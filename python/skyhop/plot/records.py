@@ -27,6 +27,9 @@ DROP_REASONS = ("queue", "loss", "outage", "dismantled", "device")
 PATH_EVENT_KINDS = ("end", "intermediate", "reroute", "lost", "restored", "change")
 """What happens to a path, in the order in which tables and figures show it."""
 
+PHASE_KINDS = ("hold", "drain", "probe-rtt")
+"""What a congestion control does about an announced handover, in their order within a handover."""
+
 _FLOW_COLUMNS = (
     "t_ns", "flow", "goodput_bps", "cwnd_packets", "ssthresh_packets", "srtt_us",
     "inflight_packets", "retransmits",
@@ -103,6 +106,27 @@ class Events:
         if lost_at is not None:
             spans.append((lost_at, end_s))
         return _merged(spans, end_s)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What congestion controls did about announced handovers: n phases ordered by their begin."""
+
+    begin_s: FloatArray
+    """When each began, shape (n,)."""
+    length_s: FloatArray
+    """How long it lasted, shape (n,)."""
+    kinds: tuple[str, ...]
+    """What, n of `PHASE_KINDS`."""
+    flows: tuple[int, ...]
+    """Whose, n flow ids."""
+
+    def spans(self, kind: str, end_s: float) -> list[tuple[float, float]]:
+        """Return disjoint, ordered (begin, end) in s when any flow was in a phase of this kind."""
+        phases = zip(self.begin_s.tolist(), self.length_s.tolist(), self.kinds, strict=True)
+        return _merged(
+            [(begin, begin + length) for begin, length, of in phases if of == kind], end_s
+        )
 
 
 @dataclass(frozen=True)
@@ -201,6 +225,9 @@ class RunRecord:
     """By direction, forward and back; with several links by name: path, path back, NAME …"""
     events: Events
     """Path events and changes; losses are counted in `link`."""
+    announced_s: FloatArray
+    """When handovers were announced."""
+    phases: Phases
     probes: Mapping[int, ProbeSeries]
     path: PathRecord | None
     """The path that the run went over, where the directory holds a copy of it."""
@@ -315,6 +342,10 @@ def _read_run(directory: Path, name: str) -> RunRecord:
         },
         link=_link_series_by_name(link),
         events=_events(events),
+        announced_s=_floats(
+            events.filter(pl.col("kind") == "announcement").sort("t_ns"), "t_ns", 1e9
+        ),
+        phases=_phases(events),
         probes=_probe_series(probes) if probes is not None else {},
         path=read_path(path_file) if path_file.exists() else None,
     )
@@ -440,6 +471,18 @@ def _events(frame: pl.DataFrame) -> Events:
         t_s=_floats(frame, "t_ns", 1e9),
         kinds=tuple(frame.get_column("kind").to_list()),
         outage_s=_floats(frame.with_columns(pl.col("outage_ns").fill_null(0)), "outage_ns", 1e9),
+    )
+
+
+def _phases(frame: pl.DataFrame) -> Phases:
+    frame = frame.filter(pl.col("kind").is_in(PHASE_KINDS)).sort("t_ns", maintain_order=True)
+    # Runs of before announcements were recorded lack the column, and have no phases.
+    length_s = _floats(frame, "length_ns", 1e9) if len(frame) else np.empty(0)
+    return Phases(
+        begin_s=_floats(frame, "t_ns", 1e9),
+        length_s=length_s,
+        kinds=tuple(frame.get_column("kind").to_list()),
+        flows=tuple(frame.get_column("flow").to_list()) if len(frame) else (),
     )
 
 

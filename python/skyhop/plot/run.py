@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from skyhop.plot.events import draw_strip, mark_panels, strip_height_in
+from skyhop.plot.phases import draw_signal_strip, has_signal, mark_phases, signal_strip_height_in
 from skyhop.plot.records import (
     DROP_REASONS,
     FloatArray,
@@ -80,10 +81,18 @@ def run_figure(
     end_s = run.duration_s
     events = run.events.until(max(end_s, 1e-9))
     panels = _panels(run, styles)
-    heights = [strip_height_in(events, end_s), *(panel.height_in for panel in panels)]
-    figure, (strip, *axes) = new_figure(sum(heights) + 0.6 + 0.12 * len(heights), heights)
+    strips = [strip_height_in(events, end_s)]
+    if has_signal(run):
+        strips.append(signal_strip_height_in(run))
+    heights = [*strips, *(panel.height_in for panel in panels)]
+    figure, drawn = new_figure(sum(heights) + 0.6 + 0.12 * len(heights), heights)
+    axes = drawn[len(strips) :]
     figure.suptitle(_title(run), x=0.01, ha="left", fontsize=11)
-    draw_strip(strip, events, end_s)
+    draw_strip(drawn[0], events, end_s)
+    if has_signal(run):
+        draw_signal_strip(drawn[1], run, end_s)
+        shown = [ax for ax, panel in zip(axes, panels, strict=True) if panel.shows_phases]
+        mark_phases(shown, run, end_s)
     for ax, panel in zip(axes, panels, strict=True):
         panel.draw(ax)
         side_legend(ax)
@@ -99,13 +108,14 @@ def run_figure(
 class _Panel:
     draw: Callable[[Axes], None]
     height_in: float
+    shows_phases: bool = False
 
 
 def _panels(run: RunRecord, styles: Mapping[int, FlowStyle]) -> list[_Panel]:
     flow_panels = [
-        _Panel(lambda ax: _draw_goodput(ax, run, styles), 1.7),
+        _Panel(lambda ax: _draw_goodput(ax, run, styles), 1.7, shows_phases=True),
         _Panel(lambda ax: _draw_rtt(ax, run, styles), 1.7),
-        _Panel(lambda ax: _draw_cwnd(ax, run, styles), 1.5),
+        _Panel(lambda ax: _draw_cwnd(ax, run, styles), 1.5, shows_phases=True),
         _Panel(lambda ax: _draw_retransmits(ax, run, styles), 1.0),
     ]
     panels = flow_panels if run.flows else []

@@ -18,5 +18,7 @@ mod receiving;
 mod reno;
 mod reordering;
 mod rto_back_off;
+mod satcp;
+mod satpipe;
 mod tail_loss_probe;
 mod trouble;

@@ -1,0 +1,107 @@
+//! When a handover is announced, and how wrong its moment is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use skyhop_units::{Duration, Instant};
+use thiserror::Error;
+
+use crate::report_timing;
+use crate::{Announcement, Handover};
+
+/// How handovers are announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long before the moment that is announced.
+    pub lead: Duration,
+    /// How wrong that moment is.
+    pub error: TimingError,
+    /// Where the random errors come from.
+    pub seed: u64,
+}
+
+/// What is added to the moment that is announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimingError {
+    /// Nothing.
+    None,
+    /// A random error either way: SaTCP's Figure 4, from element sets that are three hours old.
+    ReportTiming,
+    /// Always the same: the handover is announced for later than it happens.
+    Late(Duration),
+    /// Always the same: for earlier.
+    Early(Duration),
+}
+
+/// What stands for a [`TimingError`] is neither of its names nor a duration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "\"{0}\" is no timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\""
+)]
+pub struct TimingErrorText(String);
+
+impl Timing {
+    /// The announcements of these handovers that are made before `until`, ordered by when they are made, then by
+    /// the moment they announce. Nothing is announced for a moment before the run, nor said before it.
+    pub fn announce(
+        &self,
+        handovers: impl IntoIterator<Item = Handover>,
+        until: Instant,
+    ) -> Vec<Announcement> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut announcements: Vec<Announcement> = handovers
+            .into_iter()
+            .map(|handover| self.announcement(&handover, &mut rng))
+            .filter(|announcement| announcement.announced < until)
+            .collect();
+        announcements.sort_by_key(|announcement| (announcement.announced, announcement.at));
+        announcements
+    }
+
+    fn announcement(&self, handover: &Handover, rng: &mut ChaCha8Rng) -> Announcement {
+        let (at, error) = match self.error {
+            TimingError::None => (handover.at, Duration::ZERO),
+            TimingError::Late(by) => (handover.at + by, by),
+            TimingError::Early(by) => (handover.at - by, by),
+            TimingError::ReportTiming => {
+                let (by, is_late) = report_timing::draw(rng);
+                let at = if is_late { handover.at + by } else { handover.at - by };
+                (at, report_timing::LARGEST)
+            }
+        };
+        Announcement {
+            announced: at - self.lead,
+            at,
+            outage: handover.outage,
+            error,
+            kind: handover.kind,
+        }
+    }
+}
+
+impl FromStr for TimingError {
+    type Err = TimingErrorText;
+
+    fn from_str(text: &str) -> Result<Self, TimingErrorText> {
+        let duration = |text: &str| text.parse().map_err(|_| TimingErrorText(text.to_owned()));
+        match (text.trim(), text.trim().strip_prefix('-')) {
+            ("none", _) => Ok(Self::None),
+            ("report-timing", _) => Ok(Self::ReportTiming),
+            (_, Some(early)) => duration(early).map(Self::Early),
+            (late, None) => duration(late).map(Self::Late),
+        }
+    }
+}
+
+impl fmt::Display for TimingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::ReportTiming => f.write_str("report-timing"),
+            Self::Late(by) => write!(f, "{by}"),
+            Self::Early(by) => write!(f, "-{by}"),
+        }
+    }
+}

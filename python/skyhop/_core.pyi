@@ -5,7 +5,8 @@ from typing import TypeAlias, final
 
 VERSION: str
 
-FindPlace: TypeAlias = Callable[[str], tuple[str, float, float, float]]
+FoundPlace: TypeAlias = tuple[str, float, float, float]
+FindPlace: TypeAlias = Callable[[str], FoundPlace]
 Progress: TypeAlias = Callable[[int, int], None]
 
 @final
@@ -35,7 +36,13 @@ class PathTrace:
     @staticmethod
     def read(path: str) -> PathTrace: ...
     @staticmethod
-    def import_log(path: str, log_format: str) -> PathTrace: ...
+    def import_log(
+        path: str,
+        log_format: str,
+        ends: tuple[FoundPlace | None, FoundPlace | None],
+        texts: dict[str, str],
+    ) -> PathTrace: ...
+    def export(self, path: str, path_format: str, texts: dict[str, str]) -> None: ...
     def write(self, path: str) -> None: ...
     def to_parquet(self) -> bytes: ...
     def header_json(self) -> str: ...

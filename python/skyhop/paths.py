@@ -46,6 +46,20 @@ class Path:
         """
         self._core.write(os.fspath(file))
 
+    def export(self, file: str | os.PathLike[str], format: str, **options: str) -> None:  # noqa: A002
+        """Write the path for another tool, whole or not at all.
+
+        Args:
+            file: where to.
+            format: "csv" (which import_path reads back exactly), "mahimahi" or "netem".
+            options: rate (mahimahi, where the path has none), step (netem).
+
+        Raises:
+            InputError: the format cannot hold this path.
+            RunError: the file cannot be written.
+        """
+        self._core.export(os.fspath(file), format, options)
+
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
         return f"<skyhop.Path {ends}, {self.frames.num_rows} frames>"
@@ -89,17 +103,32 @@ def path(
     return Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
 
 
-def import_path(file: str | os.PathLike[str], format: str) -> Path:  # noqa: A002
-    """Read another tool's log as a path.
+def import_path(
+    file: str | os.PathLike[str],
+    format: str,  # noqa: A002
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    **options: str,
+) -> Path:
+    """Read another tool's log or measurement as a path; docs/measured-paths.md has the rules.
 
     Args:
         file: the log, plain or gzipped.
-        format: what wrote it: "leoem".
+        format: what wrote it: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
+        from_: the end that sends, or that probed: a site, a city, or "lat,lon".
+        to: the other end.
+        options: what the format cannot say itself: interval (ping), direction (csv), rtt
+            (mahimahi), delay_file (leocc).
 
     Raises:
         InputError: the file cannot be read or is not such a log; the message names the line.
     """
-    return Path(_core.PathTrace.import_log(os.fspath(file), format))
+    ends = (
+        None if from_ is None else position_of(from_),
+        None if to is None else position_of(to),
+    )
+    return Path(_core.PathTrace.import_log(os.fspath(file), format, ends, options))
 
 
 def read_path(file: str | os.PathLike[str]) -> Path:

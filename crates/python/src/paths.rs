@@ -1,16 +1,25 @@
 //! Paths.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use skyhop_path::PathTrace;
+use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{path_to_parquet, read_path, write_path};
-use skyhop_scenario::import::import_log;
+use skyhop_scenario::export::export_path;
+use skyhop_scenario::import::{ImportOptions, import_log};
 
 use crate::errors::{from_record, from_scenario, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
 use crate::progress::PyProgress;
+
+/// Name, latitude (deg), longitude (deg), altitude (m).
+type FoundPlace = (String, f64, f64, f64);
+
+fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
+    Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }
+}
 
 /// A time-varying path.
 #[pyclass(name = "PathTrace", frozen)]
@@ -41,9 +50,26 @@ impl PyPathTrace {
     }
 
     #[staticmethod]
-    fn import_log(path: &str, log_format: &str) -> PyResult<Self> {
-        import_log(Path::new(path), log_format)
+    fn import_log(
+        path: &str,
+        log_format: &str,
+        ends: (Option<FoundPlace>, Option<FoundPlace>),
+        texts: BTreeMap<String, String>,
+    ) -> PyResult<Self> {
+        let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
+        import_log(Path::new(path), log_format, &options)
             .map(Self)
+            .map_err(|error| from_scenario(&error, None))
+    }
+
+    /// Writes the path for another tool, in one of the formats of `export_path`.
+    fn export(
+        &self,
+        path: &str,
+        path_format: &str,
+        texts: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        export_path(&self.0, Path::new(path), path_format, &texts)
             .map_err(|error| from_scenario(&error, None))
     }
 

@@ -5,10 +5,14 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{path_to_parquet, read_path, write_path};
+use skyhop_scenario::catalogue;
 use skyhop_scenario::export::export_path;
 use skyhop_scenario::import::{ImportOptions, import_log};
+
+use skyhop_units::UtcInstant;
 
 use crate::errors::{from_record, from_scenario, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
@@ -85,4 +89,24 @@ impl PyPathTrace {
     fn header_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.0.header).map_err(|error| input_error(&error.to_string()))
     }
+}
+
+/// Earth-fixed positions (m) of a constellation's satellites at a moment, by number, and the
+/// elevation (deg) from which they serve.
+#[pyfunction]
+pub(crate) fn satellites_at(
+    constellation: &str,
+    compat: &str,
+    unix_ns: i64,
+) -> PyResult<(Vec<(f64, f64, f64)>, f64)> {
+    let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")
+        .map_err(|error| from_scenario(&error, None))?;
+    let constellation =
+        Constellation::parse(&text, &file).map_err(|error| input_error(&error.to_string()))?;
+    let earth = if compat == "leoem" { EarthModel::LeoemSphere } else { EarthModel::Wgs84 };
+    let mut positions = Vec::new();
+    Ephemeris::new(&constellation, earth)
+        .earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
+    let positions = positions.into_iter().map(|position| (position.x, position.y, position.z));
+    Ok((positions.collect(), constellation.minimum_elevation_deg))
 }

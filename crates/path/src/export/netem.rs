@@ -21,8 +21,8 @@ device=$1
 back_device=${2:-}
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 begin_ms=$(now_ms)
-# t_ms delay_us delay_back_us loss_percent rate_bps (- where not known)
-while read -r t_ms delay_us delay_back_us loss_percent rate_bps; do
+# t_ms delay_us loss_percent rate_bps (- where not known) back_delay_us back_loss_percent
+while read -r t_ms delay_us loss_percent rate_bps back_delay_us back_loss_percent; do
     wait_ms=$((begin_ms + t_ms - $(now_ms)))
     if [ "$wait_ms" -gt 0 ]; then
         sleep "$(printf '%d.%03d' $((wait_ms / 1000)) $((wait_ms % 1000)))"
@@ -33,17 +33,16 @@ while read -r t_ms delay_us delay_back_us loss_percent rate_bps; do
     tc qdisc replace dev "$device" root netem limit 100000 \
         delay "${delay_us}us" loss "${loss_percent}%" $rate
     if [ -n "$back_device" ]; then
-        lost=0
-        if [ "$loss_percent" = 100 ]; then lost=100; fi
         tc qdisc replace dev "$back_device" root netem limit 100000 \
-            delay "${delay_back_us}us" loss "$lost%"
+            delay "${back_delay_us}us" loss "${back_loss_percent}%"
     fi
 done <<'PATH_TABLE'
 "#;
 
 /// Writes the script, with a line for each `step` in which something changes.
 ///
-/// netem has no rate of zero and no outage: both become a loss of 100 %, and the delay stays.
+/// netem has no rate of zero and no outage: both become a loss of 100 %, an outage in both
+/// directions, and the delay stays.
 ///
 /// # Errors
 /// Those of `output`.
@@ -67,11 +66,14 @@ pub fn write_netem(trace: &PathTrace, step: Duration, output: &mut impl Write) -
 }
 
 fn values(state: State, (there, back): (Duration, Duration)) -> String {
-    let passes = state.delays.is_some() && state.rate != Some(Rate::ZERO);
+    let up = state.delays.is_some();
+    let passes = up && state.rate != Some(Rate::ZERO);
     let loss_percent = if passes { state.loss.unwrap_or(0.0) * 100.0 } else { 100.0 };
+    let back_loss_percent = if up { 0 } else { 100 };
     let rate = state.rate.filter(|rate| *rate > Rate::ZERO);
     let rate = rate.map_or_else(|| "-".to_owned(), |rate| rate.bits_per_second().to_string());
-    format!("{} {} {} {rate}", there.as_micros(), back.as_micros(), percent(loss_percent))
+    let (there_us, back_us) = (there.as_micros(), back.as_micros());
+    format!("{there_us} {} {rate} {back_us} {back_loss_percent}", percent(loss_percent))
 }
 
 /// With as many decimals as netem's 32-bit probability can tell apart.

@@ -2,10 +2,12 @@
 //!
 //! - A round trip is half there and half back, unless the measurement told the ways apart.
 //! - Between two probes the path changes once: for what is sent halfway between them, or, where the
-//!   round trip falls, an eighth of the fall earlier, which is halfway between the moments at which
-//!   the two probes passed the middle of the way there, where a bent pipe's satellite is. The way
-//!   back changes as what was sent then turns round, so that no packet sees one half of each.
-//!   A path keeps its order, so that a fall is as gradual as order demands.
+//!   round trip falls, a sixth of the fall earlier. That is halfway between the moments at which the
+//!   two probes had done a third of their round trip, between the satellite of the way there (a
+//!   quarter) and the far end (a half): where in between cannot be known, and with a third, probes at
+//!   equal intervals see the distribution that was measured. The way back changes as what was sent
+//!   then turns round, so that no packet sees one half of each. A path keeps its order, so that a
+//!   fall is as gradual as order demands.
 //! - Three or more probes lost in a row are an outage, from when the first of them would have reached
 //!   the far end until the next answered one was sent: answers that came are not lost again. Fewer,
 //!   and those on less than the way there, are random loss: their share of each second's probes.
@@ -178,8 +180,8 @@ impl Changes {
     fn step(&mut self, from_ns: u64, to_ns: u64, old: Probe, new: Probe) {
         let fall_ns = old.there.saturating_sub(new.there).as_nanos();
         let halfway_ns = from_ns + (to_ns - from_ns) / 2;
-        // An eighth of the round trip's fall, which is twice that of the way there.
-        let there_ns = halfway_ns.saturating_sub(fall_ns / 4).max(from_ns + 1);
+        // A sixth of the round trip's fall, which is twice that of the way there.
+        let there_ns = halfway_ns.saturating_sub(fall_ns / 3).max(from_ns + 1);
         let turns_ns = if fall_ns > 0 {
             there_ns + old.there.as_nanos()
         } else {

@@ -44,7 +44,9 @@ def ground_points_deg(positions_m: FloatArray) -> FloatArray:
     Latitudes are geocentric: within 0.2 degrees of geodetic ones, which no map shows.
     """
     x, y, z = positions_m.T
-    return np.degrees(np.column_stack((np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x))))
+    return np.asarray(
+        np.degrees(np.column_stack((np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x))))
+    )
 
 
 def seen_from(

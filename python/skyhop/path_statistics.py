@@ -28,7 +28,8 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
     where the ends' positions are not known.
     """
     held_s = np.diff(path.t_s, append=max(path.duration_s, float(path.t_s[-1])))
-    rtt_ms = _rtt_while_held_ms(path)
+    # What is sent in the middle of a frame stands for all of it.
+    rtt_ms = _rtt_ms(path, path.t_s + held_s / 2)
     up = np.isfinite(rtt_ms) & (held_s > 0)
     mean_ms = float(np.average(rtt_ms[up], weights=held_s[up])) if up.any() else None
     outages = _outages(path, held_s)
@@ -53,22 +54,37 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
     }
 
 
-def _rtt_while_held_ms(path: PathRecord) -> FloatArray:
-    """Return each frame's mean RTT until the next frame, NaN without a path."""
-    rtt_ms = path.delay_ms + path.delay_back_ms
+def _rtt_ms(path: PathRecord, sent_s: FloatArray) -> FloatArray:
+    """Return the round trips of what is sent at `sent_s`, NaN where the path is down then.
+
+    What comes back meets the delay of the moment at which it turns round, and nothing overtakes.
+    """
+    there_s = _delay_at(path, path.delay_ms, sent_s) / 1e3
+    turns_s = np.maximum.accumulate(np.nan_to_num(sent_s + there_s))
+    back_s = _delay_at(path, path.delay_back_ms, turns_s) / 1e3
+    arrives_s = np.maximum.accumulate(np.nan_to_num(turns_s + back_s))
+    answered = np.isfinite(there_s) & np.isfinite(back_s)
+    return np.where(answered, (arrives_s - sent_s) * 1e3, np.nan)
+
+
+def _delay_at(path: PathRecord, delay_ms: FloatArray, at_s: FloatArray) -> FloatArray:
+    """Return the one-way delay at moments, by the path's own rule between frames."""
+    frame = np.clip(np.searchsorted(path.t_s, at_s, side="right") - 1, 0, None)
     if path.header.get("between_frames", "linear") != "linear":
-        return rtt_ms
-    mean_ms = rtt_ms.copy()
-    goes_on = path.same_nodes[1:] & np.isfinite(rtt_ms[1:])
-    mean_ms[:-1][goes_on] = ((rtt_ms[:-1] + rtt_ms[1:]) / 2)[goes_on]
-    return mean_ms
+        return delay_ms[frame]
+    following = np.minimum(frame + 1, len(delay_ms) - 1)
+    slopes = path.same_nodes[following] & np.isfinite(delay_ms[following]) & (following > frame)
+    length_s = np.where(slopes, path.t_s[following] - path.t_s[frame], 1.0)
+    share = np.where(slopes, (at_s - path.t_s[frame]) / length_s, 0.0)
+    change_ms = np.where(slopes, delay_ms[following] - delay_ms[frame], 0.0)
+    return np.asarray(delay_ms[frame] + share * change_ms)
 
 
 def _outages(path: PathRecord, held_s: FloatArray) -> list[tuple[float, float]]:
     """Return disjoint (begin, end) in s when the path is down, by events or without a route."""
     down = np.isnan(path.delay_ms)
-    begins = path.t_s[down].tolist()
-    without = list(zip(begins, (path.t_s[down] + held_s[down]).tolist(), strict=True))
+    begins_s, ends_s = path.t_s[down], path.t_s[down] + held_s[down]
+    without = list(zip(begins_s.tolist(), ends_s.tolist(), strict=True))
     merged: list[tuple[float, float]] = []
     for begin, end in sorted([*without, *path.events.down_spans(path.duration_s)]):
         if merged and begin <= merged[-1][1]:
@@ -93,8 +109,9 @@ def _quantiles(values: FloatArray, weights: FloatArray, mean: float | None) -> d
     order = np.argsort(values)
     shares = np.cumsum(weights[order]) / weights.sum()
     places = {"min": 0.0, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    last = len(order) - 1
     found = {
-        name: float(values[order][min(np.searchsorted(shares, share), len(order) - 1)])
+        name: float(values[order][min(int(np.searchsorted(shares, share)), last)])
         for name, share in places.items()
     }
     return {**found, "mean": mean}
@@ -102,12 +119,12 @@ def _quantiles(values: FloatArray, weights: FloatArray, mean: float | None) -> d
 
 def _stretch(header: Mapping[str, Any], mean_rtt_ms: float | None) -> dict[str, float | None]:
     ends = [header.get(end) or {} for end in ("from", "to")]
-    places = [(end.get("latitude_deg"), end.get("longitude_deg")) for end in ends]
+    places: list[Any] = [(end.get("latitude_deg"), end.get("longitude_deg")) for end in ends]
     names = ("great_circle_km", "great_circle_rtt_ms", "fibre_rtt_ms", "stretch_great_circle",
              "stretch_fibre")  # fmt: skip
     if any(value is None for place in places for value in place):
         return dict.fromkeys(names)
-    distance_m = great_circle_m(*places)
+    distance_m = great_circle_m(places[0], places[1])
     straight_ms = 2e3 * distance_m / LIGHT_M_PER_S
     fibre_ms = 2e3 * distance_m * FIBRE_DETOUR / FIBRE_M_PER_S
     stretches = (

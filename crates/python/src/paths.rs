@@ -12,7 +12,7 @@ use skyhop_scenario::catalogue;
 use skyhop_scenario::export::export_path;
 use skyhop_scenario::import::{ImportOptions, import_log};
 
-use skyhop_units::UtcInstant;
+use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{from_record, from_scenario, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
@@ -109,4 +109,11 @@ pub(crate) fn satellites_at(
         .earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
     let positions = positions.into_iter().map(|position| (position.x, position.y, position.z));
     Ok((positions.collect(), constellation.minimum_elevation_deg))
+}
+
+/// The seconds of a text such as "2 min"; `origin` names it in the error.
+#[pyfunction]
+pub(crate) fn duration_s(origin: &str, text: &str) -> PyResult<f64> {
+    let parsed: Result<Duration, _> = text.parse();
+    parsed.map(Duration::as_secs_f64).map_err(|error| input_error(&format!("{origin}: {error}")))
 }

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from skyhop.cli.path import compute, export, import_, stats
+from skyhop.cli.path import compute, export, import_, look, stats
 
 
 class ComputeUnlessNamed(TyperGroup):
@@ -31,3 +31,5 @@ app.command("compute", help=compute.HELP)(compute.compute)
 app.command("import", help=import_.HELP)(import_.import_)
 app.command("export", help=export.HELP)(export.export)
 app.command("stats", help=stats.HELP)(stats.stats)
+app.command("ground", help=look.GROUND_HELP)(look.ground)
+app.command("sky", help=look.SKY_HELP)(look.sky)

@@ -26,6 +26,7 @@ Examples:
 Beside it: skyhop path import | export | stats | ground | sky, each with its --help.
 """  # noqa: E501
 
+
 def compute(
     output: Output,
     scenario: Annotated[

@@ -36,7 +36,7 @@ def export(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help='netem, czml: the time between changes.'),
+        typer.Option(metavar="TIME", help="netem, czml: the time between changes."),
     ] = None,
 ) -> None:
     """Export a path."""

@@ -27,9 +27,7 @@ Examples:
 
 def stats(
     file: Annotated[Path, typer.Argument(help="A path file (Parquet).")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for other programs.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
     """Print the figures of a path."""
     import skyhop

@@ -57,10 +57,10 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     frame = int(np.searchsorted(begins_s, at_s, side="right")) - 1
     nodes: list[int] = path.frames["nodes"][frame].as_py()
-    located = [_located(node, header, satellites_m, gateways) for node in nodes]
+    located = [located(node, header, satellites_m, gateways) for node in nodes]
     return Moment(
         at_s=at_s,
-        utc=_start(header) + timedelta(seconds=at_s),
+        utc=start_of(header) + timedelta(seconds=at_s),
         satellites_m=satellites_m,
         minimum_elevation_deg=minimum_elevation_deg,
         nodes=nodes,
@@ -71,7 +71,7 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
 
 def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, float]:
     """Return every satellite's position (n, 3) in m, and the elevation from which they serve."""
-    since_1970 = _start(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
+    since_1970 = start_of(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
     unix_ns = round(since_1970 / timedelta(microseconds=1)) * 1000 + round(at_s * 1e9)
     compat = str(header.get("compat") or "none")
     positions, elevation_deg = _core.satellites_at(header["constellation"], compat, unix_ns)
@@ -90,13 +90,15 @@ def end_deg(header: Mapping[str, Any], end: str) -> tuple[float, float]:
     return place["latitude_deg"], place["longitude_deg"]
 
 
-def _start(header: Mapping[str, Any]) -> datetime:
+def start_of(header: Mapping[str, Any]) -> datetime:
+    """Return when a path begins, in UTC."""
     return datetime.fromisoformat(header["start"])
 
 
-def _located(
+def located(
     node: int, header: Mapping[str, Any], satellites_m: FloatArray, gateways: str
 ) -> tuple[str, FloatArray]:
+    """Return what a node is called and where it is, with the satellites' positions at hand."""
     if node < 0:
         end = "from" if node == -1 else "to"
         return str(header[end]["name"]), earth_fixed_m(*end_deg(header, end))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skyhop import _core
+from skyhop.errors import InputError
 from skyhop.places import position_of
 from skyhop.scenarios import Scenario, load_scenario
 
@@ -51,14 +52,28 @@ class Path:
 
         Args:
             file: where to.
-            format: "csv" (which import_path reads back exactly), "mahimahi" or "netem".
-            options: rate (mahimahi, where the path has none), step (netem).
+            format: "csv" (which import_path reads back exactly), "mahimahi", "netem" or "czml".
+            options: rate (mahimahi, where the path has none), step (netem, czml), gateways (czml).
 
         Raises:
             InputError: the format cannot hold this path.
             RunError: the file cannot be written.
         """
-        self._core.export(os.fspath(file), format, options)
+        if format == "czml":
+            self._export_czml(os.fspath(file), options)
+        else:
+            self._core.export(os.fspath(file), format, options)
+
+    def _export_czml(self, file: str, options: dict[str, str]) -> None:
+        from skyhop.czml import STEP, czml_text
+        from skyhop.moment import GATEWAYS
+
+        unknown = options.keys() - {"step", "gateways"}
+        if unknown:
+            raise InputError(f"{file}: --{unknown.pop()}: the format czml has no use for it")
+        step_s = _core.duration_s(f"{file}: --step", options.get("step", STEP))
+        text = czml_text(self, step_s, options.get("gateways", GATEWAYS))
+        _core.replace_file(file, text.encode())
 
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathTrace};
-use skyhop_record::{path_to_parquet, read_path, write_path};
+use skyhop_record::{path_to_parquet, read_path, replace_file, write_path};
 use skyhop_scenario::catalogue;
 use skyhop_scenario::export::export_path;
 use skyhop_scenario::import::{ImportOptions, import_log};
@@ -109,6 +109,12 @@ pub(crate) fn satellites_at(
         .earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
     let positions = positions.into_iter().map(|position| (position.x, position.y, position.z));
     Ok((positions.collect(), constellation.minimum_elevation_deg))
+}
+
+/// Writes a file, whole or not at all.
+#[pyfunction(name = "replace_file")]
+pub(crate) fn write_bytes(path: &str, data: &[u8]) -> PyResult<()> {
+    replace_file(Path::new(path), data).map_err(|error| from_record(&error))
 }
 
 /// The seconds of a text such as "2 min"; `origin` names it in the error.

@@ -16,6 +16,8 @@ Examples:
 
   skyhop path export sd-ny.parquet --format csv -o sd-ny.csv
 
+  skyhop path export sd-ny.parquet --format czml -o sd-ny.czml   (drop it on Cesium's globe)
+
   skyhop path export sd-ny.parquet --format netem -o sd-ny.sh   (then, as root: sh sd-ny.sh eth0)
 
   skyhop path export sd-ny.parquet --format mahimahi --rate "150 Mbit/s" -o sd-ny.trace
@@ -36,12 +38,21 @@ def export(
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="netem, czml: the time between changes."),
+        typer.Option(
+            metavar="TIME",
+            help="netem: the least time between changes, 100 ms if not given. "
+            "czml: the time between satellites' positions, 30 s.",
+        ),
+    ] = None,
+    gateways: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="czml: the gateways that the path was computed with."),
     ] = None,
 ) -> None:
     """Export a path."""
     import skyhop
 
-    given = {k: v for k, v in {"rate": rate, "step": step}.items() if v is not None}
+    keys = {"rate": rate, "step": step, "gateways": gateways}
+    given = {key: value for key, value in keys.items() if value is not None}
     skyhop.read_path(file).export(output, path_format, **given)
     print_note(f"{output}: {path_format} of {file}")

@@ -218,7 +218,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("<!DOCTYPE html>\n<html>", "line 1: \"<!DOCTYPE html>\" is no line of ping"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=nan ms", "line 1: time is NaN"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=-1 ms", "line 1: time is -1; expected 0"),
-        ("64 bytes from a: icmp_seq=1 ttl=5 time=20.", "line 1: its time=… does not end in ms"),
+        ("64 bytes from a: icmp_seq=1 ttl=5 time=20.", "line 1: its time=… has no ms"),
         ("64 bytes from a: ttl=5 time=20.0 ms", "line 1: no icmp_seq=NUMBER"),
         ("[17] 64 bytes from a: icmp_seq=1 time=20.0 ms", "does not begin with a time such as"),
         (
@@ -298,6 +298,42 @@ impl<I: Iterator<Item = u8>> std::io::Read for Repeated<I> {
         buffer.iter_mut().zip(&mut self.0).for_each(|(slot, byte)| *slot = byte);
         Ok(buffer.len())
     }
+}
+
+/// Round trips every 20 ms for four minutes, whose level is that of `level_ms` at each second.
+fn levels(level_ms: impl Fn(u64) -> f64) -> PathTrace {
+    let mut text = String::new();
+    for index in 0..12_000_u64 {
+        // Noise that repeats in no period of a second.
+        let noise_ms = (index * 7919 % 97) as f64 / 97.0;
+        let ms = level_ms(index / 50) + noise_ms;
+        text += &format!("{},{ms:.2}\n", 1_700_000_000_000_000_000 + index * 20_000_000);
+    }
+    csv(&text).unwrap()
+}
+
+#[test]
+fn level_shifts_on_a_grid_are_handovers() {
+    let shifting = |second: u64| [30.0, 36.0, 36.0, 27.0][(second + 8) as usize / 15 % 4];
+    let trace = levels(shifting);
+    let marked: Vec<u64> =
+        trace.events().map(|event| event.at.as_nanos() / 1_000_000_000).collect();
+    // Level shifts at 7, 22, 37, …; at every fourth the level stays.
+    let expected: Vec<u64> = (0..16)
+        .map(|index| 7 + 15 * index)
+        .filter(|at| shifting(*at) != shifting(at - 1))
+        .collect();
+    assert_eq!(expected.len(), 12);
+    assert_eq!(marked, expected);
+    assert!(trace.events().all(|event| event.kind == EventKind::End));
+    assert!(trace.events().all(|event| event.outage == Duration::ZERO));
+}
+
+#[test]
+fn level_shifts_off_the_grid_are_none() {
+    assert_eq!(levels(|_| 30.0).events().count(), 0);
+    assert_eq!(levels(|second| [30.0, 36.0][second as usize / 13 % 2]).events().count(), 0);
+    assert_eq!(levels(|second| 30.0 + (second * second % 11) as f64).events().count(), 0);
 }
 
 /// All importers on the same text; an error is one line.

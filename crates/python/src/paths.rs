@@ -91,6 +91,9 @@ impl PyPathTrace {
     }
 }
 
+/// Earth-fixed coordinates in metres.
+type Position = (f64, f64, f64);
+
 /// Earth-fixed positions (m) of a constellation's satellites at a moment, by number, and the
 /// elevation (deg) from which they serve.
 #[pyfunction]
@@ -98,7 +101,7 @@ pub(crate) fn satellites_at(
     constellation: &str,
     compat: &str,
     unix_ns: i64,
-) -> PyResult<(Vec<(f64, f64, f64)>, f64)> {
+) -> PyResult<(Vec<Position>, f64)> {
     let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")
         .map_err(|error| from_scenario(&error, None))?;
     let constellation =

@@ -20,6 +20,8 @@ const LEAST_PERIODS: usize = 8;
 /// By how much the grid's shifts exceed the others: measured with Starlink 3.6 to 5.4, with OneWeb
 /// 1.2.
 const STANDS_OUT: f64 = 2.5;
+/// How many times the usual difference a single shift must be.
+const SHOWS: f64 = 2.0;
 
 /// When the shifts of a series with a grid are, in ns since its first probe; none without a grid.
 pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
@@ -45,7 +47,7 @@ pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
         return Vec::new();
     }
     // A grid's moment at which the level stays as it was shows nothing: no handover is marked.
-    let shows = |bin: &usize| shifts_ns[*bin].is_some_and(|shift_ns| shift_ns > usual_ns);
+    let shows = |bin: &usize| shifts_ns[*bin].is_some_and(|shift_ns| shift_ns > SHOWS * usual_ns);
     let bins = (place..shifts_ns.len()).step_by(BINS_PER_PERIOD).filter(shows);
     bins.map(|bin| bin as u64 * BIN_NS).collect()
 }

@@ -86,7 +86,7 @@ impl Log {
         }
         let sequence = number_after(text, &SEQUENCE_KEYS).ok_or("no icmp_seq=NUMBER in it")?;
         let (_, time) = text.split_once("time=").ok_or("no time=… ms in it; is it cut?")?;
-        let rtt_ms = time.strip_suffix(" ms").ok_or("its time=… does not end in ms; is it cut?")?;
+        let (rtt_ms, _) = time.split_once(" ms").ok_or("its time=… has no ms; is it cut?")?;
         let rtt_ms = parse_between(rtt_ms, "time", (0.0, LONGEST_RTT_MS))?;
         let sequence = self.hear_of(sequence);
         if let Some(last) = self.answers.last() {

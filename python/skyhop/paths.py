@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skyhop import _core
+from skyhop.errors import InputError
 from skyhop.places import position_of
 from skyhop.scenarios import Scenario, load_scenario
 
@@ -45,6 +46,34 @@ class Path:
             RunError: the file cannot be written.
         """
         self._core.write(os.fspath(file))
+
+    def export(self, file: str | os.PathLike[str], format: str, **options: str) -> None:  # noqa: A002
+        """Write the path for another tool, whole or not at all.
+
+        Args:
+            file: where to.
+            format: "csv" (which import_path reads back exactly), "mahimahi", "netem" or "czml".
+            options: rate (mahimahi, where the path has none), step (netem, czml), gateways (czml).
+
+        Raises:
+            InputError: the format cannot hold this path.
+            RunError: the file cannot be written.
+        """
+        if format == "czml":
+            self._export_czml(os.fspath(file), options)
+        else:
+            self._core.export(os.fspath(file), format, options)
+
+    def _export_czml(self, file: str, options: dict[str, str]) -> None:
+        from skyhop.czml import STEP, czml_text
+        from skyhop.moment import GATEWAYS
+
+        unknown = options.keys() - {"step", "gateways"}
+        if unknown:
+            raise InputError(f"{file}: --{unknown.pop()}: the format czml has no use for it")
+        step_s = _core.duration_s(f"{file}: --step", options.get("step", STEP))
+        text = czml_text(self, step_s, options.get("gateways", GATEWAYS))
+        _core.replace_file(file, text.encode())
 
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
@@ -89,17 +118,32 @@ def path(
     return Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
 
 
-def import_path(file: str | os.PathLike[str], format: str) -> Path:  # noqa: A002
-    """Read another tool's log as a path.
+def import_path(
+    file: str | os.PathLike[str],
+    format: str,  # noqa: A002
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    **options: str,
+) -> Path:
+    """Read another tool's log or measurement as a path; docs/measured-paths.md has the rules.
 
     Args:
         file: the log, plain or gzipped.
-        format: what wrote it: "leoem".
+        format: what wrote it: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
+        from_: the end that sends, or that probed: a site, a city, or "lat,lon".
+        to: the other end.
+        options: what the format cannot say itself: interval (ping), direction (csv), rtt
+            (mahimahi), delay_file (leocc).
 
     Raises:
         InputError: the file cannot be read or is not such a log; the message names the line.
     """
-    return Path(_core.PathTrace.import_log(os.fspath(file), format))
+    ends = (
+        None if from_ is None else position_of(from_),
+        None if to is None else position_of(to),
+    )
+    return Path(_core.PathTrace.import_log(os.fspath(file), format, ends, options))
 
 
 def read_path(file: str | os.PathLike[str]) -> Path:

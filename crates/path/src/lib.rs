@@ -1,11 +1,13 @@
 //! From a constellation and two places to the time-varying path between them.
 //!
 //! A [`PathRequest`] says what to compute; [`PathFrames`] gives the path step by step and
-//! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files.
+//! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files and
+//! [`export`] writes it for them.
 
 mod compat;
 mod compute;
 pub mod events;
+pub mod export;
 pub mod handover;
 pub mod import;
 mod outage;

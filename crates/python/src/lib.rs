@@ -21,7 +21,7 @@ mod core {
         PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live, run_sim,
     };
     #[pymodule_export]
-    use crate::paths::PyPathTrace;
+    use crate::paths::{PyPathTrace, duration_s, satellites_at, write_bytes};
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,16 +1,29 @@
 //! Paths.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use skyhop_path::PathTrace;
-use skyhop_record::{path_to_parquet, read_path, write_path};
-use skyhop_scenario::import::import_log;
+use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
+use skyhop_path::{Endpoint, PathTrace};
+use skyhop_record::{path_to_parquet, read_path, replace_file, write_path};
+use skyhop_scenario::catalogue;
+use skyhop_scenario::export::export_path;
+use skyhop_scenario::import::{ImportOptions, import_log};
+
+use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{from_record, from_scenario, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
 use crate::progress::PyProgress;
+
+/// Name, latitude (deg), longitude (deg), altitude (m).
+type FoundPlace = (String, f64, f64, f64);
+
+fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
+    Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }
+}
 
 /// A time-varying path.
 #[pyclass(name = "PathTrace", frozen)]
@@ -41,9 +54,26 @@ impl PyPathTrace {
     }
 
     #[staticmethod]
-    fn import_log(path: &str, log_format: &str) -> PyResult<Self> {
-        import_log(Path::new(path), log_format)
+    fn import_log(
+        path: &str,
+        log_format: &str,
+        ends: (Option<FoundPlace>, Option<FoundPlace>),
+        texts: BTreeMap<String, String>,
+    ) -> PyResult<Self> {
+        let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
+        import_log(Path::new(path), log_format, &options)
             .map(Self)
+            .map_err(|error| from_scenario(&error, None))
+    }
+
+    /// Writes the path for another tool, in one of the formats of `export_path`.
+    fn export(
+        &self,
+        path: &str,
+        path_format: &str,
+        texts: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        export_path(&self.0, Path::new(path), path_format, &texts)
             .map_err(|error| from_scenario(&error, None))
     }
 
@@ -59,4 +89,40 @@ impl PyPathTrace {
     fn header_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.0.header).map_err(|error| input_error(&error.to_string()))
     }
+}
+
+/// Earth-fixed coordinates in metres.
+type Position = (f64, f64, f64);
+
+/// Earth-fixed positions (m) of a constellation's satellites at a moment, by number, and the
+/// elevation (deg) from which they serve.
+#[pyfunction]
+pub(crate) fn satellites_at(
+    constellation: &str,
+    compat: &str,
+    unix_ns: i64,
+) -> PyResult<(Vec<Position>, f64)> {
+    let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")
+        .map_err(|error| from_scenario(&error, None))?;
+    let constellation =
+        Constellation::parse(&text, &file).map_err(|error| input_error(&error.to_string()))?;
+    let earth = if compat == "leoem" { EarthModel::LeoemSphere } else { EarthModel::Wgs84 };
+    let mut positions = Vec::new();
+    Ephemeris::new(&constellation, earth)
+        .earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
+    let positions = positions.into_iter().map(|position| (position.x, position.y, position.z));
+    Ok((positions.collect(), constellation.minimum_elevation_deg))
+}
+
+/// Writes a file, whole or not at all.
+#[pyfunction(name = "replace_file")]
+pub(crate) fn write_bytes(path: &str, data: &[u8]) -> PyResult<()> {
+    replace_file(Path::new(path), data).map_err(|error| from_record(&error))
+}
+
+/// The seconds of a text such as "2 min"; `origin` names it in the error.
+#[pyfunction]
+pub(crate) fn duration_s(origin: &str, text: &str) -> PyResult<f64> {
+    let parsed: Result<Duration, _> = text.parse();
+    parsed.map(Duration::as_secs_f64).map_err(|error| input_error(&format!("{origin}: {error}")))
 }

@@ -9,6 +9,7 @@ mod summarise;
 mod tables;
 
 pub use error::RecordError;
+pub use parquet_file::replace_file;
 pub use path_file::{path_to_parquet, read_path, write_path};
 pub use run::{
     CongestionState, Direction, Drops, EventRow, FlowSample, FlowSummary, Handovers, LinkSample,

@@ -63,7 +63,10 @@ pub(crate) fn write_table(path: &Path, columns: Vec<Column>) -> Result<(), Recor
 }
 
 /// Writes `path` through a temporary file beside it, so that it is whole or as it was before.
-pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+///
+/// # Errors
+/// [`RecordError::Write`] with the system's reason, or `path` is something else than a file.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     // A link's target is replaced, not the link; and only files are: nobody means to replace a device.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if target.exists() && !target.is_file() {

@@ -1,35 +1,123 @@
-//! Other tools' logs as paths: opens the file, chooses the parser.
+//! Other tools' logs as paths: opens the files, chooses the parser.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
-use skyhop_path::PathTrace;
-use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
+use skyhop_path::import::{
+    AccessDirection, ImportError, LeoemLogOptions, MeasuredOptions, parse_csv, parse_irtt,
+    parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi, parse_ping,
+};
+use skyhop_path::{Endpoint, PathTrace};
 
 use crate::ScenarioError;
+use crate::format::{Format, Options};
 
 /// The formats that [`import_log`] reads.
-pub const FORMATS: [&str; 1] = ["leoem"];
+pub const FORMATS: [Format; 6] = [
+    Format { name: "leoem", options: &[] },
+    Format { name: "ping", options: &["interval"] },
+    Format { name: "irtt", options: &[] },
+    Format { name: "csv", options: &["direction"] },
+    Format { name: "mahimahi", options: &["rtt"] },
+    Format { name: "leocc", options: &["delay_file"] },
+];
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// What a file does not say itself, as the user gave it.
+#[derive(Debug, Clone, Default)]
+pub struct ImportOptions {
+    /// The end that sends: the one that probed.
+    pub from: Option<Endpoint>,
+    /// The other end.
+    pub to: Option<Endpoint>,
+    /// The options of [`FORMATS`], as text.
+    pub texts: BTreeMap<String, String>,
+}
 
 /// Reads a log, plain or gzipped, in one of [`FORMATS`].
 ///
 /// # Errors
-/// An unknown format, a file that cannot be read, and whatever is wrong with the log, with its line.
-pub fn import_log(path: &Path, format: &str) -> Result<PathTrace, ScenarioError> {
-    let origin = path.display().to_string();
-    match format {
-        "leoem" => parse_leoem_log(open(path)?, &LeoemLogOptions::default())
-            .map_err(|error| ScenarioError::Log { origin, what: error.to_string() }),
-        _ => {
-            let known = FORMATS.join(", ");
-            let what = format!("\"{format}\" is not a format of this version; expected {known}");
-            Err(ScenarioError::key(&origin, "--format", what))
+/// An unknown format or an option that is not its own, a file that cannot be read, and whatever is
+/// wrong with the log, with its line.
+pub fn import_log(
+    path: &Path,
+    format: &str,
+    options: &ImportOptions,
+) -> Result<PathTrace, ScenarioError> {
+    let given = Options { origin: &path.display().to_string(), texts: &options.texts };
+    given.check(&FORMATS, format)?;
+    let measured = measured_options(options, &given)?;
+    let file = open(path)?;
+    let parsed = match format {
+        "leoem" => {
+            let MeasuredOptions { from, to, .. } = measured;
+            parse_leoem_log(file, &LeoemLogOptions { from, to, ..LeoemLogOptions::default() })
         }
+        "ping" => parse_ping(file, &measured),
+        "irtt" => parse_irtt(file, &measured),
+        "csv" => parse_csv(file, &measured),
+        "mahimahi" => parse_mahimahi(file, &measured),
+        _ => {
+            let delay_file = delay_file(path, &given)?;
+            let delays = parse_leocc_delays(open(&delay_file)?)
+                .map_err(|error| wrong_log(&delay_file, &error))?;
+            parse_leocc(file, &delays, &measured)
+        }
+    };
+    parsed.map_err(|error| wrong_log(path, &error))
+}
+
+fn wrong_log(path: &Path, error: &ImportError) -> ScenarioError {
+    ScenarioError::Log { origin: path.display().to_string(), what: error.to_string() }
+}
+
+fn measured_options(
+    options: &ImportOptions,
+    given: &Options<'_>,
+) -> Result<MeasuredOptions, ScenarioError> {
+    let default = MeasuredOptions::default();
+    let direction = match given.text("direction") {
+        None => default.direction,
+        Some("down") => AccessDirection::Down,
+        Some("up") => AccessDirection::Up,
+        Some(other) => {
+            let what = format!("\"{other}\" is no direction; expected down or up");
+            return Err(given.wrong("direction", what));
+        }
+    };
+    Ok(MeasuredOptions {
+        from: options.from.clone().unwrap_or(default.from),
+        to: options.to.clone().unwrap_or(default.to),
+        rtt: given.quantity("rtt")?,
+        interval: given.quantity("interval")?,
+        direction,
+    })
+}
+
+/// The file of delays that belongs to a LeoCC trace: named by the user, or else beside it and called
+/// the same with "delay" in place of "bw", gzipped or not.
+fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ScenarioError> {
+    if let Some(named) = given.text("delay_file") {
+        return Ok(PathBuf::from(named));
     }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let other = name.replacen("bw", "delay", 1);
+    let plain = other.strip_suffix(".gz").unwrap_or(&other);
+    let candidates = [plain.to_owned(), format!("{plain}.gz")];
+    let found = candidates
+        .iter()
+        .map(|name| path.with_file_name(name))
+        .find(|candidate| other != name && candidate.is_file());
+    found.ok_or_else(|| {
+        let what = format!(
+            "no file of delays beside it ({name} with \"delay\" in place of \"bw\"); name one"
+        );
+        given.wrong("delay_file", what)
+    })
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, ScenarioError> {

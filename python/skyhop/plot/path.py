@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,12 @@ _DELAY_COLOUR, _BACK_COLOUR, _HOPS_COLOUR = "#0072B2", "#E69F00", "#444444"
 
 _THIN_FROM = 3000
 """With more points than this the line is thinner."""
+
+_BANDS_FROM = 8000
+"""With more points than this a line would be a blot: bins are drawn in its place."""
+
+_BINS = 800
+_SHARES = (0.01, 0.5, 0.99)
 
 
 def path_figure(
@@ -50,8 +57,11 @@ def path_figure(
     if has_hops:
         _draw_hops(others[0], path)
     if has_rate:
-        others[-1].plot(*path.curve(path.rate_mbps), color=_DELAY_COLOUR, linewidth=1.2)
+        rate_mbps = path.rate_mbps
+        _draw_curve(others[-1], path, rate_mbps, end_s, colour=_DELAY_COLOUR, label="rate")
         label_y(others[-1], "rate", "Mbit/s")
+        if len(path.rate_mbps) > _BANDS_FROM:
+            side_legend(others[-1])
     panels = [delay, *others]
     mark_panels(panels, events, end_s)
     for ax in panels[:-1]:
@@ -64,21 +74,58 @@ def path_figure(
 
 
 def _draw_delay(ax: Axes, path: PathRecord, end_s: float) -> None:
-    t_s, delay_ms = path.curve(path.delay_ms)
-    back_differs = not np.allclose(path.delay_ms, path.delay_back_ms, atol=0.001, equal_nan=True)
+    forward, back = path.delay_ms, path.delay_back_ms
+    back_differs = _differ(path, forward, back, end_s)
     if back_differs:
-        ax.plot(*path.curve(path.delay_back_ms), color=_BACK_COLOUR, linewidth=1.1,
-                label="back")  # fmt: skip
-    width = 1.0 if len(t_s) > _THIN_FROM else 1.4
-    ax.plot(t_s, delay_ms, color=_DELAY_COLOUR, linewidth=width,
-            label="forward" if back_differs else "delay")  # fmt: skip
+        _draw_curve(ax, path, back, end_s, colour=_BACK_COLOUR, label="back")
+    label = "forward" if back_differs else "delay"
+    _draw_curve(ax, path, forward, end_s, colour=_DELAY_COLOUR, label=label)
     mean = _mean_while_connected(path, end_s)
     if mean is not None:
         ax.axhline(mean, color=GREY, linewidth=0.9, linestyle=(0, (5, 4)),
                    label=f"mean {mean:.1f} ms")  # fmt: skip
-        _zoom(ax, delay_ms[np.isfinite(delay_ms) & (t_s <= end_s)])
+        _zoom(ax, forward[np.isfinite(forward) & (path.t_s <= end_s)])
     label_y(ax, "one-way delay", "ms")
     side_legend(ax)
+
+
+def _draw_curve(
+    ax: Axes, path: PathRecord, values: FloatArray, end_s: float, *, colour: str, label: str
+) -> None:
+    """Draw a line, or where there are far more values than pixels their median and their range."""
+    if len(values) <= _BANDS_FROM:
+        width = 1.0 if len(values) > _THIN_FROM else 1.4
+        ax.plot(*path.curve(values), color=colour, linewidth=width, label=label)
+        return
+    middles_s, quantiles = _quantiles_of_bins(path.t_s, values, end_s)
+    low, median, high = quantiles.T
+    ax.fill_between(middles_s, low, high, color=colour, alpha=0.25, linewidth=0,
+                    label=f"{label}, 1 % to 99 %", step="mid")  # fmt: skip
+    ax.step(middles_s, median, where="mid", color=colour, linewidth=1.2, label=f"{label}, median")
+
+
+def _quantiles_of_bins(
+    t_s: FloatArray, values: FloatArray, end_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return equal bins' middles (s) and the quantiles `_SHARES` of what is in them, (n, 3)."""
+    edges_s = np.linspace(0, end_s, _BINS + 1)
+    places = np.searchsorted(t_s, edges_s)
+    quantiles = np.full((_BINS, len(_SHARES)), np.nan)
+    for place, (begin, end) in enumerate(itertools.pairwise(places)):
+        known = values[begin:end][np.isfinite(values[begin:end])]
+        if len(known):
+            quantiles[place] = np.quantile(known, _SHARES)
+    return (edges_s[1:] + edges_s[:-1]) / 2, quantiles
+
+
+def _differ(path: PathRecord, forward: FloatArray, back: FloatArray, end_s: float) -> bool:
+    """Tell whether the two directions are worth two curves."""
+    if len(forward) <= _BANDS_FROM:
+        return not np.allclose(forward, back, atol=0.001, equal_nan=True)
+    # A round trip that was halved changes there before it changes back: look at the level alone.
+    medians = [_quantiles_of_bins(path.t_s, values, end_s)[1][:, 1] for values in (forward, back)]
+    apart = np.abs(medians[0] - medians[1])
+    return bool(np.nanmedian(apart) > 0.02 * np.nanmedian(medians[0]))
 
 
 def _mean_while_connected(path: PathRecord, end_s: float) -> float | None:
@@ -108,7 +155,9 @@ def _zoom(ax: Axes, values: FloatArray) -> None:
 
 
 def _title(path: PathRecord) -> str:
-    parts = [path.header.get("constellation"), path.header.get("relay"), path.header.get("start")]
-    about = ", ".join(str(part) for part in parts if part)
+    header = path.header
+    start = str(header.get("start") or "").split(".")[0]
+    origin = header.get("constellation") or header.get("source")
+    about = ", ".join(str(part) for part in (origin, header.get("relay"), start) if part)
     ends = f"{path.endpoint('from')} \N{RIGHTWARDS ARROW} {path.endpoint('to')}"
     return f"{ends}   ({about})" if about else ends

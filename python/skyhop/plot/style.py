@@ -113,7 +113,7 @@ def _styles_together(
 
 def new_figure(height_in: float, ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:
     """Make a white figure with one column of axes that share their time axis."""
-    with rc_context(_RC):
+    with rc_context(FIGURE_STYLE):
         figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(
@@ -173,7 +173,7 @@ def side_legend(ax: Axes) -> None:
 def png_bytes(figure: Figure) -> bytes:
     """Return the figure as a PNG."""
     buffer = io.BytesIO()
-    with rc_context(_RC):
+    with rc_context(FIGURE_STYLE):
         figure.savefig(buffer, format="png", dpi=DPI, facecolor="white")
     return buffer.getvalue()
 
@@ -251,7 +251,7 @@ def _labels(keys: Sequence[tuple[FlowKey, str, RunRecord]]) -> dict[FlowKey, str
     return labels
 
 
-_RC: Any = {
+FIGURE_STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.titlesize": 10.5,

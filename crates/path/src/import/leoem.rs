@@ -1,15 +1,14 @@
 //! LeoEM's precomputed paths: a line per second,
 //! `cycle$[node ids]$node count$[one-way delays in s]$their sum`, or `cycle$NULL` without a path.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
 use skyhop_units::{Duration, Instant, UtcInstant};
-use thiserror::Error;
 
+use super::lines::{ImportError, Lines, parse_number, shortened};
 use crate::events::{Dismantled, EventRules};
 use crate::trace::{
     BetweenFrames, Endpoint, Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION,
-    TraceError,
 };
 use crate::{Compat, OutageModel, Relay};
 
@@ -19,8 +18,6 @@ const STEP: Duration = Duration::from_secs(1);
 const SATELLITES: u32 = 1584;
 /// How far a line's sum may be from the sum of its delays: both are printed with all their digits.
 const SUM_TOLERANCE_S: f64 = 1e-12;
-/// The longest line that a log may have; the longest published one has 700 characters.
-const LONGEST_LINE: u64 = 100_000;
 
 /// What a log does not say itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,30 +45,6 @@ impl Default for LeoemLogOptions {
     }
 }
 
-/// Why a LeoEM log cannot be imported.
-#[derive(Debug, Error)]
-pub enum LeoemLogError {
-    /// The log cannot be read.
-    #[error("line {line}: {source}")]
-    Read {
-        /// Counted from 1.
-        line: usize,
-        /// What the reader says.
-        source: std::io::Error,
-    },
-    /// A line is not what a LeoEM log holds.
-    #[error("line {line}: {what}")]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong, and what was expected.
-        what: String,
-    },
-    /// There is never a path, or no line at all.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-}
-
 /// Reads a LeoEM log.
 ///
 /// Events are those of LeoEM's emulator, and delays stay until the next line, as they do there.
@@ -80,20 +53,14 @@ pub enum LeoemLogError {
 /// The log cannot be read, a line is damaged (with its number), cycles are not consecutive from 1,
 /// or there is never a path.
 pub fn parse_leoem_log(
-    mut log: impl BufRead,
+    log: impl BufRead,
     options: &LeoemLogOptions,
-) -> Result<PathTrace, LeoemLogError> {
+) -> Result<PathTrace, ImportError> {
     let rules = EventRules { outage: options.outage, dismantled: Dismantled::AllAsLeoem };
     let mut frames: Vec<Frame> = Vec::new();
-    let mut text = String::new();
-    for line in 1.. {
-        text.clear();
-        let read = log.by_ref().take(LONGEST_LINE).read_line(&mut text);
-        if read.map_err(|source| LeoemLogError::Read { line, source })? == 0 {
-            break;
-        }
-        let mut frame =
-            parse_line(&text, line).map_err(|what| LeoemLogError::Line { line, what })?;
+    let mut lines = Lines::new(log);
+    while let Some(line) = lines.next()? {
+        let mut frame = parse_line(line.text, line.number).map_err(|what| line.wrong(what))?;
         frame.events = rules.between(frames.last(), &frame);
         frames.push(frame);
     }
@@ -127,10 +94,7 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
 
 /// The frame of a line; the error says what is wrong with it.
 fn parse_line(text: &str, line: usize) -> Result<Frame, String> {
-    if text.len() as u64 == LONGEST_LINE {
-        return Err(format!("it has {} characters or more; this is no LeoEM log", text.len()));
-    }
-    let fields: Vec<&str> = text.trim_ascii_end().split('$').collect();
+    let fields: Vec<&str> = text.split('$').collect();
     let cycle = parse_number::<u64>(fields[0], "the cycle number")?;
     if cycle != line as u64 {
         return Err(format!("cycle {cycle}, but cycles are consecutive: expected {line}"));
@@ -192,15 +156,4 @@ fn parse_list<T: std::str::FromStr>(text: &str, what: &str) -> Result<Vec<T>, St
         .and_then(|text| text.strip_suffix(']'))
         .ok_or_else(|| format!("{what} is not in brackets: {}", shortened(text)))?;
     inner.split(',').map(|number| parse_number(number, what)).collect()
-}
-
-fn parse_number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
-    let number = text.trim();
-    number.parse().map_err(|_| format!("{what} has {} where a number belongs", shortened(number)))
-}
-
-/// What fits into a message.
-fn shortened(text: &str) -> String {
-    let start: String = text.chars().take(40).collect();
-    if start.len() < text.len() { format!("\"{start}…\"") } else { format!("\"{start}\"") }
 }

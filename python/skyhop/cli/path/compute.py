@@ -1,16 +1,16 @@
-"""`skyhop path`: compute or import the path between two places."""
+"""`skyhop path`: compute the path between two places."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.path.output import Output, Plot, check_figure, finish
+from skyhop.cli.terminal import progress_bar
 
-_COMPUTE_HELP = """\
+HELP = """\
 Compute the path between two places over a constellation, and write it to a path file.
 
 Give the places here, or a scenario file with a [path]; options override the file.
@@ -21,45 +21,12 @@ Examples:
 
   skyhop path scenario.toml -o path.parquet
 
-  skyhop path import sd-ny.log --format leoem -o path.parquet   (see skyhop path import --help)
+  skyhop path import ping.txt --format ping -o path.parquet   (see skyhop path import --help)
+
+Beside it: skyhop path import | export | stats | ground | sky, each with its --help.
 """  # noqa: E501
 
-_IMPORT_HELP = """\
-Read another tool's log as a path file.
 
-Example:
-
-  skyhop path import SD_NY_15_BP.log.gz --format leoem -o sd-ny.parquet --plot sd-ny.png
-"""
-
-
-class ComputeUnlessNamed(TyperGroup):
-    """A group whose first word may be left out: it is `compute` then."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `compute` where no subcommand is named."""
-        if not args or args[0] not in self.commands:
-            args = ["compute", *args]
-        return list(super().parse_args(ctx, args))
-
-
-app = typer.Typer(
-    cls=ComputeUnlessNamed,
-    help="Compute or import the path between two places.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Output = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="The path file to write (Parquet).")
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="PNG", help="Also draw delay, hops and events to this file."),
-]
-
-
-@app.command("compute", help=_COMPUTE_HELP)
 def compute(
     output: Output,
     scenario: Annotated[
@@ -129,7 +96,7 @@ def compute(
     given = {key: value for key, value in keys.items() if value is not None}
     if scenario is None and from_ is None and to is None and not given and not sets:
         raise InputError("nothing to compute: give --from and --to, or a scenario file")
-    _check_plot(plot)
+    check_figure(plot)
     with progress_bar("computing the path") as progress:
         trace = skyhop.path(
             from_,
@@ -140,50 +107,4 @@ def compute(
             progress=progress,
             **given,
         )
-    _finish(trace, output, plot)
-
-
-@app.command("import", help=_IMPORT_HELP)
-def import_(
-    file: Annotated[Path, typer.Argument(help="The log, plain or gzipped.")],
-    log_format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="leoem.")],
-    output: Output,
-    plot: Plot = None,
-) -> None:
-    """Import a log."""
-    import skyhop
-
-    _check_plot(plot)
-    _finish(skyhop.import_path(file, log_format), output, plot)
-
-
-def _check_plot(plot: Path | None) -> None:
-    """Find a wrong name before the work rather than after it."""
-    from skyhop.errors import InputError
-
-    if plot is None:
-        return
-    if plot.suffix.lower() != ".png":
-        raise InputError(f"{plot}: figures are written as PNG: give a name that ends in .png")
-    if not plot.parent.is_dir():
-        raise InputError(f"{plot.parent}: there is no such directory: create it first")
-
-
-def _finish(trace: Any, output: Path, plot: Path | None) -> None:
-    trace.write(output)
-    print_note(_description(trace, output))
-    if plot is not None:
-        from skyhop.plot import path_figure
-
-        path_figure(output, plot)
-        print_note(f"figure: {plot}")
-
-
-def _description(trace: Any, output: Path) -> str:
-    import pyarrow.compute as pc
-
-    frames = trace.frames
-    delay_ms = pc.mean(pc.add(frames["delay_ns"], frames["delay_back_ns"])).as_py() / 1e6
-    kinds = pc.struct_field(pc.list_flatten(frames["events"]), "kind").to_pylist()
-    counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds))) or "none"
-    return f"{output}: {frames.num_rows} frames, mean base RTT {delay_ms:.1f} ms, events: {counted}"
+    finish(trace, output, plot)

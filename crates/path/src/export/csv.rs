@@ -1,0 +1,45 @@
+//! A path as text, frame by frame; `import::parse_csv` reads the very same path back.
+
+use std::io::{self, Write};
+
+use skyhop_units::Duration;
+
+use crate::import::{TABLE_COLUMNS, TABLE_MARK};
+use crate::trace::{Frame, PathEvent, PathTrace};
+
+/// Writes the header as JSON in a comment, the columns of a path file, and a row per frame.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write_csv(trace: &PathTrace, output: &mut impl Write) -> io::Result<()> {
+    let header = serde_json::to_string(&trace.header)?;
+    writeln!(output, "{TABLE_MARK}{header}\n{TABLE_COLUMNS}")?;
+    trace.frames.iter().try_for_each(|frame| write_frame(frame, output))
+}
+
+fn write_frame(frame: &Frame, output: &mut impl Write) -> io::Result<()> {
+    let Frame { at, nodes, hop_delays, delay, delay_back, rate, loss, events } = frame;
+    let ns = |duration: &Duration| duration.as_nanos().to_string();
+    let fields = [
+        at.as_nanos().to_string(),
+        joined(nodes, ToString::to_string),
+        joined(hop_delays, ns),
+        delay.as_ref().map_or_else(String::new, ns),
+        delay_back.as_ref().map_or_else(String::new, ns),
+        rate.map_or_else(String::new, |rate| rate.bits_per_second().to_string()),
+        // The shortest text that reads back as the very same number.
+        loss.map_or_else(String::new, |loss| loss.to_string()),
+        joined(events, event_text),
+    ];
+    writeln!(output, "{}", fields.join(","))
+}
+
+fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn event_text(event: &PathEvent) -> String {
+    let hop = event.hop.map_or_else(String::new, |hop| hop.to_string());
+    let (at_ns, outage_ns) = (event.at.as_nanos(), event.outage.as_nanos());
+    format!("{at_ns}:{}:{hop}:{outage_ns}", event.kind.name())
+}

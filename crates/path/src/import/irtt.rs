@@ -1,0 +1,149 @@
+//! What `irtt client -o FILE` writes: JSON with every round trip.
+//!
+//! Where every answered probe has both one-way delays, they are the ways there and back, freed of
+//! the difference between the two clocks: the smallest delays of both directions are taken to be
+//! equal. Otherwise a round trip is halved.
+
+use std::io::BufRead;
+
+use serde::Deserialize;
+use skyhop_units::Duration;
+
+use super::MeasuredOptions;
+use super::lines::{ImportError, MOST_SAMPLES, read_whole};
+use super::probes::{LONGEST_RTT_MS, Probe, Series};
+use crate::trace::PathTrace;
+
+/// Reads irtt's JSON.
+///
+/// # Errors
+/// It is not irtt's JSON, with the line; or a round trip is impossible, with its sequence number.
+pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
+    let bytes = read_whole(file)?;
+    let log: Log = serde_json::from_slice(&bytes).map_err(|error| ImportError::Line {
+        line: error.line().max(1),
+        what: format!("not irtt's JSON: {}; expected \"round_trips\"", reason(&error)),
+    })?;
+    log.into_series()?.into_trace("irtt", options)
+}
+
+/// The parser's message without its own account of the place.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+#[derive(Deserialize)]
+struct Log {
+    round_trips: Vec<RoundTrip>,
+}
+
+#[derive(Deserialize)]
+struct RoundTrip {
+    seqno: u64,
+    /// A boolean or, by version, one of "true", "true_up", "true_down", "false".
+    lost: serde_json::Value,
+    timestamps: Timestamps,
+    #[serde(default)]
+    delay: Delay,
+}
+
+#[derive(Deserialize)]
+struct Timestamps {
+    client: Client,
+}
+
+#[derive(Deserialize)]
+struct Client {
+    send: Stamp,
+}
+
+/// Nanoseconds, of the two clocks of a host.
+#[derive(Deserialize)]
+struct Stamp {
+    wall: Option<i64>,
+    monotonic: Option<i64>,
+}
+
+/// Nanoseconds.
+#[derive(Deserialize, Default)]
+struct Delay {
+    rtt: Option<i64>,
+    send: Option<i64>,
+    receive: Option<i64>,
+}
+
+impl RoundTrip {
+    fn answered(&self) -> bool {
+        matches!(&self.lost, serde_json::Value::Bool(false))
+            || self.lost.as_str().is_some_and(|text| text == "false")
+    }
+
+    /// Wrong in a way that JSON does not show.
+    fn wrong(&self, what: &str) -> ImportError {
+        ImportError::whole(format!("round trip with seqno {}: {what}", self.seqno))
+    }
+
+    fn rtt(&self) -> Result<Duration, ImportError> {
+        let greatest_ns = LONGEST_RTT_MS * 1e6;
+        match self.delay.rtt {
+            Some(rtt_ns) if (0.0..=greatest_ns).contains(&(rtt_ns as f64)) => {
+                Ok(Duration::from_nanos(rtt_ns as u64))
+            }
+            Some(rtt_ns) => {
+                let most = LONGEST_RTT_MS;
+                Err(self.wrong(&format!("a delay.rtt of {rtt_ns} ns; expected 0 to {most} ms")))
+            }
+            None => Err(self.wrong("it is not lost, but has no delay.rtt")),
+        }
+    }
+}
+
+impl Log {
+    fn into_series(self) -> Result<Series, ImportError> {
+        let trips = self.round_trips;
+        if trips.len() > MOST_SAMPLES {
+            let what =
+                format!("more than {MOST_SAMPLES} round trips; import a shorter measurement");
+            return Err(ImportError::whole(what));
+        }
+        if let Some(pair) = trips.windows(2).find(|pair| pair[1].seqno <= pair[0].seqno) {
+            return Err(pair[1].wrong("it does not come after the one before it"));
+        }
+        let stamp = |trip: &RoundTrip, clock: fn(&Stamp) -> Option<i64>| {
+            clock(&trip.timestamps.client.send)
+        };
+        let unix = trips.iter().all(|trip| stamp(trip, |s| s.wall).is_some());
+        let clock: fn(&Stamp) -> Option<i64> = if unix { |s| s.wall } else { |s| s.monotonic };
+        let lead_ns = clock_lead_ns(&trips);
+        let (mut probes, mut lost) = (Vec::new(), 0);
+        for trip in &trips {
+            if !trip.answered() {
+                lost += 1;
+                continue;
+            }
+            let sent_ns =
+                stamp(trip, clock).ok_or_else(|| trip.wrong("it has no timestamps.client.send"))?;
+            let mut probe = Probe::halved(sent_ns, trip.rtt()?, lost);
+            if let (Some(lead_ns), Some(send_ns)) = (lead_ns, trip.delay.send) {
+                let there_ns = send_ns.saturating_sub(lead_ns).max(0).unsigned_abs();
+                probe.there = Duration::from_nanos(there_ns).min(trip.rtt()?);
+                probe.back = trip.rtt()? - probe.there;
+            }
+            probes.push(probe);
+            lost = 0;
+        }
+        Ok(Series { probes, lost_after: lost, losses_known: true, unix })
+    }
+}
+
+/// How far the server's clock is ahead, where every answer has both one-way delays.
+fn clock_lead_ns(trips: &[RoundTrip]) -> Option<i64> {
+    let answered = || trips.iter().filter(|trip| trip.answered());
+    if !answered().all(|trip| trip.delay.send.is_some() && trip.delay.receive.is_some()) {
+        return None;
+    }
+    let least_send_ns = answered().filter_map(|trip| trip.delay.send).min()?;
+    let least_receive_ns = answered().filter_map(|trip| trip.delay.receive).min()?;
+    Some(least_send_ns.saturating_sub(least_receive_ns) / 2)
+}

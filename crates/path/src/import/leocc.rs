@@ -1,0 +1,66 @@
+//! LeoCC's traces: what may pass, in mahimahi's form, and the one-way delay, a line per 10 ms in ms.
+//!
+//! The delay holds for 10 ms and is taken to be the same in both directions. The path ends with the
+//! shorter of the two files.
+
+use std::io::BufRead;
+
+use skyhop_units::{Duration, Instant};
+
+use super::lines::{ImportError, Lines, parse_between};
+use super::mahimahi::Deliveries;
+use super::{MeasuredOptions, measured_header};
+use crate::trace::{Frame, PathTrace};
+
+/// The time between two delays, and over which deliveries become a rate.
+const STEP: Duration = Duration::from_millis(10);
+const DELAYS_MS: (f64, f64) = (0.0, 60_000.0);
+
+/// Reads the file of delays.
+///
+/// # Errors
+/// A line that is no delay, with its number, or no line at all.
+pub fn parse_leocc_delays(file: impl BufRead) -> Result<Vec<Duration>, ImportError> {
+    let mut lines = Lines::new(file);
+    let mut delays = Vec::new();
+    while let Some(line) = lines.next()? {
+        let ms = parse_between(line.text, "the one-way delay in ms", DELAYS_MS)
+            .map_err(|what| line.wrong(what))?;
+        line.has_room(delays.len())?;
+        delays.push(Duration::from_secs_f64(ms / 1e3));
+    }
+    if delays.is_empty() {
+        return Err(ImportError::whole("it is empty; expected a one-way delay in ms per 10 ms"));
+    }
+    Ok(delays)
+}
+
+/// Reads the file of deliveries, to which `delays` belong.
+///
+/// # Errors
+/// As `parse_mahimahi`.
+pub fn parse_leocc(
+    deliveries: impl BufRead,
+    delays: &[Duration],
+    options: &MeasuredOptions,
+) -> Result<PathTrace, ImportError> {
+    let rates = Deliveries::parse(deliveries)?.rates(STEP);
+    let steps = rates.into_iter().zip(delays).enumerate();
+    let frames: Vec<Frame> = steps
+        .map(|(index, (rate, delay))| Frame {
+            at: Instant::START + STEP * index as u64,
+            nodes: Vec::new(),
+            hop_delays: Vec::new(),
+            delay: Some(*delay),
+            delay_back: Some(*delay),
+            rate: Some(rate),
+            loss: None,
+            events: Vec::new(),
+        })
+        .collect();
+    let duration = STEP * frames.len() as u64;
+    let header = measured_header("leocc", options, None, duration, STEP);
+    let trace = PathTrace { header, frames };
+    trace.validate()?;
+    Ok(trace)
+}

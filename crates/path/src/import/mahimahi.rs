@@ -1,0 +1,125 @@
+//! mahimahi's packet-delivery traces: each line is the millisecond in which one packet of 1500 bytes
+//! may pass, counted from the trace's begin; a line per packet.
+//!
+//! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten
+//! of them on average. A rate is a wire rate here, so that each opportunity counts 1514 bytes: as
+//! many packets pass as the trace says. The trace holds no delay: the round trip is what the user
+//! gives, zero if nothing. mahimahi begins again at the end; the path's last rate holds instead.
+
+use std::io::BufRead;
+
+use skyhop_units::{Bytes, Duration, Instant, Rate};
+
+use super::lines::{ImportError, Lines, shortened};
+use super::{MeasuredOptions, measured_header};
+use crate::trace::{Frame, PathTrace};
+
+/// A packet of 1500 bytes with its Ethernet header, as a link counts it.
+pub(crate) const OPPORTUNITY: Bytes = Bytes::new(1514);
+const BINS: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
+const PER_BIN: u64 = 10;
+/// The longest trace, four hours: its bins must fit into memory.
+const LONGEST_MS: u64 = 4 * 3_600_000;
+
+/// Reads a packet-delivery trace.
+///
+/// # Errors
+/// A line that is no whole number of milliseconds, or smaller than the one above; with its number.
+pub fn parse_mahimahi(
+    file: impl BufRead,
+    options: &MeasuredOptions,
+) -> Result<PathTrace, ImportError> {
+    let deliveries = Deliveries::parse(file)?;
+    let there = options.rtt.unwrap_or(Duration::ZERO) / 2;
+    let back = options.rtt.unwrap_or(Duration::ZERO) - there;
+    let bin = deliveries.bin();
+    let frames = deliveries.rates(bin).into_iter().enumerate().map(|(index, rate)| Frame {
+        at: Instant::START + bin * index as u64,
+        nodes: Vec::new(),
+        hop_delays: Vec::new(),
+        delay: Some(there),
+        delay_back: Some(back),
+        rate: Some(rate),
+        loss: None,
+        events: Vec::new(),
+    });
+    let frames = frames.collect();
+    let header = measured_header("mahimahi", options, None, deliveries.duration(), bin);
+    let trace = PathTrace { header, frames };
+    trace.validate()?;
+    Ok(trace)
+}
+
+/// How many packets may pass in each millisecond.
+pub(super) struct Deliveries {
+    per_ms: Vec<u32>,
+    total: u64,
+}
+
+impl Deliveries {
+    pub fn parse(file: impl BufRead) -> Result<Self, ImportError> {
+        let mut lines = Lines::new(file);
+        let mut deliveries = Self { per_ms: Vec::new(), total: 0 };
+        let mut last_ms = 0;
+        while let Some(line) = lines.next()? {
+            if line.text.is_empty() {
+                continue;
+            }
+            let ms: u64 = line.text.parse().map_err(|_| {
+                let what = "expected a whole number of milliseconds, when a packet may pass";
+                line.wrong(format!("{} where a time belongs; {what}", shortened(line.text)))
+            })?;
+            if ms < last_ms {
+                return Err(line.wrong(format!("{ms} ms is before {last_ms} ms of the line above")));
+            }
+            if ms > LONGEST_MS {
+                return Err(
+                    line.wrong(format!("{ms} ms is more than four hours; import a shorter trace"))
+                );
+            }
+            last_ms = ms;
+            deliveries.count(ms as usize);
+        }
+        if deliveries.total == 0 {
+            return Err(ImportError::whole("it is empty; expected a time in ms per packet"));
+        }
+        Ok(deliveries)
+    }
+
+    fn count(&mut self, ms: usize) {
+        // A packet at n passes in the millisecond that ends then; one at 0 in the first.
+        let slot = ms.saturating_sub(1);
+        if slot >= self.per_ms.len() {
+            self.per_ms.resize(slot + 1, 0);
+        }
+        self.per_ms[slot] += 1;
+        self.total += 1;
+    }
+
+    /// The shortest bin that holds enough opportunities to make a rate of.
+    pub fn bin(&self) -> Duration {
+        let enough = |bin: &Duration| {
+            let bins = (self.per_ms.len() as u64).div_ceil(bin.as_nanos() / MS_NS);
+            self.total >= PER_BIN * bins
+        };
+        BINS.into_iter().find(enough).unwrap_or(BINS[BINS.len() - 1])
+    }
+
+    /// The mean rate of each bin.
+    pub fn rates(&self, bin: Duration) -> Vec<Rate> {
+        let bins = self.per_ms.chunks((bin.as_nanos() / MS_NS) as usize);
+        bins.map(|bin| {
+            let packets: u64 = bin.iter().map(|count| u64::from(*count)).sum();
+            let size = Bytes::new(packets * OPPORTUNITY.as_u64());
+            Rate::of(size, Duration::from_millis(bin.len() as u64))
+        })
+        .collect()
+    }
+
+    pub fn duration(&self) -> Duration {
+        Duration::from_millis(self.per_ms.len() as u64)
+    }
+}
+
+const MS_NS: u64 = 1_000_000;

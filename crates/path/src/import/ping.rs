@@ -1,0 +1,188 @@
+//! What ping prints (iputils; the lines of BusyBox and of the BSDs are near enough).
+//!
+//! With `ping -D` a line's time is that of the answer's arrival. Without, probes are taken to have
+//! been sent at equal intervals: those given, or else those of the closing statistics, or else 1 s.
+//! A sequence number that never comes back was lost.
+
+use std::io::BufRead;
+
+use skyhop_units::Duration;
+
+use super::MeasuredOptions;
+use super::lines::{ImportError, Line, Lines, parse_between, parse_number, shortened};
+use super::probes::{LONGEST_RTT_MS, Probe, Series};
+use crate::trace::PathTrace;
+
+/// What ping does unless told.
+const USUAL_INTERVAL: Duration = Duration::from_secs(1);
+/// How lines begin that tell nothing about round trips.
+const IGNORED: [&str; 8] =
+    ["PING ", "---", "rtt ", "round-trip ", "pipe ", "ping: ", "WARNING: ", "^C"];
+
+/// Reads what ping printed.
+///
+/// # Errors
+/// A line that is none of ping's, is damaged or out of order, with its number.
+pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
+    let mut lines = Lines::new(log);
+    let mut log = Log::default();
+    while let Some(line) = lines.next()? {
+        log.take(line)?;
+    }
+    log.into_series(options)?.into_trace("ping", options)
+}
+
+/// An answer as it was printed.
+struct Answer {
+    /// Counted on where the 16 bits of the packet began anew.
+    sequence: i64,
+    /// When it was printed.
+    unix_ns: Option<i64>,
+    rtt: Duration,
+}
+
+#[derive(Default)]
+struct Log {
+    answers: Vec<Answer>,
+    last_sequence: i64,
+    /// The greatest sequence number that was heard of, answered or not.
+    greatest_sequence: i64,
+    /// Of the closing statistics.
+    transmitted: Option<u64>,
+    took: Option<Duration>,
+}
+
+impl Log {
+    fn take(&mut self, line: Line<'_>) -> Result<(), ImportError> {
+        let (unix_ns, text) = split_stamp(line.text).map_err(|what| line.wrong(what))?;
+        if text.contains(" bytes from ") {
+            line.has_room(self.answers.len())?;
+            return self.take_answer(unix_ns, text).map_err(|what| line.wrong(what));
+        }
+        if let Some((transmitted, rest)) = text.split_once(" packets transmitted") {
+            return self.take_statistics(transmitted, rest).map_err(|what| line.wrong(what));
+        }
+        // Lost ones; the second kind is some router's word.
+        let is_loss = text.starts_with("no answer yet") || text.starts_with("Request timeout");
+        if is_loss || text.starts_with("From ") {
+            if let Some(sequence) = number_after(text, &SEQUENCE_KEYS) {
+                self.hear_of(sequence);
+            }
+            return Ok(());
+        }
+        if text.is_empty() || IGNORED.iter().any(|begin| text.starts_with(begin)) {
+            return Ok(());
+        }
+        Err(line.wrong(format!(
+            "{} is no line of ping; expected such as \"64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 \
+             time=20.1 ms\"",
+            shortened(text)
+        )))
+    }
+
+    fn take_answer(&mut self, unix_ns: Option<i64>, text: &str) -> Result<(), String> {
+        if text.contains("(DUP!)") {
+            return Ok(());
+        }
+        let sequence = number_after(text, &SEQUENCE_KEYS).ok_or("no icmp_seq=NUMBER in it")?;
+        let (_, time) = text.split_once("time=").ok_or("no time=… ms in it; is it cut?")?;
+        let (rtt_ms, _) = time.split_once(" ms").ok_or("its time=… has no ms; is it cut?")?;
+        let rtt_ms = parse_between(rtt_ms, "time", (0.0, LONGEST_RTT_MS))?;
+        let sequence = self.hear_of(sequence);
+        if let Some(last) = self.answers.last() {
+            match (last.unix_ns, unix_ns) {
+                (Some(last_ns), Some(ns)) if ns < last_ns => {
+                    return Err("its time is before that of the answer above".to_owned());
+                }
+                (Some(_), None) | (None, Some(_)) => {
+                    return Err("some lines have times (ping -D) and some have not".to_owned());
+                }
+                _ => {}
+            }
+        }
+        let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
+        self.answers.push(Answer { sequence, unix_ns, rtt });
+        Ok(())
+    }
+
+    /// The whole sequence number behind the 16 bits of a packet.
+    fn hear_of(&mut self, low: u16) -> i64 {
+        let step = low.wrapping_sub(self.last_sequence as u16) as i16;
+        self.last_sequence += i64::from(step);
+        self.greatest_sequence = self.greatest_sequence.max(self.last_sequence);
+        self.last_sequence
+    }
+
+    fn take_statistics(&mut self, transmitted: &str, rest: &str) -> Result<(), String> {
+        self.transmitted = Some(parse_number(transmitted, "the number of packets transmitted")?);
+        if let Some((_, took)) = rest.rsplit_once("time ") {
+            let took_ms = took.strip_suffix("ms").ok_or("its time does not end in ms")?;
+            let took_ms: u64 = parse_number(took_ms, "the time taken")?;
+            self.took = Some(Duration::from_nanos(took_ms.saturating_mul(1_000_000)));
+        }
+        Ok(())
+    }
+
+    fn into_series(mut self, options: &MeasuredOptions) -> Result<Series, ImportError> {
+        self.answers.sort_by_key(|answer| answer.sequence);
+        self.answers.dedup_by_key(|answer| answer.sequence);
+        let (Some(first), Some(last)) = (self.answers.first(), self.answers.last()) else {
+            return Err(ImportError::whole("not a single answer, a line with \"bytes from\""));
+        };
+        let (first_sequence, last_sequence) = (first.sequence, last.sequence);
+        let unix = first.unix_ns.is_some();
+        let interval = options.interval.unwrap_or_else(|| self.interval());
+        let mut before = first_sequence - 1;
+        let mut probes = Vec::with_capacity(self.answers.len());
+        for answer in &self.answers {
+            let sent_ns = match answer.unix_ns {
+                Some(ns) => ns.saturating_sub_unsigned(answer.rtt.as_nanos()),
+                None => (interval.as_nanos() as i64).saturating_mul(answer.sequence),
+            };
+            let lost_before = answer.sequence.abs_diff(before + 1);
+            probes.push(Probe::halved(sent_ns, answer.rtt, lost_before));
+            before = answer.sequence;
+        }
+        let lost_after = self.final_sequence().saturating_sub(last_sequence).max(0).unsigned_abs();
+        Ok(Series { probes, lost_after, losses_known: true, unix })
+    }
+
+    /// The sequence number of the last probe that was sent; Linux counts from 1.
+    fn final_sequence(&self) -> i64 {
+        let transmitted = self.transmitted.and_then(|count| i64::try_from(count).ok());
+        self.greatest_sequence.max(transmitted.unwrap_or(0))
+    }
+
+    fn interval(&self) -> Duration {
+        match (self.took, self.transmitted) {
+            (Some(took), Some(transmitted)) if transmitted > 1 && took > Duration::ZERO => {
+                took / (transmitted - 1)
+            }
+            _ => USUAL_INTERVAL,
+        }
+    }
+}
+
+const SEQUENCE_KEYS: [&str; 4] = ["icmp_seq=", "icmp_req=", "icmp_seq ", " seq="];
+
+/// The number after the first of `keys` that is there.
+fn number_after(text: &str, keys: &[&str]) -> Option<u16> {
+    let (_, after) = keys.iter().find_map(|key| text.split_once(key))?;
+    let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+    after[..end].parse().ok()
+}
+
+/// The time of `ping -D` in ns since 1970, where there is one, and the rest of the line.
+fn split_stamp(text: &str) -> Result<(Option<i64>, &str), String> {
+    let Some(bracketed) = text.strip_prefix('[') else { return Ok((None, text)) };
+    let wrong =
+        || format!("{} does not begin with a time such as [1700000000.123456]", shortened(text));
+    let (stamp, rest) = bracketed.split_once("] ").ok_or_else(wrong)?;
+    let (seconds, fraction) = stamp.split_once('.').ok_or_else(wrong)?;
+    if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let seconds: u32 = seconds.parse().map_err(|_| wrong())?;
+    let nanoseconds: i64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
+    Ok((Some(i64::from(seconds) * 1_000_000_000 + nanoseconds), rest))
+}

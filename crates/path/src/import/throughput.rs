@@ -1,0 +1,105 @@
+//! Rates, delays and losses of an access line in equal steps:
+//! `ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms`.
+//!
+//! Each row is a mean that holds until the next row. `from -> to` is the direction that the user
+//! chose, down unless told: its rate and its loss are the path's, and its one-way delay is the
+//! delay; the other direction's delay is the way back.
+
+use std::io::BufRead;
+
+use skyhop_units::{Duration, Instant, Rate};
+
+use super::csv::is_column_names;
+use super::lines::{ImportError, Line, Lines, parse_between, shortened};
+use super::{AccessDirection, MeasuredOptions, measured_header};
+use crate::trace::{Frame, PathTrace};
+
+pub(super) const COLUMNS: &str = "ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms";
+pub(super) const COLUMN_COUNT: usize = 7;
+
+const RATES_MBPS: (f64, f64) = (0.0, 100_000.0);
+const DELAYS_MS: (f64, f64) = (0.0, 60_000.0);
+const TIMES_MS: (f64, f64) = (0.0, 366.0 * 86_400e3);
+
+pub(super) fn parse(
+    first: String,
+    mut lines: Lines<impl BufRead>,
+    options: &MeasuredOptions,
+) -> Result<PathTrace, ImportError> {
+    let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
+    if !is_column_names(&first, COLUMNS) {
+        rows.push(Line { number: 1, text: &first })?;
+    }
+    while let Some(line) = lines.next()? {
+        if !line.text.is_empty() {
+            rows.push(line)?;
+        }
+    }
+    let frames = rows.frames;
+    let step = match frames.get(1) {
+        Some(second) => second.at - Instant::START,
+        None => Duration::from_millis(100),
+    };
+    let last = frames.last().map_or(Instant::START, |last| last.at);
+    let duration = (last - Instant::START) + step;
+    let header = measured_header("csv", options, None, duration, step);
+    let trace = PathTrace { header, frames };
+    trace.validate()?;
+    Ok(trace)
+}
+
+struct Rows {
+    frames: Vec<Frame>,
+    begin_ms: Option<f64>,
+    direction: AccessDirection,
+}
+
+impl Rows {
+    fn push(&mut self, line: Line<'_>) -> Result<(), ImportError> {
+        let (t_ms, mut frame) =
+            parse_row(line.text, self.direction).map_err(|what| line.wrong(what))?;
+        let since_begin_ms = t_ms - *self.begin_ms.get_or_insert(t_ms);
+        frame.at = Instant::START + Duration::from_secs_f64(since_begin_ms / 1e3);
+        if self.frames.last().is_some_and(|last| frame.at <= last.at) {
+            return Err(line.wrong(format!("t_ms {t_ms} does not come after the row above")));
+        }
+        line.has_room(self.frames.len())?;
+        self.frames.push(frame);
+        Ok(())
+    }
+}
+
+/// A row's time and its frame, which does not know its time yet.
+fn parse_row(text: &str, direction: AccessDirection) -> Result<(f64, Frame), String> {
+    let fields: Vec<&str> = text.split(',').collect();
+    let [ul_rate, dl_rate, ul_delay, dl_delay, ul_loss, dl_loss, t_ms] = fields[..] else {
+        return Err(format!("{} is not {COLUMNS}", shortened(text)));
+    };
+    let rate = |text, what| {
+        let mbps = parse_between(text, what, RATES_MBPS)?;
+        Ok::<_, String>(Rate::from_bits_per_second((mbps * 1e6).round() as u64))
+    };
+    let delay = |text, what| {
+        Ok::<_, String>(Duration::from_secs_f64(parse_between(text, what, DELAYS_MS)? / 1e3))
+    };
+    let loss = |text, what| parse_between(text, what, (0.0, 1.0));
+    // All seven are read: a row with nonsense in it is not trusted.
+    let up = (rate(ul_rate, "ul_Mbps")?, delay(ul_delay, "ul_owd_ms")?, loss(ul_loss, "ul_loss")?);
+    let down =
+        (rate(dl_rate, "dl_Mbps")?, delay(dl_delay, "dl_owd_ms")?, loss(dl_loss, "dl_loss")?);
+    let ((rate, delay, loss), (_, delay_back, _)) = match direction {
+        AccessDirection::Down => (down, up),
+        AccessDirection::Up => (up, down),
+    };
+    let frame = Frame {
+        at: Instant::START,
+        nodes: Vec::new(),
+        hop_delays: Vec::new(),
+        delay: Some(delay),
+        delay_back: Some(delay_back),
+        rate: Some(rate),
+        loss: Some(loss),
+        events: Vec::new(),
+    };
+    Ok((parse_between(t_ms, "t_ms", TIMES_MS)?, frame))
+}

@@ -1,0 +1,419 @@
+//! Measured paths: what the rules make of small series, and what is said about damaged files.
+
+use std::io::BufRead;
+
+use proptest::prelude::*;
+use skyhop_path::export::write_csv;
+use skyhop_path::import::{
+    AccessDirection, ImportError, MeasuredOptions, parse_csv, parse_irtt, parse_leocc,
+    parse_leocc_delays, parse_mahimahi, parse_ping,
+};
+use skyhop_path::{BetweenFrames, EventKind, Frame, PathTrace};
+use skyhop_units::{Duration, Instant};
+
+fn options() -> MeasuredOptions {
+    MeasuredOptions::default()
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant::START + Duration::from_millis(ms)
+}
+
+/// The frame that holds at a moment.
+fn frame_at(trace: &PathTrace, at: Instant) -> &Frame {
+    &trace.frames[trace.frames.partition_point(|frame| frame.at <= at) - 1]
+}
+
+fn events(trace: &PathTrace) -> Vec<(u64, EventKind)> {
+    trace.events().map(|event| (event.at.as_nanos() / 1_000_000, event.kind)).collect()
+}
+
+/// Answers a probe sent at `sent` as a link in order would; `None` where the path is down.
+fn answer(trace: &PathTrace, sent: Instant) -> Option<Duration> {
+    let there = sent + frame_at(trace, sent).delay?;
+    let back = there + frame_at(trace, there).delay_back?;
+    Some(back - sent)
+}
+
+const PING: &str = "\
+PING example.net (192.0.2.1) 56(84) bytes of data.
+[1700000000.020000] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 time=20.0 ms
+[1700000000.130000] 64 bytes from 192.0.2.1: icmp_seq=2 ttl=56 time=30.0 ms
+no answer yet for icmp_seq=3
+[1700000000.340000] 64 bytes from 192.0.2.1: icmp_seq=4 ttl=56 time=40.0 ms
+[1700000000.340010] 64 bytes from 192.0.2.1: icmp_seq=4 ttl=56 time=40.0 ms (DUP!)
+From 10.0.0.1 icmp_seq=5 Destination Host Unreachable
+[1700000000.820000] 64 bytes from 192.0.2.1: icmp_seq=9 ttl=56 time=20.0 ms
+
+--- example.net ping statistics ---
+13 packets transmitted, 4 received, 69% packet loss, time 1200ms
+rtt min/avg/max/mdev = 20.000/27.500/40.000/8.291 ms
+";
+
+fn ping(text: &str) -> Result<PathTrace, String> {
+    parse_ping(text.as_bytes(), &options()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn pings_are_sent_their_round_trip_before_their_time() {
+    let trace = ping(PING).unwrap();
+    assert_eq!(trace.header.start.unwrap().unix_nanos(), 1_700_000_000_000_000_000);
+    assert_eq!(trace.header.between_frames, BetweenFrames::Step);
+    assert_eq!(trace.header.source, "import ping");
+    for (sent_ms, rtt_ms) in [(0, 20), (100, 30), (300, 40), (800, 20)] {
+        assert_eq!(answer(&trace, at_ms(sent_ms)), Some(Duration::from_millis(rtt_ms)));
+    }
+    // Halfway between two sendings, when the round trip rises.
+    assert_eq!(frame_at(&trace, at_ms(49)).delay, Some(Duration::from_millis(10)));
+    assert_eq!(frame_at(&trace, at_ms(50)).delay, Some(Duration::from_millis(15)));
+}
+
+#[test]
+fn several_lost_in_a_row_are_an_outage_and_single_ones_a_loss_ratio() {
+    let trace = ping(PING).unwrap();
+    // The first of four lost ones was sent at 400 ms and would have been 20 ms on its way; the next
+    // answered one was sent at 800 ms. The closing statistics know of four more at the end.
+    let expected = [(420, EventKind::Lost), (800, EventKind::Restored), (1_010, EventKind::Lost)];
+    assert_eq!(events(&trace), expected);
+    assert_eq!(answer(&trace, at_ms(419)), None, "its answer meets the outage");
+    assert_eq!(answer(&trace, at_ms(399)), Some(Duration::from_millis(40)));
+    assert_eq!(answer(&trace, at_ms(799)), None);
+    // One of the five others.
+    assert_eq!(trace.frames[0].loss, Some(0.2));
+}
+
+#[test]
+fn pings_without_times_were_sent_at_equal_intervals() {
+    let mut text = String::new();
+    for line in PING.lines().filter(|line| !line.contains("DUP")) {
+        text.push_str(line.split_once("] ").map_or(line, |(_, rest)| rest));
+        text.push('\n');
+    }
+    let trace = ping(&text).unwrap();
+    assert_eq!(trace.header.start, None);
+    assert_eq!(answer(&trace, at_ms(300)), Some(Duration::from_millis(40)), "1200 ms for 13");
+    let given = MeasuredOptions { interval: Some(Duration::from_secs(2)), ..options() };
+    let trace = parse_ping(text.as_bytes(), &given).unwrap();
+    assert_eq!(answer(&trace, at_ms(6_000)), Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn sequence_numbers_go_on_after_16_bits() {
+    let line = |sequence: u32, ms: u32| {
+        format!("64 bytes from 192.0.2.1: icmp_seq={sequence} ttl=56 time={ms} ms\n")
+    };
+    let text: String =
+        [(65_534, 10), (65_535, 11), (0, 12), (1, 13)].map(|(s, ms)| line(s, ms)).concat();
+    let trace = ping(&text).unwrap();
+    assert_eq!(trace.header.duration_ns, 4_000_000_000);
+    assert_eq!(answer(&trace, at_ms(3_000)), Some(Duration::from_millis(13)));
+}
+
+const IRTT: &str = r#"{"version": {"irtt": "0.9.0"}, "round_trips": [
+{"seqno": 0, "lost": "false", "timestamps": {"client": {"send": {"wall": 1700000000000000000}}},
+ "delay": {"rtt": 30000000, "send": 1020000000, "receive": -990000000}},
+{"seqno": 1, "lost": false, "timestamps": {"client": {"send": {"wall": 1700000000100000000}}},
+ "delay": {"rtt": 50000000, "send": 1010000000, "receive": -960000000}},
+{"seqno": 2, "lost": "true_up", "timestamps": {"client": {"send": {"wall": 1700000000200000000}}},
+ "delay": {}}
+]}"#;
+
+fn irtt(text: &str) -> Result<PathTrace, String> {
+    parse_irtt(text.as_bytes(), &options()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn irtt_tells_the_ways_apart_without_the_clocks_difference() {
+    let trace = irtt(IRTT).unwrap();
+    // The least delays are 1010 and -990 ms: the clocks are 1000 ms apart.
+    let ways = |ms| {
+        let frame = frame_at(&trace, at_ms(ms));
+        (frame.delay.unwrap().as_micros(), frame.delay_back.unwrap().as_micros())
+    };
+    assert_eq!(ways(0), (20_000, 10_000));
+    assert_eq!(ways(130), (10_000, 40_000));
+    assert_eq!(trace.frames[0].loss, Some(0.0), "a single one lost at the end is not counted");
+    let halved = irtt(&IRTT.replace("\"send\": 1010000000, ", "")).unwrap();
+    assert_eq!(halved.frames[0].delay, Some(Duration::from_millis(15)));
+}
+
+fn csv(text: &str) -> Result<PathTrace, String> {
+    parse_csv(text.as_bytes(), &options()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn rows_with_a_long_gap_are_an_outage() {
+    let mut text = "unix_ns,rtt_ms\n".to_owned();
+    for index in (0..10).chain(16..20) {
+        text += &format!("{},20.5\n", 1_000_000_000_000_i64 + index * 20_000_000);
+    }
+    let trace = csv(&text).unwrap();
+    // Sent every 20 ms; the one after 180 ms would have turned round 10.25 ms later.
+    assert_eq!(events(&trace), [(210, EventKind::Lost), (320, EventKind::Restored)]);
+    assert!(trace.frames.iter().all(|frame| frame.loss.is_none()), "rows cannot tell");
+    assert_eq!(trace.header.step_ns, 20_000_000);
+}
+
+const THROUGHPUT: &str = "20,50,40.5,30,0,0.01,1000\n21,0,41,31,0.5,0,1100\n";
+
+#[test]
+fn rates_go_with_the_direction() {
+    let down = csv(THROUGHPUT).unwrap();
+    assert_eq!(down.frames.len(), 2);
+    let frame = &down.frames[0];
+    assert_eq!(frame.rate.unwrap().bits_per_second(), 50_000_000);
+    assert_eq!((frame.loss, frame.delay), (Some(0.01), Some(Duration::from_millis(30))));
+    assert_eq!(frame.delay_back, Some(Duration::from_micros(40_500)));
+    assert_eq!(down.header.duration_ns, 200_000_000);
+    let up = MeasuredOptions { direction: AccessDirection::Up, ..options() };
+    let up = parse_csv(THROUGHPUT.as_bytes(), &up).unwrap();
+    assert_eq!(up.frames[1].rate.unwrap().bits_per_second(), 21_000_000);
+    assert_eq!((up.frames[1].loss, up.frames[1].delay_back), (Some(0.5), down.frames[1].delay));
+}
+
+#[test]
+fn deliveries_become_rates_that_let_as_many_packets_pass() {
+    // Two packets in each of 30 ms: 20 in 10 ms.
+    let text: String = (1..=30).map(|ms| format!("{ms}\n{ms}\n")).collect();
+    let rtt = Some(Duration::from_millis(50));
+    let given = MeasuredOptions { rtt, ..options() };
+    let trace = parse_mahimahi(text.as_bytes(), &given).unwrap();
+    assert_eq!(trace.frames.len(), 3);
+    assert_eq!(trace.frames[2].rate.unwrap().bits_per_second(), 2 * 1514 * 8 * 1000);
+    assert_eq!(trace.frames[0].delay, Some(Duration::from_millis(25)));
+    assert_eq!(trace.header.duration_ns, 30_000_000);
+    // One packet per 20 ms: ten in 200 ms, so that a second is the shortest bin with ten.
+    let slow: String = (0..100).map(|index| format!("{}\n", 20 * (index + 1))).collect();
+    let trace = parse_mahimahi(slow.as_bytes(), &given).unwrap();
+    assert_eq!((trace.frames.len(), trace.header.step_ns), (2, 1_000_000_000));
+}
+
+#[test]
+fn leocc_takes_a_delay_every_10_ms_and_ends_with_the_shorter_file() {
+    let deliveries: String = (1..=50).map(|ms| format!("{ms}\n")).collect();
+    let delays = parse_leocc_delays(&b"10\n12.5\n11\n"[..]).unwrap();
+    let trace = parse_leocc(deliveries.as_bytes(), &delays, &options()).unwrap();
+    assert_eq!(trace.frames.len(), 3);
+    assert_eq!(trace.frames[1].delay, Some(Duration::from_micros(12_500)));
+    assert_eq!(trace.frames[1].delay_back, trace.frames[1].delay);
+    assert_eq!(trace.header.duration_ns, 30_000_000);
+}
+
+#[test]
+fn a_csv_export_reads_back_as_the_same_path() {
+    for trace in [ping(PING), irtt(IRTT), csv(THROUGHPUT)] {
+        let mut trace = trace.unwrap();
+        trace.header.from.name = "Zürich, \"CH\"".to_owned();
+        trace.header.from.latitude_deg = Some(47.370_000_000_000_1);
+        let mut bytes = Vec::new();
+        write_csv(&trace, &mut bytes).unwrap();
+        assert_eq!(parse_csv(&bytes[..], &options()).unwrap(), trace);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let ping_cases = [
+        ("", "not a single answer"),
+        ("<!DOCTYPE html>\n<html>", "line 1: \"<!DOCTYPE html>\" is no line of ping"),
+        ("64 bytes from a: icmp_seq=1 ttl=5 time=nan ms", "line 1: time is NaN"),
+        ("64 bytes from a: icmp_seq=1 ttl=5 time=-1 ms", "line 1: time is -1; expected 0"),
+        ("64 bytes from a: icmp_seq=1 ttl=5 time=20.", "line 1: its time=… has no ms"),
+        ("64 bytes from a: ttl=5 time=20.0 ms", "line 1: no icmp_seq=NUMBER"),
+        ("[17] 64 bytes from a: icmp_seq=1 time=20.0 ms", "does not begin with a time such as"),
+        (
+            "[5.1] 64 bytes from a: icmp_seq=1 time=1 ms\n[5.0] 64 bytes from a: icmp_seq=2 time=1 ms",
+            "line 2: its time is before",
+        ),
+        (
+            "[5.1] 64 bytes from a: icmp_seq=1 time=1 ms\n64 bytes from a: icmp_seq=2 time=1 ms",
+            "line 2: some lines have times",
+        ),
+    ];
+    for (text, expected) in ping_cases {
+        let error = ping(text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let csv_cases = [
+        ("", "it is empty; expected unix_ns,rtt_ms"),
+        ("<html>", "line 1: \"<html>\" is no row of numbers"),
+        ("5,nan", "line 1: rtt_ms is NaN"),
+        ("5,1\n6,inf", "line 2: rtt_ms is inf"),
+        ("-5,1", "line 1: unix_ns is -5"),
+        ("5,-1", "line 1: rtt_ms is -1; expected 0 to 60000"),
+        ("6,1\n5,1", "line 2: unix_ns 5 is before 6 of the row above"),
+        ("6,1\n7", "line 2: \"7\" is not unix_ns,rtt_ms"),
+        ("6,1\n7,1,2", "line 2: \"7,1,2\" is not unix_ns,rtt_ms"),
+        ("unix_ns,rtt_ms\n", "not a single answered probe"),
+        ("0,1\n9000000000000000000,1\n", "spans more than a year"),
+        ("1,2,3,4,0,0,5\n1,2,3,4,0,0,5", "line 2: t_ms 5 does not come after"),
+        ("1,2,3,4,0,1.5,5", "line 1: dl_loss is 1.5; expected 0 to 1"),
+        ("1,-2,3,4,0,0,5", "line 1: dl_Mbps is -2"),
+        ("# skyhop path {}", "line 1: the header: missing field"),
+    ];
+    for (text, expected) in csv_cases {
+        let error = csv(text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let irtt_cases = [
+        ("<html>".to_owned(), "line 1: not irtt's JSON: expected value"),
+        ("{}".to_owned(), "missing field `round_trips`"),
+        (IRTT[..IRTT.len() / 2].to_owned(), "not irtt's JSON: EOF"),
+        (IRTT.replace("30000000", "-3"), "seqno 0: a delay.rtt of -3 ns"),
+        (IRTT.replace("\"seqno\": 1", "\"seqno\": 0"), "seqno 0: it does not come after"),
+        (IRTT.replace("\"rtt\": 50000000,", ""), "seqno 1: it is not lost, but has no delay.rtt"),
+    ];
+    for (text, expected) in irtt_cases {
+        let error = irtt(&text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let mahimahi =
+        |text: &str| parse_mahimahi(text.as_bytes(), &options()).unwrap_err().to_string();
+    assert!(mahimahi("").contains("it is empty"));
+    assert!(mahimahi("5\n4\n").contains("line 2: 4 ms is before 5 ms"));
+    assert!(mahimahi("5\n-4\n").contains("line 2: \"-4\" where a time belongs"));
+    assert!(mahimahi("99999999999\n").contains("line 1: 99999999999 ms is more than four hours"));
+    let delays = |text: &str| parse_leocc_delays(text.as_bytes()).unwrap_err().to_string();
+    assert!(delays("").contains("it is empty"));
+    assert!(delays("1\n\n2\n").contains("line 2: the one-way delay in ms has \"\""));
+}
+
+#[test]
+fn a_file_without_an_end_is_given_up() {
+    let endless = std::io::BufReader::new(std::io::repeat(b'1'));
+    let error = parse_csv(endless, &options()).unwrap_err().to_string();
+    assert!(error.contains("line 1: it is longer than 100000 bytes"), "{error}");
+    let rows = |line: Vec<u8>| std::io::BufReader::new(Repeated(line.into_iter().cycle()));
+    let error = parse_csv(rows(b"1,2\n".to_vec()), &options()).unwrap_err().to_string();
+    assert!(error.contains("line 1000001: more than 1000000 samples"), "{error}");
+    let wide = format!("1{}\n", " ".repeat(10_000)).into_bytes();
+    let error = parse_mahimahi(rows(wide), &options()).unwrap_err().to_string();
+    assert!(error.contains("more than 128 MiB of text"), "{error}");
+}
+
+struct Repeated<I>(I);
+
+impl<I: Iterator<Item = u8>> std::io::Read for Repeated<I> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        buffer.iter_mut().zip(&mut self.0).for_each(|(slot, byte)| *slot = byte);
+        Ok(buffer.len())
+    }
+}
+
+/// Round trips every 20 ms for four minutes, whose level is that of `level_ms` at each second.
+fn levels(level_ms: impl Fn(u64) -> f64) -> PathTrace {
+    let mut text = String::new();
+    for index in 0..12_000_u64 {
+        // Noise that repeats in no period of a second.
+        let noise_ms = (index * 7919 % 97) as f64 / 97.0;
+        let ms = level_ms(index / 50) + noise_ms;
+        text += &format!("{},{ms:.2}\n", 1_700_000_000_000_000_000 + index * 20_000_000);
+    }
+    csv(&text).unwrap()
+}
+
+#[test]
+fn level_shifts_on_a_grid_are_handovers() {
+    let shifting = |second: u64| [30.0, 36.0, 36.0, 27.0][(second + 8) as usize / 15 % 4];
+    let trace = levels(shifting);
+    let marked: Vec<u64> =
+        trace.events().map(|event| event.at.as_nanos() / 1_000_000_000).collect();
+    // Level shifts at 7, 22, 37, …; at every fourth the level stays.
+    let expected: Vec<u64> = (0..16)
+        .map(|index| 7 + 15 * index)
+        .filter(|at| shifting(*at) != shifting(at - 1))
+        .collect();
+    assert_eq!(expected.len(), 12);
+    assert_eq!(marked, expected);
+    assert!(trace.events().all(|event| event.kind == EventKind::End));
+    assert!(trace.events().all(|event| event.outage == Duration::ZERO));
+}
+
+#[test]
+fn level_shifts_off_the_grid_are_none() {
+    assert_eq!(levels(|_| 30.0).events().count(), 0);
+    assert_eq!(levels(|second| [30.0, 36.0][second as usize / 13 % 2]).events().count(), 0);
+    assert_eq!(levels(|second| 30.0 + (second * second % 11) as f64).events().count(), 0);
+}
+
+/// All importers on the same text; an error is one line.
+fn all_importers(text: &[u8]) -> Vec<Result<PathTrace, ImportError>> {
+    let given = options();
+    let reader = || -> Box<dyn BufRead + '_> { Box::new(text) };
+    let delays = [Duration::from_millis(20); 100];
+    vec![
+        parse_ping(reader(), &given),
+        parse_irtt(reader(), &given),
+        parse_csv(reader(), &given),
+        parse_mahimahi(reader(), &given),
+        parse_leocc(reader(), &delays, &given),
+    ]
+}
+
+/// A valid text with some bytes of it replaced, and possibly cut.
+fn damaged(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (prop::sample::select(texts), damage, any::<prop::sample::Index>(), any::<bool>()).prop_map(
+        |(text, damage, end, cut)| {
+            let mut bytes = text.as_bytes().to_vec();
+            for (place, byte) in damage {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            if cut {
+                bytes.truncate(end.index(bytes.len()));
+            }
+            bytes
+        },
+    )
+}
+
+fn check(text: &[u8]) -> Result<(), TestCaseError> {
+    for result in all_importers(text) {
+        match result {
+            Ok(trace) => prop_assert_eq!(trace.validate(), Ok(())),
+            Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_path_or_an_error(text in prop::collection::vec(any::<u8>(), 0..400)) {
+        check(&text)?;
+    }
+
+    #[test]
+    fn rows_of_any_numbers_are_a_path_or_an_error(
+        rows in prop::collection::vec((any::<i64>(), any::<f64>()), 0..20),
+    ) {
+        let text: String = rows.iter().map(|(ns, ms)| format!("{ns},{ms}\n")).collect();
+        check(text.as_bytes())?;
+    }
+
+    #[test]
+    fn damaged_files_are_a_path_or_an_error(
+        text in damaged(&[PING, IRTT, THROUGHPUT, "1\n2\n2\n3\n", "7,20.5\n12000,20.25\n"]),
+    ) {
+        check(&text)?;
+    }
+
+    /// A probe where the measurement's was gets the same answer, as long as order is kept.
+    #[test]
+    fn probes_get_the_answers_that_were_measured(
+        series in prop::collection::vec((20_u64..200, 1_u64..20), 2..40),
+    ) {
+        let (mut sent_ms, mut text, mut sent) = (1_000_000, String::new(), Vec::new());
+        for (gap_ms, rtt_ms) in series {
+            sent_ms += gap_ms + rtt_ms;
+            sent.push((sent_ms, rtt_ms));
+            text += &format!("{}000000,{rtt_ms}\n", sent_ms + rtt_ms);
+        }
+        let trace = csv(&text).unwrap();
+        for (sent_ms, rtt_ms) in &sent {
+            let at = at_ms(sent_ms - sent[0].0);
+            prop_assert_eq!(answer(&trace, at), Some(Duration::from_millis(*rtt_ms)));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Paths as other tools' files: chooses the format, and hands the bytes to be written.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use skyhop_path::PathTrace;
+use skyhop_path::export::{MahimahiError, write_csv, write_mahimahi, write_netem};
+use skyhop_record::replace_file;
+use skyhop_units::{Duration, Rate};
+
+use crate::ScenarioError;
+use crate::format::{Format, Options};
+
+/// The formats that [`export_path`] writes.
+pub const FORMATS: [Format; 3] = [
+    Format { name: "csv", options: &[] },
+    Format { name: "mahimahi", options: &["rate"] },
+    Format { name: "netem", options: &["step"] },
+];
+
+/// How often a netem script changes anything unless told: tc takes a few milliseconds.
+const NETEM_STEP: Duration = Duration::from_millis(100);
+/// A script that changes things more often would always be late.
+const NETEM_LEAST_STEP: Duration = Duration::from_millis(10);
+
+/// Writes a path for another tool, whole or not at all.
+///
+/// # Errors
+/// An unknown format or an option that is not its own, a path that the format cannot hold, a file
+/// that cannot be written.
+pub fn export_path(
+    trace: &PathTrace,
+    path: &Path,
+    format: &str,
+    options: &BTreeMap<String, String>,
+) -> Result<(), ScenarioError> {
+    let origin = path.display().to_string();
+    let given = Options { origin: &origin, texts: options };
+    given.check(&FORMATS, format)?;
+    let mut bytes = Vec::new();
+    let written = match format {
+        "csv" => write_csv(trace, &mut bytes).map_err(MahimahiError::Write),
+        "mahimahi" => write_mahimahi(trace, given.quantity::<Rate>("rate")?, &mut bytes),
+        _ => write_netem(trace, netem_step(&given)?, &mut bytes).map_err(MahimahiError::Write),
+    };
+    written.map_err(|error| ScenarioError::Path { origin, what: error.to_string() })?;
+    Ok(replace_file(path, &bytes)?)
+}
+
+fn netem_step(given: &Options<'_>) -> Result<Duration, ScenarioError> {
+    let step = given.quantity("step")?.unwrap_or(NETEM_STEP);
+    if step >= NETEM_LEAST_STEP {
+        return Ok(step);
+    }
+    Err(given.wrong("step", format!("tc is not that fast; expected {NETEM_LEAST_STEP} or more")))
+}

@@ -1,0 +1,55 @@
+//! Formats of other tools' files, each with the options that it takes.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use crate::ScenarioError;
+
+/// A format and what the user may say about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The names of its own options, with underscores.
+    pub options: &'static [&'static str],
+}
+
+/// What the user said about one file, all of it text.
+pub(crate) struct Options<'o> {
+    /// The file, for messages.
+    pub origin: &'o str,
+    pub texts: &'o BTreeMap<String, String>,
+}
+
+impl Options<'_> {
+    /// Checks that the format exists and takes every option that was given.
+    pub fn check(&self, formats: &[Format], name: &str) -> Result<(), ScenarioError> {
+        let Some(format) = formats.iter().find(|format| format.name == name) else {
+            let known: Vec<&str> = formats.iter().map(|format| format.name).collect();
+            let what = format!("\"{name}\" is not a format; expected one of {}", known.join(", "));
+            return Err(ScenarioError::key(self.origin, "--format", what));
+        };
+        match self.texts.keys().find(|key| !format.options.contains(&key.as_str())) {
+            Some(key) => Err(self.wrong(key, format!("the format {name} has no use for it"))),
+            None => Ok(()),
+        }
+    }
+
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.texts.get(key).map(String::as_str)
+    }
+
+    /// The quantity that an option holds.
+    pub fn quantity<T: FromStr<Err: Display>>(
+        &self,
+        key: &str,
+    ) -> Result<Option<T>, ScenarioError> {
+        let parse = |text: &str| text.parse().map_err(|e: T::Err| self.wrong(key, e.to_string()));
+        self.text(key).map(parse).transpose()
+    }
+
+    pub fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
+        ScenarioError::key(self.origin, format!("--{}", key.replace('_', "-")), what)
+    }
+}

@@ -1,0 +1,58 @@
+"""`skyhop path export`: a path file for another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skyhop.cli.terminal import print_note
+
+HELP = """\
+Write a path file for another tool. docs/measured-paths.md has the formats.
+
+Examples:
+
+  skyhop path export sd-ny.parquet --format csv -o sd-ny.csv
+
+  skyhop path export sd-ny.parquet --format czml -o sd-ny.czml   (drop it on Cesium's globe)
+
+  skyhop path export sd-ny.parquet --format netem -o sd-ny.sh   (then, as root: sh sd-ny.sh eth0)
+
+  skyhop path export sd-ny.parquet --format mahimahi --rate "150 Mbit/s" -o sd-ny.trace
+"""
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="A path file (Parquet).")],
+    path_format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="csv, mahimahi, czml or netem.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")
+    ],
+    rate: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="mahimahi: the rate where the path has none."),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="netem: the least time between changes, 100 ms if not given. "
+            "czml: the time between satellites' positions, 30 s.",
+        ),
+    ] = None,
+    gateways: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="czml: the gateways that the path was computed with."),
+    ] = None,
+) -> None:
+    """Export a path."""
+    import skyhop
+
+    keys = {"rate": rate, "step": step, "gateways": gateways}
+    given = {key: value for key, value in keys.items() if value is not None}
+    skyhop.read_path(file).export(output, path_format, **given)
+    print_note(f"{output}: {path_format} of {file}")

@@ -1,0 +1,82 @@
+"""`skyhop path ground` and `skyhop path sky`: a path at one moment, on a map and above an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyhop.cli.path.output import check_figure
+from skyhop.cli.terminal import print_note
+
+if TYPE_CHECKING:
+    import skyhop
+    from skyhop.moment import Moment
+
+GROUND_HELP = """\
+Draw a map of a computed path at a moment: its links, gateways and satellites.
+
+Example:
+
+  skyhop path ground sd-ny.parquet --at "2 min" -o ground.png
+"""
+
+SKY_HELP = """\
+Draw the sky over one end of a computed path at a moment: which satellites are there, which serve.
+
+Example:
+
+  skyhop path sky sd-ny.parquet --at "2 min" --end from -o sky.png
+"""
+
+File = Annotated[Path, typer.Argument(help="A path file (Parquet) of a constellation.")]
+At = Annotated[str, typer.Option("--at", metavar="TIME", help="Since the path's begin.")]
+Figure = Annotated[Path, typer.Option("-o", "--output", metavar="PNG", help="The figure to write.")]
+Gateways = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="The list of gateways that the path was computed with."),
+]
+
+
+def ground(file: File, output: Figure, at: At = "0 s", gateways: Gateways = None) -> None:
+    """Draw a map."""
+    check_figure(output)
+    _, moment = _read(file, at, gateways)
+    from skyhop.plot.path_ground import ground_figure
+
+    ground_figure(moment, output)
+    print_note(f"figure: {output}")
+
+
+def sky(
+    file: File,
+    output: Figure,
+    at: At = "0 s",
+    end: Annotated[str, typer.Option(help="Over which end: from or to.")] = "from",
+    gateways: Gateways = None,
+) -> None:
+    """Draw a sky."""
+    from skyhop.errors import InputError
+
+    check_figure(output)
+    if end not in ("from", "to"):
+        raise InputError(f'--end: "{end}" is no end of a path; expected from or to')
+    path, moment = _read(file, at, gateways)
+    from skyhop.moment import end_deg
+    from skyhop.plot.path_sky import sky_figure
+
+    nearest = moment.nodes[1 if end == "from" else -2] if moment.nodes else -1
+    serving = nearest if nearest in moment.chosen else None
+    sky_figure(moment, path.header[end]["name"], end_deg(path.header, end), serving, output)
+    print_note(f"figure: {output}")
+
+
+def _read(file: Path, at: str, gateways: str | None) -> tuple[skyhop.Path, Moment]:
+    import skyhop
+    from skyhop import _core
+    from skyhop.moment import GATEWAYS, moment_of
+
+    path = skyhop.read_path(file)
+    at_s = _core.duration_s("--at", at)
+    return path, moment_of(path, at_s, gateways=gateways or GATEWAYS)

@@ -1,0 +1,56 @@
+"""What the commands that make a path file share: their options, and what they say at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skyhop.cli.terminal import print_note
+
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="The path file to write (Parquet).")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="PNG", help="Also draw delay, hops and events to this file."),
+]
+
+
+def check_figure(plot: Path | None) -> None:
+    """Find a wrong name before the work rather than after it."""
+    from skyhop.errors import InputError
+
+    if plot is None:
+        return
+    if plot.suffix.lower() != ".png":
+        raise InputError(f"{plot}: figures are written as PNG: give a name that ends in .png")
+    if not plot.parent.is_dir():
+        raise InputError(f"{plot.parent}: there is no such directory: create it first")
+
+
+def finish(trace: Any, output: Path, plot: Path | None) -> None:
+    """Write the path file and its figure, and say what they hold."""
+    trace.write(output)
+    print_note(_description(trace, output))
+    if plot is not None:
+        from skyhop.plot import path_figure
+
+        path_figure(output, plot)
+        print_note(f"figure: {plot}")
+
+
+def _description(trace: Any, output: Path) -> str:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    frames = trace.frames
+    begins_ns = frames["t_ns"].to_numpy()
+    held_ns = np.diff(begins_ns, append=max(trace.header["duration_ns"], begins_ns[-1] + 1))
+    rtt_ns = pc.add(frames["delay_ns"], frames["delay_back_ns"]).to_numpy()
+    known = ~np.isnan(rtt_ns)
+    rtt_ms = np.average(rtt_ns[known], weights=held_ns[known]) / 1e6
+    kinds = pc.struct_field(pc.list_flatten(frames["events"]), "kind").to_pylist()
+    counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds))) or "none"
+    return f"{output}: {frames.num_rows} frames, mean base RTT {rtt_ms:.1f} ms, events: {counted}"

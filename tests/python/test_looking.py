@@ -1,0 +1,165 @@
+"""Looking at paths: figures in numbers, the map, the sky, the globe."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Skyhop
+
+import skyhop as sh
+from skyhop.geometry import earth_fixed_m, great_circle_m, seen_from
+from skyhop.moment import moment_of
+from skyhop.path_statistics import path_statistics
+from skyhop.plot.path_ground import ground_figure
+from skyhop.plot.records import read_path
+
+
+@pytest.fixture(scope="module")
+def path() -> sh.Path:
+    return sh.path("San Diego", "New York", relay="bent-pipe", duration="5 min")
+
+
+@pytest.fixture
+def file(path: sh.Path, tmp_path: Path) -> str:
+    path.write(tmp_path / "x.parquet")
+    return "x.parquet"
+
+
+def figures_of(rows: str, tmp_path: Path) -> dict[str, object]:
+    """Return the statistics of rows ul and dl rate, ul and dl delay, ul and dl loss, time (ms)."""
+    (tmp_path / "x.csv").write_text(rows, "utf-8")
+    return path_statistics(read_path(sh.import_path(tmp_path / "x.csv", "csv").frames))
+
+
+def test_statistics_weigh_by_time(tmp_path: Path) -> None:
+    figures = figures_of("1,8,10,20,0,0,0\n1,4,20,50,0,0,3000\n1,4,20,50,0,0,4000\n", tmp_path)
+    # The last row holds for as long as the first did: 3 of 7 s at 30 ms, 4 at 70.
+    assert figures["duration_s"] == 7
+    rtt_ms = figures["rtt_ms"]
+    assert isinstance(rtt_ms, dict)
+    assert rtt_ms["p50"] == pytest.approx(70)
+    assert rtt_ms["min"] == pytest.approx(30)
+    assert rtt_ms["mean"] == pytest.approx((3 * 30 + 4 * 70) / 7)
+    assert figures["rate_mbps"]["mean"] == pytest.approx((3 * 8 + 4 * 4) / 7)
+    assert figures["stretch_fibre"] is None
+
+
+def test_statistics_of_a_computed_path(skyhop: Skyhop, file: str, path: sh.Path) -> None:
+    done = skyhop("path", "stats", file, "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["from"] == "San Diego, US"
+    events = [event for row in path.frames["events"].to_pylist() for event in row]
+    ends = [event for event in events if event["kind"] == "end"]
+    assert figures["handovers_per_hour"]["end"] == pytest.approx(12 * len(ends))
+    outage_s = sum(event["outage_ns"] for event in ends) / 1e9
+    assert figures["outage_s"] == pytest.approx(outage_s, rel=0.02)
+    assert figures["great_circle_km"] == pytest.approx(3910, rel=0.01)
+    mean_ms = np.mean((path.frames["delay_ns"].to_numpy() * 2) / 1e6)
+    assert figures["rtt_ms"]["mean"] == pytest.approx(mean_ms, rel=0.005)
+    assert figures["stretch_great_circle"] > 1
+    # Light through fibre is slower by 1.5 and goes 1.4 times as far.
+    assert figures["stretch_great_circle"] / figures["stretch_fibre"] == pytest.approx(2.1)
+    table = skyhop("path", "stats", file)
+    assert "stretch great circle" in table.stdout
+
+
+def test_great_circles_and_directions() -> None:
+    assert great_circle_m((0, 0), (0, 90)) == pytest.approx(np.pi / 2 * 6_371_008.8)
+    assert great_circle_m((50, 5), (50, 5)) == 0
+    overhead = earth_fixed_m(40, -100, 550e3)
+    north = earth_fixed_m(45, -100, 550e3)
+    elevation_deg, azimuth_deg = seen_from(40, -100, np.array([overhead, north]))
+    assert elevation_deg[0] == pytest.approx(90, abs=1e-6)
+    assert azimuth_deg[1] == pytest.approx(0, abs=1e-6)
+    assert 30 < elevation_deg[1] < 50
+
+
+def test_a_moment_has_the_distances_of_its_hops(path: sh.Path) -> None:
+    for at_s in (0, 100, 299):
+        moment = moment_of(path, at_s)
+        lengths_m = np.linalg.norm(np.diff(moment.route_m, axis=0), axis=1)
+        delays_ns = path.frames["hop_delay_ns"][at_s].as_py()
+        assert lengths_m / 299_792_458 * 1e9 == pytest.approx(delays_ns, abs=5)
+    user_deg = (path.header["from"]["latitude_deg"], path.header["from"]["longitude_deg"])
+    elevation_deg, _ = seen_from(*user_deg, moment.satellites_m)
+    assert elevation_deg[moment.chosen[0]] >= moment.minimum_elevation_deg
+
+
+def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
+    moment = moment_of(path, 60)
+    ax = ground_figure(moment).axes[0]
+    (links,) = [line for line in ax.lines if line.get_gid() == "links"]
+    assert len(links.get_xdata()) == len(moment.nodes)
+    texts = {text.get_text() for text in ax.texts}
+    assert {"San Diego, US", "New York City, US", *map(str, moment.chosen)} <= texts
+
+
+@pytest.mark.parametrize("command", [("ground",), ("sky", "--end", "to")])
+def test_pictures_are_drawn(
+    skyhop: Skyhop, file: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = skyhop("path", command[0], file, *command[1:], "--at", "2 min", "-o", "x.png")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_globe_has_every_node_and_link(skyhop: Skyhop, file: str, path: sh.Path,
+                                           tmp_path: Path) -> None:  # fmt: skip
+    done = skyhop("path", "export", file, "--format", "czml", "-o", "x.czml")
+    assert done.returncode == 0, done.stderr
+    document, *packets = json.loads((tmp_path / "x.czml").read_text("utf-8"))
+    assert document["id"] == "document"
+    assert document["version"] == "1.0"
+    rows = path.frames["nodes"].to_pylist()
+    points = {packet["id"] for packet in packets if "point" in packet}
+    assert points == {
+        {-1: "from", -2: "to"}.get(node, f"node {node}") for row in rows for node in row
+    }
+    links = [packet for packet in packets if "polyline" in packet]
+    assert len(links) == len({link for row in rows for link in itertools.pairwise(row)})
+    for link in links:
+        assert all(r.split("#")[0] in points for r in link["polyline"]["positions"]["references"])
+    moving = next(packet for packet in packets if packet["id"] == f"node {rows[0][1]}")
+    numbers = moving["position"]["cartesian"]
+    moment = moment_of(path, 30)
+    assert numbers[4] == 30
+    assert numbers[5:8] == pytest.approx(moment.satellites_m[rows[0][1]], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("ground", "x.parquet", "-o", "x.png", "--at", "6 min"), "is not within the path"),
+        (("ground", "x.parquet", "-o", "x.png", "--at", "noon"), "--at: "),
+        (("ground", "x.parquet", "-o", "x.jpg"), "give a name that ends in .png"),
+        (("ground", "gone.parquet", "-o", "x.png"), "gone.parquet: cannot read"),
+        (("sky", "x.parquet", "-o", "x.png", "--end", "middle"), "expected from or to"),
+        (("stats", "x.csv"), "x.csv: "),
+        (("export", "x.parquet", "--format", "czml", "-o", "x", "--step", "1 ms"), "too short"),
+        (("export", "x.parquet", "--format", "czml", "-o", "x", "--rate", "1 bit/s"), "no use"),
+    ],
+)
+def test_wrong_arguments(
+    skyhop: Skyhop, file: str, tmp_path: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    (tmp_path / "x.csv").write_text("1,2\n", "utf-8")
+    assert file == "x.parquet"
+    done = skyhop("path", *arguments)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_measured_path_has_no_satellites_to_show(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("1,2,3,4,0,0,5\n", "utf-8")
+    sh.import_path(tmp_path / "x.csv", "csv").write(tmp_path / "x.parquet")
+    for command in (("ground", "x.parquet"), ("sky", "x.parquet"),
+                    ("export", "x.parquet", "--format", "czml")):  # fmt: skip
+        done = skyhop("path", *command, "-o", "x.png")
+        assert done.returncode == 2
+        assert "does not come from a constellation" in done.stderr

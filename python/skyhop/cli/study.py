@@ -71,6 +71,7 @@ def run(
 ) -> None:
     """Run a study."""
     from skyhop.errors import InputError
+    from skyhop.report import write_study_report
     from skyhop.study import load_study, run_study
     from skyhop.study.claims import judge
 
@@ -84,7 +85,9 @@ def run(
             progress=progress,
         )  # fmt: skip
     verdicts = judge(study.claims, done.results)
+    page = write_study_report(done, verdicts)
     _print_outcome(done, verdicts, as_json=as_json)
+    print_note(f"report: {page}")
     if done.failures:
         print_note(f"{output}: {len(done.failures)} runs failed: see {output / 'failures.json'}")
         raise typer.Exit(EXIT_FAILED)

@@ -33,6 +33,7 @@ from skyhop.plot.style import (
     label_time,
     label_y,
     new_figure,
+    once,
     round_step,
     side_legend,
 )
@@ -241,7 +242,7 @@ def _draw_flows(
     highest = 0.0
     for flow, series in run.flows.items():
         style, sampled = styles[flow], values(series)
-        label = _once(named, _name(run, style))
+        label = once(named, _name(run, style))
         t_s, means = _thinned(series.t_s, sampled, run.duration_s)
         ax.plot(t_s, means, label=label, gid=f"flow-{flow}", **style.line())
         highest = max(highest, _highest(means))
@@ -269,14 +270,6 @@ def _name(run: RunRecord, style: FlowStyle) -> str:
     """Return the legend's entry within one run's figure, which need not repeat the run's name."""
     name = style.group if len(run.flows) > MANY_FLOWS else style.label
     return name.removesuffix(f" ({run.name})")
-
-
-def _once(named: set[str], name: str) -> str:
-    """Return the name the first time, then matplotlib's sign for no entry."""
-    if name in named:
-        return "_nolegend_"
-    named.add(name)
-    return name
 
 
 def _thinned(t_s: FloatArray, values: FloatArray, end_s: float) -> tuple[FloatArray, FloatArray]:

@@ -26,7 +26,6 @@ from typing import IO, Any
 import polars as pl
 
 from skyhop.errors import InputError, RunError
-from skyhop.plot.writing import write_files
 
 _MARK = "study.json"
 
@@ -96,6 +95,8 @@ class StudyDirectory:
             (self.root / "failures.json").unlink(missing_ok=True)
 
     def _write(self, name: str, content: bytes) -> None:
+        from skyhop.plot.writing import write_files
+
         write_files(self.root, {name: content})
 
     def _is_ours(self) -> bool:

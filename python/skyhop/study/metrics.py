@@ -24,7 +24,6 @@ from skyhop.plot.records import (
     RunRecord,
     read_runs,
 )
-from skyhop.plot.style import binned
 from skyhop.quantities import seconds
 from skyhop.report.summary import summary_row_values
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
@@ -175,6 +174,9 @@ def binned_samples(
     flow: FlowSeries, name: str, bin_s: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return times (s) and values of a series; where binned, the bins' ends and means."""
+    # Imported here: most studies need no samples, and no drawing library.
+    from skyhop.plot.style import binned
+
     values = series_of(flow, name)
     if bin_s is None or not len(values):
         return flow.t_s, values

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from skyhop.plot.records import FloatArray
 
@@ -81,6 +80,9 @@ def bootstrap_interval(values: FloatArray, level: float = 0.95) -> Interval:
         return Interval(None, None)
     if np.ptp(known) == 0:
         return Interval(float(known[0]), float(known[0]))
+    # Imported here: it takes a second, and processes that only run scenarios need none of it.
+    from scipy import stats
+
     found = stats.bootstrap(
         (known,),
         np.mean,
@@ -159,6 +161,8 @@ def differences(samples: Mapping[str, FloatArray], against: str) -> list[Differe
 def _difference(
     name: str, values: FloatArray, reference: FloatArray, comparisons: int
 ) -> Difference:
+    from scipy import stats
+
     gap = (mean(values) or 0.0) - (mean(reference) or 0.0)
     t = degrees = p = None
     if min(len(values), len(reference)) > 1 and (np.ptp(values) > 0 or np.ptp(reference) > 0):

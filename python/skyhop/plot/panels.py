@@ -48,6 +48,10 @@ _ROOM = 110
 SERIES_UNITS = {"goodput": "Mbit/s", "cwnd": "packets", "srtt": "ms", "base_rtt": "ms"}
 
 
+_WIDE = 20
+"""Numbers on the x axis whose ratio is above this stand on a log scale."""
+
+
 @dataclass(frozen=True)
 class PanelSource:
     """What panels are drawn from."""
@@ -164,6 +168,7 @@ def _bars(panel: BarsPanel, source: PanelSource) -> DrawnPanel | None:
     figure, (ax,) = new_figure(4.2, [1])
     width = 0.8 / (1 + max(cell.place for cell in cells))
     named: set[str] = set()
+    published: list[tuple[float, float]] = []
     for cell in cells:
         x = cell.position - 0.4 + width * (cell.place + 0.5)
         ax.bar(x, cell.mean, width * 0.94, color=cell.hue.colour, alpha=0.9,
@@ -171,8 +176,11 @@ def _bars(panel: BarsPanel, source: PanelSource) -> DrawnPanel | None:
         if cell.low is not None and cell.high is not None and cell.high > cell.low:
             ax.plot([x, x], [cell.low, cell.high], color="black", linewidth=1.1)
         if cell.published is not None:
-            ax.scatter(x, cell.published, marker="D", s=26, color="white", edgecolors="black",
-                       linewidths=1, zorder=4, label=once(named, "published"))  # fmt: skip
+            published.append((x, cell.published))
+    if published:
+        ax.scatter([x for x, _ in published], [y for _, y in published], marker="D", s=26,
+                   color="white", edgecolors="black", linewidths=1, zorder=4,
+                   label="published")  # fmt: skip
     _label_levels(ax, source.results.levels(panel.x, panel.where), source, panel.x)
     ax.grid(visible=False, axis="x")
     label_y(ax, info.title, info.unit)
@@ -294,7 +302,11 @@ def _lines(panel: LinesPanel, source: PanelSource) -> DrawnPanel | None:
         highs = [cell.mean if cell.high is None else cell.high for cell in line]
         ax.fill_between(xs, lows, highs, color=style.colour, alpha=0.18, linewidth=0)
     levels = source.results.levels(panel.x, panel.where)
-    ax.set_xticks(_places(levels), [str(level) for level in levels], fontsize=8.5)
+    places = _places(levels)
+    if min(places) > 0 and max(places) > _WIDE * min(places):
+        ax.set_xscale("log")
+        ax.minorticks_off()
+    ax.set_xticks(places, [str(level) for level in levels], fontsize=8.5)
     ax.set_xlabel(panel.x.replace("_", " "), fontsize=9)
     label_y(ax, info.title, info.unit)
     ax.set_ylim(bottom=0)
@@ -346,8 +358,9 @@ def _heatmap(panel: HeatmapPanel, source: PanelSource) -> DrawnPanel | None:
     ax.grid(visible=False)
     ax.set_yticks(range(len(lines)), [str(line) for line in lines], fontsize=8.5)
     _label_levels(ax, columns, source, panel.x)
-    bar = figure.colorbar(image, ax=ax, pad=0.01)
-    bar.set_label(_named(info), fontsize=9)
+    ax.set_xlim(-0.5, len(columns) - 0.5)
+    figure.colorbar(image, ax=ax, pad=0.01)
+    ax.set_title(_named(info), fontsize=9, loc="left")
     middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
     for (row, place), value in np.ndenumerate(grid):
         text = "\N{EN DASH}" if np.isnan(value) else f"{value:.3g}"

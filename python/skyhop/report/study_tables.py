@@ -12,7 +12,7 @@ from skyhop.report.parts import Table
 from skyhop.report.summary import Column, three_digits
 from skyhop.study.file import ComparisonPanel, TablePanel
 from skyhop.study.metrics import MetricInfo
-from skyhop.study.plan import Study, describe
+from skyhop.study.plan import Study
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
 from skyhop.study.statistics import Difference, bootstrap_interval, differences, effect_size
@@ -74,7 +74,7 @@ def _figures(
 def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> MadeTable:
     """Return a row per value of the axis: its mean, and how it differs from the reference's."""
     info = study.metrics.infos[panel.metric]
-    rows = []
+    rows: list[dict[str, object]] = []
     for at in results.groups(panel.each, panel.where) if panel.each else [{}]:
         chosen = {**panel.where, **at}
         samples = {
@@ -83,12 +83,13 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
         }
         if str(panel.against) not in samples:
             continue
-        rows += [{"at": describe(at) if at else "", **_reference(panel, samples)}]
-        for difference in differences(samples, str(panel.against)):
-            rows += [{"at": describe(at) if at else "", **_difference(difference, samples)}]
+        rows.append({**at, **_reference(panel, samples)})
+        rows += [
+            {**at, **_difference(d, samples)} for d in differences(samples, str(panel.against))
+        ]
     unit = info.unit
     columns = [
-        *([Column("at", "at", "", str, numeric=False)] if panel.each else []),
+        *(Column(name, _title(name), "", str, numeric=False) for name in panel.each),
         Column("name", _title(panel.by), "", str, numeric=False),
         Column("runs", "runs", "", str),
         Column("mean", info.title, unit, three_digits),
@@ -121,8 +122,6 @@ def _reference(panel: ComparisonPanel, samples: Mapping[str, FloatArray]) -> dic
 
 def _difference(difference: Difference, samples: Mapping[str, FloatArray]) -> dict[str, object]:
     interval = bootstrap_interval(samples[difference.name])
-    significant = "" if difference.significant() else ", not significant"
-    known = difference.p is not None
     return {
         "name": difference.name,
         "runs": difference.count,
@@ -134,7 +133,7 @@ def _difference(difference: Difference, samples: Mapping[str, FloatArray]) -> di
         "degrees": difference.degrees,
         "p": difference.p,
         "d": difference.cohens_d,
-        "effect": f"{effect_size(difference.cohens_d)}{significant}" if known else None,
+        "effect": effect_size(difference.cohens_d) or None,
     }
 
 

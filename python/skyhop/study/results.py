@@ -82,9 +82,13 @@ class Results:
         return found
 
     def groups(self, by: Sequence[str], where: Selected) -> Iterator[dict[str, object]]:
-        """Yield each combination of the columns `by` among the selected rows, in their order."""
-        frame = self.selected(where).select(by).unique(maintain_order=True)
-        yield from frame.iter_rows(named=True)
+        """Yield each combination of the columns `by` among the selected rows.
+
+        They are in the order in which the study lists their values, the first column's foremost.
+        """
+        found = self.selected(where).select(by).unique(maintain_order=True).rows(named=True)
+        ranks = {name: {v: rank for rank, v in enumerate(self.levels(name, where))} for name in by}
+        yield from sorted(found, key=lambda row: [ranks[name].get(row[name], -1) for name in by])
 
     def levels(self, name: str, where: Selected) -> list[object]:
         """Return the values of a column among the selected rows, in their order."""

@@ -29,9 +29,10 @@ bench: setup
 validate: setup
 	$(PYTHON) scripts/validate.py
 
-# The committed JSON Schema of the scenario file, after a change of its types.
+# The committed JSON Schemas of the scenario and study files, after a change of their types.
 schema: setup
 	$(PYTHON) -c "from skyhop import _core; print(_core.scenario_schema())" > docs/scenario.schema.json
+	$(PYTHON) -c "import json; from skyhop.study.file import StudyFile as S; print(json.dumps(S.model_json_schema(by_alias=True), indent=2))" > docs/study.schema.json
 
 clean:
 	rm -rf target .venv runs build

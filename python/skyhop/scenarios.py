@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from skyhop import _core
+from skyhop.errors import InputError
 
-Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | _core.Scenario
 
 
 def load_scenario(
@@ -18,13 +19,17 @@ def load_scenario(
     """Return the checked scenario of a file or a dictionary.
 
     Args:
-        scenario: the file, or the content as the file would have it.
-        sets: overrides, each "KEY=VALUE".
+        scenario: the file, the content as the file would have it, or what is checked already.
+        sets: overrides, each "KEY=VALUE"; what is checked already takes none.
         origin: what errors call a scenario that is not a file.
 
     Raises:
         InputError: one line that names the file, the key and what was expected.
     """
+    if isinstance(scenario, _core.Scenario):
+        if sets:
+            raise InputError(f"{origin}: is checked already: give overrides when it is loaded")
+        return scenario
     if isinstance(scenario, Mapping):
         return _core.Scenario.from_json(json.dumps(scenario), origin, list(sets))
     return _core.Scenario.read(os.fspath(scenario), list(sets))

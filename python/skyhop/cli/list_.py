@@ -61,6 +61,14 @@ def handovers(as_json: Json = False) -> None:
     _print(_core.list_handovers(), as_json)
 
 
+@app.command()
+def studies(as_json: Json = False) -> None:
+    """List the studies that come with skyhop."""
+    from skyhop.cli.study import study_rows
+
+    print_rows(study_rows(), as_json=as_json)
+
+
 def _print(entries: list[Entry], as_json: bool) -> None:
     rows = [
         {"name": entry.name, "description": entry.description, "source": entry.source}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +34,11 @@ from skyhop.plot.style import (
     label_time,
     label_y,
     new_figure,
+    once,
     round_step,
     side_legend,
 )
+from skyhop.quantities import mbps_or_none, seconds_or_none
 
 _POINTS_AT_MOST = 1500
 """Lines with more samples than this show means over bins, with a band for their range."""
@@ -251,7 +252,7 @@ def _draw_flows(
     highest = 0.0
     for flow, series in run.flows.items():
         style, sampled = styles[flow], values(series)
-        label = _once(named, _name(run, style))
+        label = once(named, _name(run, style))
         t_s, means = _thinned(series.t_s, sampled, run.duration_s)
         ax.plot(t_s, means, label=label, gid=f"flow-{flow}", **style.line())
         highest = max(highest, _highest(means))
@@ -279,14 +280,6 @@ def _name(run: RunRecord, style: FlowStyle) -> str:
     """Return the legend's entry within one run's figure, which need not repeat the run's name."""
     name = style.group if len(run.flows) > MANY_FLOWS else style.label
     return name.removesuffix(f" ({run.name})")
-
-
-def _once(named: set[str], name: str) -> str:
-    """Return the name the first time, then matplotlib's sign for no entry."""
-    if name in named:
-        return "_nolegend_"
-    named.add(name)
-    return name
 
 
 def _thinned(t_s: FloatArray, values: FloatArray, end_s: float) -> tuple[FloatArray, FloatArray]:
@@ -340,30 +333,16 @@ def link_rate_steps(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return when (s) the link's rate takes which value (Mbit/s), None without a rate."""
     link = scenario.get("link")
-    first = _mbps(link.get("rate")) if isinstance(link, Mapping) else None
+    first = mbps_or_none(link.get("rate")) if isinstance(link, Mapping) else None
     if first is None:
         return None
     changes = [
         (at_s, rate)
         for change in scenario.get("change") or []
-        if (at_s := _seconds(change.get("at"))) is not None
-        and (rate := _mbps(change.get("rate"))) is not None
+        if (at_s := seconds_or_none(change.get("at"))) is not None
+        and (rate := mbps_or_none(change.get("rate"))) is not None
     ]
     steps = [(0.0, first), *sorted(changes)]
     steps.append((max(end_s, steps[-1][0]), steps[-1][1]))
     times_s, rates_mbps = zip(*steps, strict=True)
     return np.array(times_s), np.array(rates_mbps)
-
-
-_RATE_MBPS = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3}
-_TIME_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-
-
-def _mbps(text: object) -> float | None:
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kMG]?)(?:bit/s|bps)\s*", str(text))
-    return float(found[1]) * _RATE_MBPS[found[2]] if found else None
-
-
-def _seconds(text: object) -> float | None:
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(ns|us|ms|s|min|h)\s*", str(text))
-    return float(found[1]) * _TIME_S[found[2]] if found else None

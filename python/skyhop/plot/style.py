@@ -11,7 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from matplotlib import rc_context
@@ -170,11 +170,25 @@ def side_legend(ax: Axes) -> None:
         )
 
 
+def once(named: set[str], name: str) -> str:
+    """Return the name the first time, then matplotlib's sign for no entry in the legend."""
+    if name in named:
+        return "_nolegend_"
+    named.add(name)
+    return name
+
+
 def png_bytes(figure: Figure) -> bytes:
     """Return the figure as a PNG."""
+    return figure_bytes(figure, "png")
+
+
+def figure_bytes(figure: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
+    """Return the figure as a file of that kind, the same bytes for the same figure."""
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
-    with rc_context(FIGURE_STYLE):
-        figure.savefig(buffer, format="png", dpi=DPI, facecolor="white")
+    with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, facecolor="white", metadata=undated.get(kind))
     return buffer.getvalue()
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from matplotlib.figure import Figure
 
 from skyhop.plot.comparison import comparison_figure
@@ -28,6 +25,7 @@ from skyhop.plot.records import (
 from skyhop.plot.run import run_figure
 from skyhop.plot.style import FlowKey, FlowStyle, flow_styles, png_bytes
 from skyhop.plot.writing import write_files
+from skyhop.report.parts import ReportFigure, Table, figures_directory, render
 from skyhop.report.summary import (
     GROUPS,
     MISSING,
@@ -98,28 +96,6 @@ def write_report(
     return output
 
 
-def figures_directory(output: Path | str) -> Path:
-    """Return where the PNGs of a report are: report-figures/ for report.html."""
-    output = Path(output)
-    return output.with_name(f"{output.stem}-figures")
-
-
-@dataclass(frozen=True)
-class ReportFigure:
-    """One figure of a report."""
-
-    file: str
-    caption: str
-    png: bytes
-    run: int | None = None
-    """Which of the runs it is about; None: all of them."""
-
-    @property
-    def data_uri(self) -> str:
-        """The PNG as an address that holds it."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-
-
 @dataclass(frozen=True)
 class _FigurePlan:
     file: str
@@ -187,10 +163,6 @@ def _run_caption(run: RunRecord) -> str:
 def _page(
     runs: Sequence[RunRecord], figures: Sequence[ReportFigure], title: str, folder: str
 ) -> str:
-    source = resources.files("skyhop.report").joinpath("report.html.jinja")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
     run_rows = [of_run[0] for of_run in rows]
@@ -199,7 +171,8 @@ def _page(
         for run, of_run in zip(runs, run_rows, strict=True)
         for row in (of_run, *rows_of_more_links(run))
     ]
-    return environment.from_string(source.read_text(encoding="utf-8")).render(
+    return render(
+        "report.html.jinja",
         title=title,
         facts=_facts(runs),
         warnings=[(run.name, text) for run, row in zip(runs, run_rows, strict=True)
@@ -314,15 +287,7 @@ def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     return [column(key) for key in keys]
 
 
-@dataclass(frozen=True)
-class _Table:
-    groups: list[tuple[str, int]]
-    """Headings above the headings, with the number of columns below each."""
-    columns: list[Column]
-    rows: list[list[str]]
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> _Table:
+def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
     shown = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
     groups: list[tuple[str, int]] = []
     for shown_column in shown:
@@ -331,7 +296,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> _Tab
             groups[-1] = (name, groups[-1][1] + 1)
         else:
             groups.append((name, 1))
-    return _Table(groups, shown, [[c.text(row) for c in shown] for row in rows])
+    return Table(groups, shown, [[c.text(row) for c in shown] for row in rows])
 
 
 def _group(of: Column) -> str:

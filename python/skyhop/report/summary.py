@@ -76,38 +76,42 @@ def _rounded(value: float | None, factor: float, digits: int) -> float | None:
 
 
 def rows_of(run: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield one row per TCP flow of a run; without any, one whose flow is None.
+    """Yield `summary_row_values` of a run, each with the run's name as `run` and `warnings`."""
+    warnings = list(run.summary.get("warnings") or [])
+    for row in summary_row_values(run.summary):
+        yield {"run": run.name, **row, "wall_s": run.summary["wall_s"], "warnings": warnings}
+
+
+def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield one row per TCP flow of a summary.json; without any, one whose flow is None.
 
     The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …); what
-    belongs to the run is repeated in each row: `run`, `engine`, `seed`, `utilisation`,
-    `drops_queue` and so on, `handovers_end` and so on, `lateness_p50_us` and so on,
-    `rtt_excess_p99_us`, `warnings`. `COLUMNS` tells how to write them.
+    belongs to the run is repeated in each row: `engine`, `seed`, `utilisation`, `drops_queue` and
+    so on, `handovers_end` and so on, `lateness_p50_us` and so on, `rtt_excess_p99_us`. `COLUMNS`
+    tells how to write them.
     """
-    for flow in list(run.flow_summaries()) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
+    of_run = _of_run(summary)
+    for flow in list(summary["flows"]) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
         sent = flow["sent_packets"]
         yield {
-            "run": run.name,
-            "engine": run.summary["engine"],
-            "seed": run.summary["seed"],
+            "engine": summary["engine"],
+            "seed": summary["seed"],
             "flow": flow["id"],
             **{key: value for key, value in flow.items() if key != "id"},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
-            **_of_run(run),
+            **of_run,
         }
 
 
-def _of_run(run: RunRecord) -> dict[str, Any]:
-    summary = run.summary
+def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
     link, handovers = summary["link"], summary["handovers"]
     lateness, excess = summary.get("lateness_us") or {}, summary.get("rtt_excess_us") or {}
     return {
         "virtual_s": summary["virtual_s"],
-        "wall_s": summary["wall_s"],
         **_of_link(link),
         **{f"handovers_{kind}": handovers[kind] for kind in ("end", "intermediate", "reroute")},
         **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
         "rtt_excess_p99_us": excess.get("p99"),
-        "warnings": list(summary.get("warnings") or []),
     }
 
 

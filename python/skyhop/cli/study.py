@@ -1,0 +1,174 @@
+"""`skyhop study`: many runs from one file, their statistics and the report."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows, progress_bar
+
+if TYPE_CHECKING:
+    from skyhop.study import Study, StudyRun
+    from skyhop.study.claims import ClaimResult
+
+app = typer.Typer(
+    help=(
+        "Answer a question with many runs: sweeps, statistics, claims, a report.\n\n"
+        "Example: skyhop study run studies/satcp-table1.toml -o runs/satcp-table1"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_RUN_HELP = """\
+Run a study, and write its dataset and its report.
+
+A study that was stopped goes on where it was when it is run again; finished runs are not repeated.
+
+Examples:
+
+  skyhop study run studies/satcp-table1.toml -o runs/satcp-table1
+
+  skyhop study run satcp-fig9 -o runs/fig9 --jobs 2
+"""
+
+_SHOW_HELP = """\
+Show what a study would run, and check its file.
+
+Example:
+
+  skyhop study show studies/satcp-table1.toml
+"""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Source = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A study file, or a name of skyhop study list.")
+]
+
+
+@app.command("run", help=_RUN_HELP)
+def run(
+    source: Source,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="The study's directory.")
+    ],
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many runs at a time; default: one per core."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="local, or ray for a Ray cluster.")
+    ] = "local",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
+    ] = False,
+) -> None:
+    """Run a study."""
+    from skyhop.errors import InputError
+    from skyhop.report import write_study_report
+    from skyhop.study import load_study, run_study
+    from skyhop.study.claims import judge
+
+    if engine not in ("local", "ray"):
+        raise InputError(f"--engine {engine}: expected local or ray")
+    study = load_study(_found(source))
+    signal.signal(signal.SIGTERM, _interrupt)
+    with progress_bar(f"{study.run_count} runs") as progress:
+        done = run_study(
+            study, output, jobs=jobs, engine="ray" if engine == "ray" else "local",
+            progress=progress,
+        )  # fmt: skip
+    verdicts = judge(study.claims, done.results)
+    page = write_study_report(done, verdicts)
+    _print_outcome(done, verdicts, as_json=as_json)
+    print_note(f"report: {page}")
+    if done.failures:
+        print_note(f"{output}: {len(done.failures)} runs failed: see {output / 'failures.json'}")
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the studies that come with skyhop."""
+    print_rows(study_rows(), as_json=as_json)
+
+
+@app.command("show", help=_SHOW_HELP)
+def show(source: Source, as_json: Json = False) -> None:
+    """Show a study."""
+    from skyhop.study import load_study
+
+    study = load_study(_found(source))
+    # Every scenario is checked, so that a wrong key is found here rather than in a long run.
+    distinct = len({planned.run_id for planned in study.runs()})
+    description = _description(study, distinct)
+    if as_json:
+        print(json.dumps(description, indent=2, ensure_ascii=False))
+        return
+    print(f"{study.file.title}\n{study.file.question}")
+    rows = [
+        {"axis": axis["name"], "values": ", ".join(axis["values"])} for axis in description["axes"]
+    ]
+    print_rows(rows, as_json=False)
+    print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
+    print(f"{description['runs']} runs, {distinct} of them distinct")
+
+
+def study_rows() -> list[dict[str, str]]:
+    """Return the studies that come with skyhop: name, description, source."""
+    from skyhop.study.catalogue import list_studies
+
+    return [
+        {"name": entry.name, "description": entry.description, "source": entry.source}
+        for entry in list_studies()
+    ]
+
+
+def _found(source: str) -> Path:
+    from skyhop.study.catalogue import find_study
+
+    return find_study(source)
+
+
+def _description(study: Study, distinct: int) -> dict[str, Any]:
+    from skyhop.study.axes import axis_values
+
+    return {
+        "title": study.file.title,
+        "question": study.file.question,
+        "source": study.file.source,
+        "axes": [
+            {"name": axis.name, "values": [str(value) for value, _ in axis_values(axis)]}
+            for axis in study.file.axis
+        ],
+        "repeats": study.file.repeats,
+        "runs": study.run_count,
+        "distinct": distinct,
+        "claims": [claim.text for claim in study.file.claim],
+    }
+
+
+def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
+    if as_json:
+        outcome = {
+            "directory": str(done.directory.root),
+            "runs": done.results.frame.get_column("run").n_unique(),
+            "claims": [{"text": v.claim.text, "verdict": v.verdict} for v in verdicts],
+            "failures": [str(failure) for failure in done.failures],
+        }
+        print(json.dumps(outcome, indent=2, ensure_ascii=False))
+    elif verdicts:
+        print_rows([{"claim": v.claim.text, "verdict": v.verdict} for v in verdicts], as_json=False)
+    for failure in done.failures:
+        print_note(f"failed: {failure}")
+    print_note(f"dataset: {done.directory.root / 'results.parquet'}")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

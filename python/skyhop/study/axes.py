@@ -1,0 +1,178 @@
+"""From axes to points: every combination that a study runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from skyhop.errors import InputError
+from skyhop.study.file import Axis, Choice, Range, StudyFile, Value
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of the axes' values."""
+
+    labels: Mapping[str, Value]
+    """Axis name: value, in the axes' order."""
+    sets: Mapping[str, Value]
+    """Scenario key: value."""
+
+
+def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Value]]]:
+    """Return the axis's values, each with the scenario keys that it sets."""
+    if axis.points is not None:
+        return list(axis.points.items())
+    key = axis.key or ""
+    values = axis.values if axis.values is not None else _range_values(axis.range)
+    return [(value, {key: value}) for value in values]
+
+
+def numeric_axes(study: StudyFile) -> dict[str, bool]:
+    """Return each axis's name and whether all of its values are numbers."""
+    return {
+        axis.name: all(
+            isinstance(value, int | float) and not isinstance(value, bool)
+            for value, _ in axis_values(axis)
+        )
+        for axis in study.axis
+    }
+
+
+def expand(study: StudyFile, origin: str) -> list[Point]:
+    """Return the study's points: zips go in step, everything else is crossed, in the file's order.
+
+    Raises:
+        InputError: axes contradict each other; the message names them.
+    """
+    _check_axes(study.axis, origin)
+    groups = [_in_step(axes, origin) for axes in _zipped(study.axis)]
+    names = [axis.name for axis in study.axis]
+    excluded = [_checked_choice(study, e, f"{origin}: exclude") for e in study.exclude]
+    points = []
+    for combination in itertools.product(*groups):
+        labels = {name: label for part in combination for name, label in part.labels.items()}
+        point = Point(
+            {name: labels[name] for name in names},
+            {key: value for part in combination for key, value in part.sets.items()},
+        )
+        if not any(matches(point.labels, choice) for choice in excluded):
+            points.append(point)
+    if not points:
+        raise InputError(f"{origin}: exclude: leaves nothing to run")
+    return points
+
+
+def matches(labels: Mapping[str, object], choice: Choice) -> bool:
+    """Return whether every axis of the choice has one of its values."""
+    return all(labels[name] in _as_list(wanted) for name, wanted in choice.items())
+
+
+def check_choice(study: StudyFile, choice: Mapping[str, object], origin: str) -> None:
+    """Check that a choice names axes of the study and values that they have.
+
+    Raises:
+        InputError: it does not; the message says what there is.
+    """
+    known = {axis.name: [value for value, _ in axis_values(axis)] for axis in study.axis}
+    for name, wanted in choice.items():
+        if name in ("seed", "flow"):
+            if not all(isinstance(value, int) for value in _as_list(wanted)):
+                raise InputError(f"{origin}: {name}: expected whole numbers")
+            continue
+        if name not in known:
+            expected = ", ".join([*known, "seed", "flow"])
+            raise InputError(f"{origin}: no axis `{name}`; expected one of {expected}")
+        for value in _as_list(wanted):
+            if value not in known[name]:
+                values = ", ".join(repr(v) for v in known[name])
+                raise InputError(f"{origin}: {name} has no value {value!r}; it has {values}")
+
+
+def _checked_choice(study: StudyFile, choice: Choice, origin: str) -> Choice:
+    check_choice(study, choice, origin)
+    for name in ("seed", "flow"):
+        if name in choice:
+            raise InputError(f"{origin}: {name} is no axis")
+    return choice
+
+
+def _as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _check_axes(axes: Sequence[Axis], origin: str) -> None:
+    seen: dict[str, str] = {}
+    names: set[str] = set()
+    for place, axis in enumerate(axes):
+        where = f"{origin}: axis.{place}"
+        if axis.name in names:
+            raise InputError(f"{where}.name: there is already an axis `{axis.name}`")
+        names.add(axis.name)
+        values = axis_values(axis)
+        labels = [label for label, _ in values]
+        if len(set(labels)) < len(labels):
+            raise InputError(f"{where}: `{axis.name}` has the same value twice")
+        for key in sorted({key for _, sets in values for key in sets}):
+            if key in seen:
+                raise InputError(
+                    f"{where}: `{key}` is set by the axis `{seen[key]}` already; "
+                    "let one axis with `points` set both"
+                )
+            if key in {"run.seed", ""}:
+                raise InputError(f"{where}: seeds come from `repeats`; expected another key")
+            seen[key] = axis.name
+
+
+def _zipped(axes: Sequence[Axis]) -> Iterator[list[Axis]]:
+    """Yield the axes that go in step, at the place of the first of them."""
+    done: set[str] = set()
+    for axis in axes:
+        if axis.zip is None:
+            yield [axis]
+        elif axis.zip not in done:
+            done.add(axis.zip)
+            yield [other for other in axes if other.zip == axis.zip]
+
+
+def _in_step(axes: Sequence[Axis], origin: str) -> list[Point]:
+    columns = [axis_values(axis) for axis in axes]
+    if len({len(column) for column in columns}) > 1:
+        sizes = ", ".join(f"`{a.name}` {len(c)}" for a, c in zip(axes, columns, strict=True))
+        raise InputError(
+            f"{origin}: axis: the zip `{axes[0].zip}` needs axes of the same length; it has {sizes}"
+        )
+    return [
+        Point(
+            {axis.name: label for axis, (label, _) in zip(axes, row, strict=True)},
+            {key: value for _, sets in row for key, value in sets.items()},
+        )
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _range_values(given: Range | None) -> list[Value]:
+    assert given is not None
+    count = given.count
+    if count is None:
+        assert given.step is not None
+        # What floating point leaves short of the end still counts as the end.
+        count = math.floor((given.to - given.from_) / given.step + 1e-9) + 1
+        numbers = [given.from_ + index * given.step for index in range(count)]
+    elif given.scale == "log":
+        ratio = math.log(given.to / given.from_) / (count - 1)
+        numbers = [given.from_ * math.exp(index * ratio) for index in range(count)]
+    else:
+        step = (given.to - given.from_) / (count - 1)
+        numbers = [given.from_ + index * step for index in range(count)]
+    return [_written(number, given.unit) for number in numbers]
+
+
+def _written(number: float, unit: str) -> Value:
+    """Write a number to nine digits, so that 0.1 + 0.2 is 0.3 in tables and keys."""
+    rounded = float(f"{number:.9g}")
+    if unit:
+        return f"{rounded:.9g} {unit}"
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,0 +1,146 @@
+"""The directory of a study: what is finished, what failed, and the dataset.
+
+    results.parquet      the dataset
+    report.html          the report, its figures beside it
+    failures.json        runs that failed, each with its scenario
+    study.json           the study as it was run
+    runs/ID/             one run; it appears when it is finished, and whole
+    paths/ID.parquet     paths that runs share
+
+A run is made in `unfinished/` and moved into `runs/`: whatever is stopped at whatever moment,
+`runs/` holds finished runs only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import polars as pl
+
+from skyhop.errors import InputError, RunError
+
+_MARK = "study.json"
+
+
+class StudyDirectory:
+    """A directory that holds a study's runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.paths = root / "paths"
+        self.unfinished = root / "unfinished"
+
+    @contextmanager
+    def opened(self, description: Mapping[str, Any]) -> Iterator[None]:
+        """Make or take up the directory, for one study at a time.
+
+        Args:
+            description: what study.json shall say.
+
+        Raises:
+            InputError: the directory holds something else, or is in use.
+        """
+        if self.root.exists() and not self.root.is_dir():
+            raise InputError(f"{self.root}: is not a directory")
+        if self.root.is_dir() and any(self.root.iterdir()) and not self._is_ours():
+            raise InputError(f"{self.root}: not empty and no study: give another directory")
+        for place in (self.root, self.runs, self.paths):
+            place.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            # Nobody else is here: what is unfinished is left over from a run that was stopped.
+            shutil.rmtree(self.unfinished, ignore_errors=True)
+            self.unfinished.mkdir(exist_ok=True)
+            self._write(_MARK, json.dumps(description, indent=2, ensure_ascii=False).encode())
+            yield
+            shutil.rmtree(self.unfinished, ignore_errors=True)
+
+    def rows_file(self, run_id: str, digest: str) -> Path:
+        """Return where the rows of a run are once it is finished and measured."""
+        return self.runs / run_id / f"rows-{digest}.json"
+
+    def read_rows(self, run_id: str, digest: str) -> list[dict[str, Any]] | None:
+        """Return the rows of a run, None where it is not finished."""
+        try:
+            rows: list[dict[str, Any]] = json.loads(
+                self.rows_file(run_id, digest).read_text("utf-8")
+            )
+        except FileNotFoundError:
+            return None
+        return rows
+
+    def write_results(self, frame: pl.DataFrame) -> Path:
+        """Write the dataset, whole or not at all."""
+        place = self.root / "results.parquet"
+        staged = self.unfinished / "results.parquet"
+        frame.write_parquet(staged)
+        staged.replace(place)
+        return place
+
+    def write_failures(self, failures: Iterable[Mapping[str, Any]]) -> None:
+        """Write what failed, or remove what an earlier run left."""
+        found = list(failures)
+        if found:
+            text = json.dumps(found, indent=2, ensure_ascii=False)
+            self._write("failures.json", text.encode())
+        else:
+            (self.root / "failures.json").unlink(missing_ok=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        from skyhop.plot.writing import write_files
+
+        write_files(self.root, {name: content})
+
+    def _is_ours(self) -> bool:
+        # The lock is what a study that was stopped at once leaves.
+        return (self.root / _MARK).is_file() or (self.root / _LOCK).is_file()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.root / _LOCK).open("w") as file:
+            _lock(file, self.root)
+            yield
+
+
+_LOCK = ".lock"
+
+
+def _lock(file: IO[str], root: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{root}: another study is running there: wait, or stop it") from None
+
+
+def place_whole(staged: Path, place: Path) -> None:
+    """Move a finished run into its place; where another has finished it meanwhile, that stays.
+
+    Raises:
+        RunError: it cannot be moved.
+    """
+    try:
+        staged.rename(place)
+    except OSError as error:
+        if not place.is_dir():
+            raise RunError(f"{place}: {error.strerror}") from error
+        _add_files(staged, place)
+        shutil.rmtree(staged)
+
+
+def _add_files(staged: Path, place: Path) -> None:
+    """Put the files of `staged` into the run that is there; each appears whole."""
+    for file in sorted(staged.iterdir()):
+        file.replace(place / file.name)
+
+
+def new_place(parent: Path) -> Path:
+    """Return a new directory below `parent`, whose name no other process has."""
+    return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))

@@ -1,0 +1,292 @@
+"""Expressions of study files: numbers, metrics, comparisons, nothing else.
+
+They are parsed with `ast` and only the nodes below are evaluated, so that a study file from
+somebody else can do no harm.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from skyhop.errors import InputError
+
+Selected: TypeAlias = Mapping[str, object]
+"""The keywords of a call: axis names and the value or values to take."""
+
+Call: TypeAlias = Callable[[str, Selected], float]
+"""What a call such as `goodput(cc="bbr")` is worth: its name and its keywords."""
+
+_LONGEST = 2000
+_LARGEST = 1e300
+
+_BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda values: math.fsum(values) / len(values),
+    "abs": lambda values: abs(values[0]),
+}
+"""Functions of numbers, beside the metrics."""
+
+
+class UnknownValueError(Exception):
+    """A value is not there: a run failed, or a metric is not known for it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a claim, as it came out."""
+
+    text: str
+    left: float
+    right: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression."""
+
+    text: str
+    _tree: ast.expr
+
+    def calls(self) -> Iterator[tuple[str, dict[str, object]]]:
+        """Yield the metrics called, with their keywords."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and _called(node) not in FUNCTIONS:
+                yield _called(node), _keywords(node)
+
+    def names(self) -> set[str]:
+        """Return the bare names used."""
+        called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        return {
+            node.id
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Name) and id(node) not in called
+        }
+
+    def is_comparison(self) -> bool:
+        """Return whether it is true or false rather than a number."""
+        return _is_truth(self._tree)
+
+    def number(self, names: Mapping[str, float | None], call: Call | None = None) -> float:
+        """Return what the expression is worth.
+
+        Raises:
+            UnknownValueError: a name has no value, or the value is not finite (x / 0).
+        """
+        return _Evaluation(names, call or _no_calls).number(self._tree)
+
+    def check(self, call: Call) -> tuple[bool, list[Comparison]]:
+        """Return whether the expression holds, and each comparison as it came out.
+
+        Raises:
+            UnknownValueError: a value is missing.
+        """
+        evaluation = _Evaluation({}, call)
+        return evaluation.truth(self._tree), evaluation.comparisons
+
+
+def parse_expression(text: str, origin: str) -> Expression:
+    """Return the expression; `origin` is what errors call its place.
+
+    Raises:
+        InputError: it is not an expression, or uses what expressions cannot.
+    """
+    if len(text) > _LONGEST:
+        raise InputError(f"{origin}: longer than {_LONGEST} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        _check(tree, origin)
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{origin}: not an expression: {text!r}: {error.args[0]}") from None
+    except (RecursionError, MemoryError):
+        raise InputError(f"{origin}: nested too deeply") from None
+    return Expression(text.strip(), tree)
+
+
+def _check(node: ast.expr, origin: str) -> None:
+    if _is_truth(node):
+        _check_truth(node, origin)
+    else:
+        _check_number(node, origin)
+
+
+def _check_truth(node: ast.expr, origin: str) -> None:
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            _check_truth(operand, origin)
+        case ast.BoolOp(values=values):
+            for value in values:
+                _check_truth(value, origin)
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(
+            type(op) in _COMPARE for op in ops
+        ):
+            for value in (left, *others):
+                _check_number(value, origin)
+        case _:
+            raise _cannot_stand(node, origin)
+
+
+def _check_number(node: ast.expr, origin: str) -> None:
+    match node:
+        case ast.Constant(value=int() | float() as value) if (
+            not isinstance(value, bool) and abs(value) <= _LARGEST
+        ):
+            pass
+        case ast.Name():
+            pass
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            _check_number(left, origin)
+            _check_number(right, origin)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            _check_number(operand, origin)
+        case ast.Call():
+            _check_call(node, origin)
+        case _:
+            raise _cannot_stand(node, origin)
+
+
+def _cannot_stand(node: ast.expr, origin: str) -> InputError:
+    return InputError(
+        f"{origin}: `{ast.unparse(node)}` cannot stand there in an expression; expected numbers, "
+        'metrics such as goodput(cc="bbr"), + - * /, comparisons, and, or, not'
+    )
+
+
+def _check_call(node: ast.Call, origin: str) -> None:
+    name = _called(node)
+    if name in FUNCTIONS:
+        if node.keywords or not node.args or (name == "abs" and len(node.args) != 1):
+            raise InputError(f"{origin}: {name} takes numbers, not `{ast.unparse(node)}`")
+        for argument in node.args:
+            _check_number(argument, origin)
+        return
+    if not name or node.args:
+        raise InputError(
+            f"{origin}: `{ast.unparse(node)}`: a metric takes axes by name, such as "
+            'goodput(cc="bbr")'
+        )
+    _keywords(node)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _keywords(node: ast.Call) -> dict[str, object]:
+    """Return the call's keywords; ValueError where one is not a constant."""
+    found: dict[str, object] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise ValueError("** cannot stand in an expression")
+        found[keyword.arg] = ast.literal_eval(keyword.value)
+    return found
+
+
+def _is_truth(node: ast.expr) -> bool:
+    return isinstance(node, ast.BoolOp | ast.Compare) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
+
+
+def _no_calls(name: str, _selected: Selected) -> float:
+    raise UnknownValueError(f"{name} cannot be called here")
+
+
+class _Evaluation:
+    """One walk over a checked tree."""
+
+    def __init__(self, names: Mapping[str, float | None], call: Call) -> None:
+        self._names = names
+        self._call = call
+        self.comparisons: list[Comparison] = []
+
+    def number(self, node: ast.expr) -> float:
+        value = self._number(node)
+        if not math.isfinite(value):
+            raise UnknownValueError(f"{ast.unparse(node)} has no value")
+        return value
+
+    def _number(self, node: ast.expr) -> float:
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return float(value)
+            case ast.Name(id=name):
+                return self._named(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                try:
+                    return _BINARY[type(op)](self.number(left), self.number(right))
+                except ZeroDivisionError:
+                    raise UnknownValueError(f"{ast.unparse(node)} divides by 0") from None
+            case ast.UnaryOp(op=op, operand=operand):
+                value = self.number(operand)
+                return -value if isinstance(op, ast.USub) else value
+            case ast.Call():
+                return self._called(node)
+        raise UnknownValueError(f"`{ast.unparse(node)}` is not a number")
+
+    def _named(self, name: str) -> float:
+        found = self._names.get(name)
+        if found is None:
+            raise UnknownValueError(f"{name} has no value")
+        return found
+
+    def _called(self, node: ast.Call) -> float:
+        name = _called(node)
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]([self.number(value) for value in node.args])
+        return self._call(name, _keywords(node))
+
+    def truth(self, node: ast.expr) -> bool:
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                # All of them: a reader wants to see each comparison.
+                each = [self.truth(value) for value in values]
+                return all(each) if isinstance(op, ast.And) else any(each)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return not self.truth(operand)
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compare(left, ops, others)
+        raise UnknownValueError(f"`{ast.unparse(node)}` is not true or false")
+
+    def _compare(
+        self, first: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]
+    ) -> bool:
+        left, holds = self.number(first), True
+        for op, other in zip(ops, others, strict=True):
+            right = self.number(other)
+            came_out = _COMPARE[type(op)](left, right)
+            text = f"{ast.unparse(first)} {_SIGNS[type(op)]} {ast.unparse(other)}"
+            self.comparisons.append(Comparison(text, left, right, came_out))
+            holds = holds and came_out
+            first, left = other, right
+        return holds
+
+
+_SIGNS: Mapping[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}

@@ -1,0 +1,391 @@
+"""The study file: which scenarios to run, what to measure, and what is claimed about it.
+
+The types below are the schema (docs/study.schema.json); `docs/studies.md` explains them with
+examples. Everything that can be told without running is checked on reading.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from skyhop.errors import InputError
+from skyhop.quantities import seconds
+
+Value: TypeAlias = bool | int | float | str
+Choice: TypeAlias = dict[str, Value | list[Value]]
+"""Which runs: axis names, or `seed` and `flow`, each with the value or values to take."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Range(_Strict):
+    """Evenly spaced values: `from` to `to` inclusive, by `step` or `count` of them."""
+
+    from_: float = Field(alias="from")
+    to: float
+    step: float | None = Field(None, gt=0)
+    count: int | None = Field(None, ge=2)
+    scale: Literal["linear", "log"] = "linear"
+    unit: str = ""
+    """What is written behind each number, such as "%" or "s"."""
+
+    @model_validator(mode="after")
+    def _is_one_way(self) -> Range:
+        if (self.step is None) == (self.count is None):
+            raise ValueError("expected either `step` or `count`")
+        if self.to < self.from_:
+            raise ValueError("expected `to` not below `from`")
+        if self.scale == "log" and (self.step is not None or self.from_ <= 0):
+            raise ValueError("a log scale takes `count` and begins above 0")
+        return self
+
+
+class Axis(_Strict):
+    """One thing that varies: a key with values or a range, or labelled points of several keys."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    key: str | None = None
+    """The scenario's key by its dotted path, such as `flow.0.cc`."""
+    values: list[Value] | None = Field(None, min_length=1)
+    range: Range | None = None
+    points: dict[str, dict[str, Value]] | None = Field(None, min_length=1)
+    """Label: the keys that it sets."""
+    zip: str | None = None
+    """Axes of one zip go in step; all others are crossed."""
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Axis:
+        given = [name for name in ("values", "range", "points") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("expected one of `values`, `range` and `points`")
+        if (self.key is None) != (given == ["points"]):
+            raise ValueError("`values` and `range` need a `key`, `points` have none")
+        return self
+
+
+Duration = Annotated[str, Field(pattern=r"^\s*[0-9.]+\s*(ns|us|ms|s|min|h)\s*$")]
+
+
+class Metric(_Strict):
+    """A figure of each run, computed from other metrics or from the run's samples.
+
+    kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
+    samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
+    same, but only during `window` after each event of the kind `after`.
+    """
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    kind: Literal["expression", "samples", "transient"]
+    title: str | None = None
+    unit: str = ""
+    value: str | None = None
+    series: Literal["goodput", "cwnd", "srtt"] = "goodput"
+    stat: str = Field("mean", pattern=r"^(mean|min|max|sd|median|p[0-9]{1,2})$")
+    bin: Duration | None = None
+    from_: Duration | None = Field(None, alias="from")
+    until: Duration | None = None
+    after: Literal["end", "intermediate", "reroute", "restored", "change"] = "end"
+    window: Duration = "5 s"
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Metric:
+        if (self.kind == "expression") != (self.value is not None):
+            raise ValueError('`value` goes with kind = "expression", and only with it')
+        if self.from_ and self.until and seconds(self.from_) >= seconds(self.until):
+            raise ValueError("expected `from` before `until`")
+        return self
+
+
+class Published(_Strict):
+    """Values that others published: rows of the values of the axes `by`, and the figure."""
+
+    metric: str
+    by: list[str] = Field(min_length=1)
+    values: list[list[Value]] = Field(min_length=1)
+
+
+class Claim(_Strict):
+    """Something to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
+
+    text: str
+    check: str
+    each: dict[str, list[Value]] = {}
+    """Check once for each of these values; the claim holds when all of them do."""
+    note: str = ""
+    """What a reader should know about it."""
+
+
+class TablePanel(_Strict):
+    """Means with confidence intervals, and the published values beside."""
+
+    kind: Literal["table"]
+    title: str
+    metrics: list[str] = Field(min_length=1)
+    by: list[str] = Field(min_length=1)
+    where: Choice = {}
+    note: str = ""
+
+
+class ComparisonPanel(_Strict):
+    """Each value of the axis `by` against one of them: Welch's t, Bonferroni, Cohen's d."""
+
+    kind: Literal["comparison"]
+    title: str
+    metric: str
+    by: str
+    against: Value
+    each: list[str] = []
+    where: Choice = {}
+    note: str = ""
+
+
+class BarsPanel(_Strict):
+    """Mean and confidence interval as bars along `x`, one colour per `hue`."""
+
+    kind: Literal["bars"]
+    title: str
+    metric: str
+    x: str
+    hue: str | None = None
+    where: Choice = {}
+    note: str = ""
+
+
+class BoxPanel(_Strict):
+    """The spread over runs, or over the samples of runs, as boxes along `x`."""
+
+    kind: Literal["box"]
+    title: str
+    metric: str | None = None
+    series: Literal["goodput", "cwnd", "srtt"] | None = None
+    bin: Duration = "1 s"
+    x: str
+    hue: str | None = None
+    where: Choice = {}
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _has_one(self) -> BoxPanel:
+        return _either(self)
+
+
+class CdfPanel(_Strict):
+    """Which share of runs, or of their samples, stays at or below a value, a line per `hue`."""
+
+    kind: Literal["cdf"]
+    title: str
+    metric: str | None = None
+    series: Literal["goodput", "cwnd", "srtt"] | None = None
+    bin: Duration = "1 s"
+    hue: str
+    where: Choice = {}
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _has_one(self) -> CdfPanel:
+        return _either(self)
+
+
+class LinesPanel(_Strict):
+    """The mean along a numeric axis `x`, a line per `hue`."""
+
+    kind: Literal["lines"]
+    title: str
+    metric: str
+    x: str
+    hue: str | None = None
+    where: Choice = {}
+    note: str = ""
+
+
+class ScatterPanel(_Strict):
+    """One point per run and flow."""
+
+    kind: Literal["scatter"]
+    title: str
+    x: str
+    y: str
+    hue: str | None = None
+    where: Choice = {}
+    note: str = ""
+
+
+class HeatmapPanel(_Strict):
+    """The mean as colour over two axes."""
+
+    kind: Literal["heatmap"]
+    title: str
+    metric: str
+    x: str
+    y: str
+    where: Choice = {}
+    note: str = ""
+
+
+class SeriesPanel(_Strict):
+    """Samples of the chosen runs over time, with the path's handovers."""
+
+    kind: Literal["series"]
+    title: str
+    series: list[Literal["goodput", "cwnd", "srtt", "base_rtt"]] = Field(min_length=1)
+    hue: str
+    where: Choice = {}
+    bin: Duration | None = None
+    from_: Duration | None = Field(None, alias="from")
+    until: Duration | None = None
+    note: str = ""
+
+
+Panel = Annotated[
+    TablePanel
+    | ComparisonPanel
+    | BarsPanel
+    | BoxPanel
+    | CdfPanel
+    | LinesPanel
+    | ScatterPanel
+    | HeatmapPanel
+    | SeriesPanel,
+    Field(discriminator="kind"),
+]
+
+
+class StudyFile(_Strict):
+    """A study file, as written."""
+
+    title: str
+    question: str
+    source: str = ""
+    """The publication whose figures stand beside."""
+    notes: list[str] = []
+    engine: Literal["sim", "live"] = "sim"
+    repeats: int = Field(1, ge=1)
+    """Runs per point; their seeds count up from `[run] seed`."""
+    keep: Literal["series", "rows"] = "series"
+    """What stays of a run: its whole directory, or only its rows of the dataset."""
+    base: str | None = None
+    """A scenario file, instead of `[scenario]`."""
+    scenario: dict[str, Any] | None = None
+    axis: list[Axis] = []
+    exclude: list[Choice] = []
+    metric: list[Metric] = []
+    published: list[Published] = []
+    claim: list[Claim] = []
+    panel: list[Panel] = []
+
+    @model_validator(mode="after")
+    def _has_a_base(self) -> StudyFile:
+        if (self.base is None) == (self.scenario is None):
+            raise ValueError("expected either `base`, a scenario file, or a [scenario]")
+        return self
+
+
+RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s"})
+"""Names that neither axes nor metrics can have."""
+
+
+def read_study_file(file: str | os.PathLike[str]) -> StudyFile:
+    """Read a study file.
+
+    Raises:
+        InputError: it cannot be read, or a key is wrong; one line that names file and key.
+    """
+    file = Path(file)
+    return parse_study(_toml(file), str(file))
+
+
+def read_scenario_table(file: Path) -> dict[str, Any]:
+    """Read a scenario file as a dictionary, unchecked.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return _toml(file)
+
+
+def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
+    """Check the content of a study file; `origin` is what errors call it.
+
+    Raises:
+        InputError: a key is wrong.
+    """
+    try:
+        return StudyFile.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{origin}: {_first_error(error)}") from None
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: cannot read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: not TOML: {error}") from None
+
+
+PanelT = typing.TypeVar("PanelT", BoxPanel, CdfPanel)
+
+
+def _either(panel: PanelT) -> PanelT:
+    if (panel.metric is None) == (panel.series is None):
+        raise ValueError("expected either `metric`, of whole runs, or `series`, of samples")
+    return panel
+
+
+def _first_error(error: ValidationError) -> str:
+    """Return one line: the key and what was expected."""
+    first = error.errors(include_url=False)[0]
+    # A union's branches are no keys of the file.
+    location = [str(step) for step in first["loc"] if step not in _BRANCHES]
+    key = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        expected = ", ".join(_keys_beside(first["loc"]))
+        return f"{key}: unknown key; expected one of {expected}"
+    message = first["msg"].removeprefix("Value error, ")
+    given = first["input"]
+    told = f" (it is {given!r})" if isinstance(given, str | int | float) else ""
+    return f"{key}: {message}{told}" if key else message
+
+
+_BRANCHES = frozenset({"bool", "int", "float", "str", "list[union[bool,int,float,str]]"}) | {
+    name
+    for model in typing.get_args(typing.get_args(Panel)[0])
+    for name in typing.get_args(model.model_fields["kind"].annotation)
+}
+
+
+def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
+    """List the keys that the section around `location` knows."""
+    model: type[BaseModel] = StudyFile
+    for step in location[:-1]:
+        model = _inner_model(model, step)
+    names = (field.alias or name for name, field in model.model_fields.items())
+    return sorted(names)
+
+
+def _inner_model(model: type[BaseModel], step: int | str) -> type[BaseModel]:
+    field = model.model_fields.get(str(step))
+    found = _models_in(field.annotation) if field is not None else []
+    if len(found) == 1:
+        return found[0]
+    if model is StudyFile and field is None:
+        for panel in _models_in(Panel):
+            if typing.get_args(panel.model_fields["kind"].annotation) == (step,):
+                return panel
+    return model
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in typing.get_args(annotation) for model in _models_in(part)]

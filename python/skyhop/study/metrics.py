@@ -1,0 +1,238 @@
+"""What is measured of each run: columns of the dataset, and the metrics that read them.
+
+A row belongs to one TCP flow of one run; a run without TCP flows has one row with what is known of
+its link and probes. Columns carry summary.json's names and units; metrics have the units that
+people read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skyhop.errors import InputError
+from skyhop.plot.records import (
+    FLOW_SUMMARY_KEYS,
+    FloatArray,
+    FlowSeries,
+    RunRecord,
+    read_runs,
+)
+from skyhop.quantities import seconds
+from skyhop.report.summary import summary_row_values
+from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
+from skyhop.study.file import RESERVED, Metric
+from skyhop.study.statistics import delay_inflation, in_windows, jain, power, statistic
+
+_LAYOUT = 1
+"""Counts up when the rows below change, so that finished runs are measured again."""
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """A metric: a column of the dataset in the unit that people read."""
+
+    name: str
+    column: str
+    title: str
+    unit: str
+    factor: float = 1.0
+    """The column's value times this is the metric's."""
+
+
+BUILT_IN: tuple[MetricInfo, ...] = (
+    MetricInfo("goodput", "goodput_bps", "goodput", "Mbit/s", 1e-6),
+    MetricInfo("srtt", "srtt_mean_us", "mean srtt", "ms", 1e-3),
+    MetricInfo("rtt_p95", "rtt_p95_us", "RTT p95", "ms", 1e-3),
+    MetricInfo("base_rtt", "base_rtt_mean_us", "mean base RTT", "ms", 1e-3),
+    MetricInfo("cwnd", "cwnd_mean_packets", "mean cwnd", "packets"),
+    MetricInfo("retransmits", "retransmits", "retransmits", "packets"),
+    MetricInfo("retransmit_ratio", "retransmit_ratio", "retransmit ratio", "%", 100),
+    MetricInfo("sent", "sent_packets", "sent", "packets"),
+    MetricInfo("completion", "completion_s", "completion time", "s"),
+    MetricInfo("utilisation", "utilisation", "utilisation", "%", 100),
+    MetricInfo("backlog", "backlog_mean_bytes", "mean backlog", "kB", 1e-3),
+    MetricInfo("drops_queue", "drops_queue", "queue drops", "packets"),
+    MetricInfo("drops_loss", "drops_loss", "random losses", "packets"),
+    MetricInfo("drops_outage", "drops_outage", "outage drops", "packets"),
+    MetricInfo("drops_dismantled", "drops_dismantled", "dismantled drops", "packets"),
+    MetricInfo("handovers_end", "handovers_end", "end handovers", ""),
+    MetricInfo("handovers_intermediate", "handovers_intermediate", "intermediate handovers", ""),
+    MetricInfo("handovers_reroute", "handovers_reroute", "reroutes", ""),
+    MetricInfo("power", "power_bit", "power (goodput / srtt)", "Mbit", 1e-6),
+    MetricInfo("delay_inflation", "delay_inflation", "srtt / base RTT", ""),
+    MetricInfo("jain", "jain", "Jain's index", ""),
+    MetricInfo("probe_rtt_p50", "probe_rtt_p50_us", "probe RTT p50", "ms", 1e-3),
+    MetricInfo("probe_rtt_p95", "probe_rtt_p95_us", "probe RTT p95", "ms", 1e-3),
+    MetricInfo("probe_loss", "probe_loss", "probe loss", "%", 100),
+)
+
+_SUFFIXES: Mapping[str, str] = {"Mbit/s": "mbps", "%": "pct", "": ""}
+
+
+@dataclass(frozen=True)
+class MetricSet:
+    """Every metric of a study, built in and of its file."""
+
+    infos: Mapping[str, MetricInfo]
+    own: tuple[Metric, ...]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names of columns, which axes cannot have."""
+        return (
+            RESERVED
+            | {info.column for info in self.infos.values()}
+            | set(FLOW_SUMMARY_KEYS) - {"cc"}
+        )
+
+    @staticmethod
+    def of(own: Sequence[Metric], origin: str) -> MetricSet:
+        """Return the built-in metrics and the study's own.
+
+        Raises:
+            InputError: a metric's name is taken, or its expression is wrong.
+        """
+        infos = {info.name: info for info in BUILT_IN}
+        for place, metric in enumerate(own):
+            where = f"{origin}: metric.{place}"
+            if metric.name in infos or metric.name in FUNCTIONS or metric.name in RESERVED:
+                raise InputError(f"{where}.name: `{metric.name}` is taken: choose another name")
+            if metric.value is not None:
+                expression = _row_expression(metric, where)
+                for name in sorted(expression.names() - set(infos)):
+                    raise InputError(
+                        f"{where}.value: no metric `{name}`; expected one of {', '.join(infos)}"
+                    )
+            infos[metric.name] = _info(metric)
+        return MetricSet(infos, tuple(own))
+
+    def find(self, name: str, origin: str) -> MetricInfo:
+        """Return the metric of that name.
+
+        Raises:
+            InputError: there is none; the message lists what there is.
+        """
+        if name not in self.infos:
+            raise InputError(
+                f"{origin}: no metric `{name}`; expected one of {', '.join(self.infos)}"
+            )
+        return self.infos[name]
+
+    @property
+    def digest(self) -> str:
+        """Names what is measured, so that changed metrics are measured again."""
+        content = [_LAYOUT, *(metric.model_dump(mode="json") for metric in self.own)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether samples of a run are needed, beyond its summary."""
+        return any(metric.kind != "expression" for metric in self.own)
+
+    def rows(self, directory: Path) -> list[dict[str, Any]]:
+        """Return the rows of a run directory, by column.
+
+        Raises:
+            InputError: the directory lacks something.
+        """
+        summary = json.loads((directory / "summary.json").read_text("utf-8"))
+        rows = [_base_row(row, summary) for row in summary_row_values(summary)]
+        record = read_runs([directory])[0] if self.needs_series else None
+        for row in rows:
+            for metric in self.own:
+                info = self.infos[metric.name]
+                if metric.value is not None:
+                    row[info.column] = self._expression_value(metric, row)
+                elif record is not None:
+                    row[info.column] = _sampled(metric, record, row["flow"])
+        return rows
+
+    def _expression_value(self, metric: Metric, row: Mapping[str, Any]) -> float | None:
+        values = {}
+        for info in self.infos.values():
+            value = row.get(info.column)
+            values[info.name] = None if value is None else value * info.factor
+        try:
+            return _row_expression(metric, f"metric {metric.name}").number(values)
+        except UnknownValueError:
+            return None
+
+
+def series_of(flow: FlowSeries, name: str) -> FloatArray:
+    """Return one series of a flow's samples by the name that study files use."""
+    return {"goodput": flow.goodput_mbps, "cwnd": flow.cwnd_packets, "srtt": flow.srtt_ms}[name]
+
+
+def binned_samples(
+    flow: FlowSeries, name: str, bin_s: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return times (s) and values of a series; where binned, the bins' ends and means."""
+    # Imported here: most studies need no samples, and no drawing library.
+    from skyhop.plot.style import binned
+
+    values = series_of(flow, name)
+    if bin_s is None or not len(values):
+        return flow.t_s, values
+    middles_s, means = binned(flow.t_s, values, bin_s)
+    known = np.isfinite(means)
+    return (middles_s + bin_s / 2)[known], means[known]
+
+
+def _row_expression(metric: Metric, origin: str) -> Expression:
+    expression = parse_expression(metric.value or "", f"{origin}.value")
+    if expression.is_comparison() or list(expression.calls()):
+        raise InputError(f"{origin}.value: expected a number from metrics' names, without calls")
+    return expression
+
+
+def _info(metric: Metric) -> MetricInfo:
+    suffix = _SUFFIXES.get(metric.unit, metric.unit)
+    column = f"{metric.name}_{suffix}" if suffix else metric.name
+    return MetricInfo(metric.name, column, metric.title or _title(metric), metric.unit)
+
+
+def _title(metric: Metric) -> str:
+    return metric.name.replace("_", " ")
+
+
+def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    srtt_us, base_us = row["srtt_mean_us"], row["base_rtt_mean_us"]
+    shares = np.array([flow["goodput_bps"] for flow in summary["flows"]], dtype=np.float64)
+    probe = (summary.get("probes") or [{}])[0]
+    sent = probe.get("sent")
+    # An axis over congestion controls is best called cc.
+    kept = {key: value for key, value in row.items() if key not in ("engine", "seed", "cc")}
+    return {
+        "flow_cc": row["cc"],
+        **kept,
+        "power_bit": power(row["goodput_bps"], srtt_us / 1e6 if srtt_us else None),
+        "delay_inflation": delay_inflation(srtt_us, base_us),
+        "jain": jain(shares) if len(shares) > 1 else None,
+        **{f"probe_rtt_{q}_us": probe.get(f"rtt_{q}_us") for q in ("p50", "p95", "p99")},
+        "probe_loss": probe["lost"] / sent if sent else None,
+    }
+
+
+def _sampled(metric: Metric, record: RunRecord, flow_id: int | None) -> float | None:
+    flow = record.flows.get(flow_id) if flow_id is not None else None
+    if flow is None:
+        return None
+    t_s, values = binned_samples(flow, metric.series, _seconds_or_none(metric.bin))
+    begin_s = _seconds_or_none(metric.from_) or 0.0
+    end_s = _seconds_or_none(metric.until) or np.inf
+    kept = (t_s > begin_s) & (t_s <= end_s * (1 + 1e-12))
+    if metric.kind == "transient":
+        events_s = record.events.times(metric.after)
+        kept &= in_windows(t_s, events_s, seconds(metric.window))
+    return statistic(values[kept], metric.stat)
+
+
+def _seconds_or_none(text: str | None) -> float | None:
+    return None if text is None else seconds(text)

@@ -1,0 +1,202 @@
+"""From a study to its runs: each scenario resolved, each run known by what it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from skyhop import _core
+from skyhop.errors import InputError
+from skyhop.study.axes import Point, expand
+from skyhop.study.claims import CheckedClaim, check_claims
+from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
+from skyhop.study.metrics import MetricSet
+from skyhop.study.panels import check_panels, check_published
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study, not yet run."""
+
+    run_id: str
+    """Names what is run: scenario as resolved, seed, engine, and the core that runs it."""
+    labels: Mapping[str, Value]
+    seed: int
+    sets: tuple[str, ...]
+    """Overrides of the study's scenario, each KEY=VALUE."""
+    path_id: str | None
+    """Names the path where runs can share it."""
+    resolved: Mapping[str, Any]
+    """The scenario with its defaults."""
+
+
+class Study:
+    """A study, read and checked as far as that goes without running it.
+
+    Attributes:
+        file: its content, as written.
+        origin: what errors call it.
+        base: the scenario that the axes change, unchecked.
+        points: what is run, seeds apart.
+        metrics: every metric, built in or of the file.
+    """
+
+    def __init__(self, file: StudyFile, origin: str) -> None:
+        self.file = file
+        self.origin = origin
+        self.base, self.scenario_origin = _base_scenario(file, origin)
+        self.points = expand(file, origin)
+        self.metrics = MetricSet.of(file.metric, origin)
+        _check_axis_names(file, self.metrics, origin)
+        self.claims: list[CheckedClaim] = check_claims(file, self.metrics, origin)
+        check_published(file, self.metrics, origin)
+        check_panels(file, self.metrics, origin)
+
+    @property
+    def run_count(self) -> int:
+        """How many runs there are, the same scenario counted once per point and seed."""
+        return len(self.points) * self.file.repeats
+
+    def runs(self) -> Iterator[PlannedRun]:
+        """Yield the study's runs: point by point, seeds within.
+
+        Raises:
+            InputError: a point is no valid scenario; the message names it.
+        """
+        digests: dict[Path, str] = {}
+        for point in self.points:
+            sets = [f"{key}={json.dumps(value)}" for key, value in point.sets.items()]
+            resolved = self._resolve(point, sets)
+            files = _named_files(resolved, Path(self.scenario_origin).parent, digests)
+            first = int(resolved["run"]["seed"])
+            for seed in range(first, first + self.file.repeats):
+                sets_of_run = (*sets, f"run.seed={seed}")
+                seeded = {**resolved, "run": {**resolved["run"], "seed": seed}}
+                yield self._planned(point, sets_of_run, seeded, files)
+
+    def _resolve(self, point: Point, sets: Sequence[str]) -> dict[str, Any]:
+        try:
+            text = json.dumps(self.base)
+            loaded = _core.Scenario.from_json(text, self.scenario_origin, list(sets))
+        except InputError as error:
+            raise InputError(f"{error} (at {describe(point.labels)})") from None
+        resolved: dict[str, Any] = json.loads(loaded.to_json())
+        return resolved
+
+    def _planned(
+        self,
+        point: Point,
+        sets: tuple[str, ...],
+        seeded: dict[str, Any],
+        files: Mapping[str, str],
+    ) -> PlannedRun:
+        what = {
+            "scenario": seeded,
+            # A rate or loss that is given outranks what a path file measured, one that is a
+            # default does not: the same values, another run.
+            "given": sorted({*self.base.get("link", {}), *(s.split("=")[0] for s in sets)}),
+            "files": files,
+            "engine": self.file.engine,
+            "kernel": os.uname().release if self.file.engine == "live" else None,
+            "core": core_digest(),
+        }
+        return PlannedRun(
+            run_id=_digest(what),
+            labels=point.labels,
+            seed=seeded["run"]["seed"],
+            sets=sets,
+            path_id=_path_id(seeded, files),
+            resolved=seeded,
+        )
+
+
+def load_study(source: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
+    """Read a study from a file, or from a dictionary as the file would have it.
+
+    Raises:
+        InputError: one line that names the file, the key and what was expected.
+    """
+    if isinstance(source, Mapping):
+        return Study(parse_study(dict(source), "the study"), "the study")
+    return Study(read_study_file(source), os.fspath(source))
+
+
+def describe(labels: Mapping[str, object]) -> str:
+    """Write a point as text: pair = SD-NY, cc = cubic."""
+    return ", ".join(f"{name} = {value}" for name, value in labels.items()) or "the only point"
+
+
+@cache
+def core_digest() -> str:
+    """Return what names the compiled core: a changed simulator means other runs."""
+    file = _core.__file__
+    assert file is not None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+
+
+def _check_axis_names(file: StudyFile, metrics: MetricSet, origin: str) -> None:
+    for place, axis in enumerate(file.axis):
+        if axis.name in metrics.columns:
+            raise InputError(
+                f"{origin}: axis.{place}.name: `{axis.name}` is a column of the results: "
+                "choose another name"
+            )
+
+
+def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
+    if file.scenario is not None:
+        return file.scenario, origin
+    place = Path(origin).parent / (file.base or "")
+    return read_scenario_table(place), str(place)
+
+
+def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | None:
+    """Name the path that a run goes over; None where it cannot be shared.
+
+    A forecast computes the path again from its own element sets, so it needs the whole [path].
+    """
+    path = resolved["path"]
+    if path["kind"] != "constellation":
+        return None
+    if resolved.get("signal", {}).get("source") == "forecast":
+        return None
+    keys = {key: value for key, value in path.items() if key != "during_outage"}
+    return _digest(
+        {
+            "path": keys,
+            "duration": resolved["run"]["duration"],
+            "files": files,
+            "core": core_digest(),
+        }
+    )
+
+
+def _named_files(
+    resolved: Mapping[str, Any], beside: Path, digests: dict[Path, str]
+) -> dict[str, str]:
+    """Return a digest of each file that a scenario names: changed content means another run.
+
+    `digests` remembers what has been read.
+    """
+    path = resolved["path"]
+    found = {}
+    for key in ("constellation", "gateways", "file"):
+        name = path.get(key)
+        places = [beside / name, Path(name)] if isinstance(name, str) else []
+        place = next((place for place in places if place.is_file()), None)
+        if place is not None:
+            if place not in digests:
+                digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
+            found[key] = digests[place]
+    return found
+
+
+def _digest(what: object) -> str:
+    text = json.dumps(what, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

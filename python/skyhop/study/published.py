@@ -1,0 +1,21 @@
+"""Published values: which of them stands beside a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skyhop.study.file import StudyFile
+
+
+def published_value(study: StudyFile, metric: str, at: Mapping[str, object]) -> float | None:
+    """Return what was published for a metric at these values of the axes, None where nothing was.
+
+    A value published for some axes stands beside results at every value of the others.
+    """
+    for published in study.published:
+        if published.metric != metric or not set(published.by) <= set(at):
+            continue
+        for row in published.values:
+            if all(at[name] == value for name, value in zip(published.by, row, strict=False)):
+                return float(row[-1])
+    return None

@@ -1,0 +1,120 @@
+"""The dataset of a study, and questions to it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from skyhop.plot.records import FloatArray
+from skyhop.study.expression import Selected, UnknownValueError
+from skyhop.study.metrics import MetricInfo, MetricSet
+from skyhop.study.statistics import Interval, bootstrap_interval, mean, statistic
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric over the runs of one selection."""
+
+    values: FloatArray
+    """One per run, shape (n,): the mean over the run's selected flows."""
+    mean: float | None
+    interval: Interval
+    """The mean's, 95 %."""
+
+
+class Results:
+    """The rows of a study's finished runs.
+
+    Attributes:
+        frame: one row per run and TCP flow: axes, seed, run, and the columns of `metrics`.
+    """
+
+    def __init__(self, frame: pl.DataFrame, metrics: MetricSet) -> None:
+        self.frame = frame
+        self.metrics = metrics
+
+    def selected(self, selected: Selected) -> pl.DataFrame:
+        """Return the rows of a selection: column: the value or values to take."""
+        frame = self.frame
+        for name, wanted in selected.items():
+            values = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+            column = pl.col(name)
+            if frame.schema[name] == pl.String:
+                frame = frame.filter(column.is_in([str(value) for value in values]))
+            else:
+                frame = frame.filter(column.is_in(values))
+        return frame
+
+    def values(self, metric: MetricInfo, selected: Selected) -> FloatArray:
+        """Return the metric of each selected run, shape (n,): the mean over its flows."""
+        frame = self.selected(selected)
+        if metric.column not in frame.columns or frame.is_empty():
+            return np.array([], dtype=np.float64)
+        # A scenario that stands at two points is one run, but counts at both.
+        keys = [name for name in frame.columns if name in self._point_columns()]
+        per_run = frame.group_by(keys, maintain_order=True).agg(pl.col(metric.column).mean())
+        found = per_run.get_column(metric.column).drop_nulls().cast(pl.Float64).to_numpy()
+        return np.asarray(found, dtype=np.float64) * metric.factor
+
+    def estimate(self, metric: MetricInfo, selected: Selected) -> Estimate:
+        """Return mean and confidence interval of a metric over the selected runs."""
+        values = self.values(metric, selected)
+        return Estimate(values, mean(values), bootstrap_interval(values))
+
+    def call(self, name: str, selected: Selected) -> float:
+        """Return what `name(axis=value, …)` is worth in a claim.
+
+        `stat` chooses the statistic over the runs; the mean where it is not given.
+
+        Raises:
+            UnknownValueError: no finished run has it.
+        """
+        chosen = {key: value for key, value in selected.items() if key != "stat"}
+        values = self.values(self.metrics.infos[name], chosen)
+        found = statistic(values, str(selected.get("stat", "mean")))
+        if found is None:
+            told = ", ".join(f"{key}={value!r}" for key, value in selected.items())
+            raise UnknownValueError(f"{name}({told}): no finished run has it")
+        return found
+
+    def groups(self, by: Sequence[str], where: Selected) -> Iterator[dict[str, object]]:
+        """Yield each combination of the columns `by` among the selected rows.
+
+        They are in the order in which the study lists their values, the first column's foremost.
+        """
+        found = self.selected(where).select(by).unique(maintain_order=True).rows(named=True)
+        ranks = {name: {v: rank for rank, v in enumerate(self.levels(name, where))} for name in by}
+        yield from sorted(found, key=lambda row: [ranks[name].get(row[name], -1) for name in by])
+
+    def levels(self, name: str, where: Selected) -> list[object]:
+        """Return the values of a column among the selected rows, in their order."""
+        found = self.selected(where).get_column(name).drop_nulls().unique(maintain_order=True)
+        return found.to_list()
+
+    def _point_columns(self) -> set[str]:
+        """Return the columns that tell runs apart: the axes, the seed and the run."""
+        columns = self.frame.columns
+        return set(columns[: columns.index("run") + 1])
+
+
+def dataset(rows: Sequence[Mapping[str, object]], axes: Mapping[str, bool]) -> pl.DataFrame:
+    """Return the dataset of rows: axes, seed and run first, then what was measured.
+
+    A column's type does not depend on which runs there are: axes are numbers or text as `axes`
+    says (name: whether it is numeric), figures are floating point, counts too.
+    """
+    names = dict.fromkeys([*axes, "seed", "run", "flow", "flow_cc"])
+    names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    return pl.DataFrame([_series(name, [row.get(name) for row in rows], axes) for name in names])
+
+
+def _series(name: str, values: list[object], axes: Mapping[str, bool]) -> pl.Series:
+    if name in ("seed", "flow"):
+        return pl.Series(name, values, dtype=pl.Int64)
+    if name in ("run", "flow_cc") or not axes.get(name, True):
+        return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
+    return pl.Series(name, values, dtype=pl.Float64, strict=False)

@@ -1,0 +1,174 @@
+"""Running a study: what is not finished yet, side by side, and the dataset of it all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import skyhop
+from skyhop.errors import InputError
+from skyhop.report.toml import scenario_toml
+from skyhop.study.axes import numeric_axes
+from skyhop.study.directory import StudyDirectory
+from skyhop.study.execution import Failure, Recipe, Task
+from skyhop.study.plan import PlannedRun, Study, core_digest, describe
+from skyhop.study.results import Results, dataset
+from skyhop.study.workers import run_locally
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that failed, and what it would have run."""
+
+    labels: Mapping[str, object]
+    seed: int
+    error: str
+    scenario: str
+    """As TOML."""
+
+    def __str__(self) -> str:
+        return f"{describe(self.labels)}, seed {self.seed}: {self.error}"
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """What came of running a study."""
+
+    study: Study
+    directory: StudyDirectory
+    results: Results
+    failures: Sequence[FailedRun]
+
+
+Progress = Callable[[int, int], None]
+
+
+def run_study(
+    study: Study,
+    output: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    progress: Progress | None = None,
+) -> StudyRun:
+    """Run what is not finished yet of a study, and write its dataset.
+
+    A study that was stopped goes on where it was: a run is known by what it runs (scenario as
+    resolved, seed, engine, core), and finished ones are not repeated. A run that fails is
+    reported, and the study goes on.
+
+    Args:
+        study: the study.
+        output: its directory.
+        jobs: how many runs at a time; as many as there are processors where not given.
+        engine: "ray" for a Ray cluster.
+        progress: is told how many of the runs that had to be run are done.
+
+    Raises:
+        InputError: a scenario is wrong, the directory holds something else, ray is missing.
+    """
+    runs = list(study.runs())
+    directory = StudyDirectory(Path(output))
+    with directory.opened(_description(study)):
+        errors = _run_missing(
+            study, runs, directory, _Workers(engine, _jobs(study, jobs)), progress
+        )
+        results = _gather(study, runs, directory)
+        failures = [_failed(run, errors[run.run_id]) for run in runs if run.run_id in errors]
+        directory.write_results(results.frame)
+        directory.write_failures(_failure_entry(failure) for failure in failures)
+    return StudyRun(study, directory, results, failures)
+
+
+@dataclass(frozen=True)
+class _Workers:
+    engine: Literal["local", "ray"]
+    jobs: int
+
+
+def _jobs(study: Study, jobs: int | None) -> int:
+    if study.file.engine == "live":
+        # Live runs share the machine's time: side by side they would measure each other.
+        return 1
+    return jobs or len(os.sched_getaffinity(0))
+
+
+def _run_missing(
+    study: Study,
+    runs: Sequence[PlannedRun],
+    directory: StudyDirectory,
+    workers: _Workers,
+    progress: Progress | None,
+) -> dict[str, str]:
+    """Run what is missing; return why runs failed, by run."""
+    digest = study.metrics.digest
+    missing = {
+        run.run_id: run for run in runs if not directory.rows_file(run.run_id, digest).is_file()
+    }
+    errors: dict[str, str] = {}
+    if not missing:
+        return errors
+    tasks = (Task(run.run_id, run.sets, run.path_id) for run in missing.values())
+    outcomes = _start(workers, _recipe(study), tasks, directory.root)
+    for done, outcome in enumerate(outcomes, start=1):
+        if outcome is not None:
+            errors[outcome.run_id] = outcome.error
+        if progress is not None:
+            progress(done, len(missing))
+    return errors
+
+
+def _start(
+    workers: _Workers, recipe: Recipe, tasks: Iterator[Task], root: Path
+) -> Iterator[Failure | None]:
+    if workers.engine == "local":
+        return run_locally(recipe, tasks, root, workers.jobs)
+    if recipe.engine == "live":
+        raise InputError("--engine ray: live runs need this machine to themselves; leave it out")
+    from skyhop.study.cluster import run_on_ray
+
+    return run_on_ray(recipe, tasks, root, workers.jobs)
+
+
+def _recipe(study: Study) -> Recipe:
+    return Recipe(
+        base=study.base,
+        origin=study.scenario_origin,
+        engine=study.file.engine,
+        keep=study.file.keep,
+        metrics=study.metrics,
+    )
+
+
+def _gather(study: Study, runs: Sequence[PlannedRun], directory: StudyDirectory) -> Results:
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        found = directory.read_rows(run.run_id, study.metrics.digest) or []
+        head = {**run.labels, "seed": run.seed, "run": run.run_id}
+        rows.extend({**head, **row} for row in found)
+    return Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+
+
+def _failed(run: PlannedRun, error: str) -> FailedRun:
+    return FailedRun(run.labels, run.seed, error, scenario_toml(run.resolved))
+
+
+def _failure_entry(failure: FailedRun) -> dict[str, Any]:
+    return {
+        "at": dict(failure.labels),
+        "seed": failure.seed,
+        "error": failure.error,
+        "scenario": failure.scenario,
+    }
+
+
+def _description(study: Study) -> dict[str, Any]:
+    return {
+        "skyhop": skyhop.__version__,
+        "core": core_digest(),
+        "origin": study.origin,
+        "study": study.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+    }

@@ -1,0 +1,34 @@
+"""Small studies for the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from skyhop.report.toml import scenario_toml
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    """Return the content of a study file: two congestion controls, two losses, two seeds."""
+    study: dict[str, Any] = {
+        "title": "CUBIC and BBR with loss",
+        "question": "Which of them fills a lossy link?",
+        "repeats": 2,
+        "scenario": {
+            "path": {"kind": "fixed", "rtt": "20 ms"},
+            "link": {"rate": "10 Mbit/s"},
+            "flow": [{"cc": "cubic"}],
+            "run": {"duration": "3 s"},
+        },
+        "axis": [
+            {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]},
+            {"name": "loss", "key": "link.loss", "values": ["0.1 %", "1 %"]},
+        ],
+    }
+    return {**study, **changes}
+
+
+def write(file: Path, **changes: Any) -> Path:
+    """Write such a study as TOML."""
+    file.write_text(scenario_toml(content(**changes)), "utf-8")
+    return file

@@ -1,0 +1,137 @@
+"""Expressions and claims: what they are worth, what they refuse, and made-up data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_study import content
+
+from skyhop.errors import InputError
+from skyhop.study import Results, load_study
+from skyhop.study.axes import numeric_axes
+from skyhop.study.claims import judge
+from skyhop.study.expression import UnknownValueError, parse_expression
+from skyhop.study.plan import Study
+from skyhop.study.results import dataset
+
+NUMBERS = st.floats(0.1, 1e3)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
+    text = "a + b * (c - a) / b - -c + min(a, b, c) * max(1, abs(-2)) + mean(a, b)"
+    expected = a + b * (c - a) / b + c + min(a, b, c) * 2 + (a + b) / 2
+    value = parse_expression(text, "here").number({"a": a, "b": b, "c": c})
+    assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "().__class__", "goodput.real", "[1][0]", "lambda: 1",
+        "(1 for x in ())", "9**9**9", "f'{1}'", "'text'", "goodput('cubic')", "goodput(**{})",
+        "goodput(cc=print)", "x if y else z", "1 < 'a'", "(1 < 2) + 1", "not 1", "a and b", "True",
+        "1 if", "", "abs(1, 2)", "min()", "1 in 2", "(" * 500 + "1" + ")" * 500, "1" * 400,
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="here"):
+        parse_expression(text, "here")
+
+
+def test_a_missing_value_is_no_number() -> None:
+    for text in ("a / 0", "b", "a / (1 - 1)", "1e300 * 1e300"):
+        with pytest.raises(UnknownValueError):
+            parse_expression(text, "here").number({"a": 1.0, "b": None})
+
+
+def made_up(study: Study, goodput_mbps: dict[str, list[float]]) -> Results:
+    """Return results that no run gave: per congestion control one goodput per seed."""
+    rows = [
+        {"cc": cc, "loss": loss, "seed": seed, "run": f"{cc}{loss}{seed}", "flow": 0,
+         "goodput_bps": mbps * 1e6}
+        for cc, values in goodput_mbps.items()
+        for loss in ("0.1 %", "1 %")
+        for seed, mbps in enumerate(values, start=1)
+    ]  # fmt: skip
+    return Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+
+
+def verdicts(check: str, data: dict[str, list[float]], **claim: Any) -> str:
+    study = load_study(content(claim=[{"text": "…", "check": check, **claim}]))
+    (result,) = judge(study.claims, made_up(study, data))
+    return result.verdict
+
+
+DATA = {"cubic": [10.0, 14.0], "bbr": [36.0, 37.0]}
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        ('goodput(cc="bbr") / goodput(cc="cubic") > 3', "holds"),
+        ('goodput(cc="bbr") / goodput(cc="cubic") > 3.1', "does not hold"),
+        ('goodput(cc="cubic") == 12', "holds"),
+        ('goodput(cc="cubic", seed=2) == 14', "holds"),
+        ('goodput(cc="cubic", stat="max") == 14', "holds"),
+        ('10 <= goodput(cc="cubic", stat="min") < 10', "does not hold"),
+        ('goodput(cc=["cubic", "bbr"]) == 24.25', "holds"),
+        ('goodput(cc="bbr") > 36 and goodput(cc="cubic") > 13', "does not hold"),
+        ('goodput(cc="bbr") > 99 or not goodput(cc="cubic") > 13', "holds"),
+        ('srtt(cc="bbr") > 1', "cannot be told"),
+    ],
+)
+def test_made_up_data_gets_its_verdict(check: str, verdict: str) -> None:
+    assert verdicts(check, DATA) == verdict
+
+
+def test_a_claim_false_somewhere_is_false() -> None:
+    each = {"cc": ["cubic", "bbr"]}
+    assert verdicts("goodput() > 11", DATA, each=each) == "holds"
+    assert verdicts("goodput() > 12.5", DATA, each=each) == "does not hold"
+    assert verdicts("goodput() > 11", {"cubic": [12.0]}, each=each) == "cannot be told"
+    assert verdicts("goodput() > 12.5", {"cubic": [12.0]}, each=each) == "does not hold"
+
+
+def test_comparisons_keep_both_sides() -> None:
+    study = load_study(content(claim=[{"text": "…", "check": 'goodput(cc="bbr") > 40'}]))
+    ((finding,),) = [r.findings for r in judge(study.claims, made_up(study, DATA))]
+    (comparison,) = finding.comparisons
+    assert (comparison.left, comparison.right, comparison.holds) == (36.5, 40.0, False)
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("goodput(cc='reno') > 1", "cc has no value 'reno'"),
+        ("goodput(hold='1 s') > 1", "no axis `hold`"),
+        ("speed(cc='bbr') > 1", "no metric `speed`"),
+        ("goodput(cc='bbr')", "expected a comparison"),
+        ("goodput > 1", "metrics are called"),
+        ("goodput(stat='best') > 1", "stat: expected mean"),
+    ],
+)
+def test_a_claim_that_cannot_be_checked_is_refused(check: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_study(content(claim=[{"text": "…", "check": check}]))
+    assert expected in str(caught.value)
+    assert "claim.0.check" in str(caught.value)
+
+
+def test_a_run_counts_its_flows_as_one() -> None:
+    """Two flows of one run are no two repeats."""
+    study = load_study(content())
+    rows = [
+        {"cc": "cubic", "loss": "1 %", "seed": seed, "run": str(seed), "flow": flow,
+         "goodput_bps": 1e6 * (10 * seed + flow)}
+        for seed in (1, 2) for flow in (0, 1)
+    ]  # fmt: skip
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    goodput = study.metrics.infos["goodput"]
+    assert results.values(goodput, {"cc": "cubic"}).tolist() == [10.5, 20.5]
+    assert results.values(goodput, {"cc": "cubic", "flow": 1}).tolist() == [11.0, 21.0]
+    assert np.isnan(results.values(goodput, {"cc": "bbr"})).all()

@@ -1,0 +1,201 @@
+"""Study files: what they may say, what they expand to, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from small_study import content
+
+from skyhop.errors import InputError
+from skyhop.study import load_study
+from skyhop.study.axes import expand
+from skyhop.study.file import Axis, StudyFile, parse_study
+
+NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta"])
+LENGTHS = st.integers(1, 4)
+
+
+@st.composite
+def axes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw axes of distinct names and keys; axes of one zip have one length."""
+    names = draw(st.lists(NAMES, unique=True, min_size=1, max_size=4))
+    lengths = {zipped: draw(LENGTHS) for zipped in ("z1", "z2")}
+    drawn = []
+    for name in names:
+        zipped = draw(st.sampled_from([None, "z1", "z2"]))
+        count = lengths[zipped] if zipped else draw(LENGTHS)
+        values = draw(st.lists(st.integers(), min_size=count, max_size=count, unique=True))
+        axis = {"name": name, "key": f"flow.0.{name}", "values": values}
+        drawn.append({**axis, "zip": zipped} if zipped else axis)
+    return drawn
+
+
+def study_file(**changes: Any) -> StudyFile:
+    return parse_study(content(**changes), "study.toml")
+
+
+@given(axes())
+def test_expansion_is_the_product_of_the_zips(drawn: list[dict[str, Any]]) -> None:
+    points = expand(study_file(axis=drawn), "study.toml")
+    groups = {axis.get("zip") or axis["name"]: len(axis["values"]) for axis in drawn}
+    assert len(points) == math.prod(groups.values())
+    assert len({tuple(point.labels.items()) for point in points}) == len(points)
+    for point in points:
+        assert list(point.labels) == [axis["name"] for axis in drawn]
+        places: dict[str, set[int]] = {}
+        for axis in drawn:
+            value = point.labels[axis["name"]]
+            assert point.sets[axis["key"]] == value
+            places.setdefault(axis.get("zip") or axis["name"], set()).add(
+                axis["values"].index(value)
+            )
+        assert all(len(found) == 1 for found in places.values()), "a zip goes in step"
+
+
+@given(axes(), st.data())
+def test_exclusion_takes_exactly_what_matches(
+    drawn: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    everything = expand(study_file(axis=drawn), "study.toml")
+    axis = data.draw(st.sampled_from(drawn))
+    taken = data.draw(st.lists(st.sampled_from(axis["values"]), min_size=1, unique=True))
+    expected = [p for p in everything if p.labels[axis["name"]] not in taken]
+    study = study_file(axis=drawn, exclude=[{axis["name"]: taken}])
+    if expected:
+        assert expand(study, "study.toml") == expected
+    else:
+        with pytest.raises(InputError, match="nothing to run"):
+            expand(study, "study.toml")
+
+
+@given(
+    st.floats(-100, 100), st.floats(0, 100), st.integers(2, 30), st.sampled_from(["linear", "log"])
+)
+def test_ranges_hold_both_ends(begin: float, length: float, count: int, scale: str) -> None:
+    begin = abs(begin) + 0.01 if scale == "log" else begin
+    given_range = {"from": begin, "to": begin + length + 1, "count": count, "scale": scale}
+    axis = {"name": "loss", "key": "link.loss", "range": given_range}
+    values = [p.labels["loss"] for p in expand(study_file(axis=[axis]), "study.toml")]
+    assert len(values) == count
+    assert float(values[0]) == pytest.approx(begin, rel=1e-8, abs=1e-8)
+    assert float(values[-1]) == pytest.approx(begin + length + 1, rel=1e-8)
+    assert values == sorted(values)
+
+
+def test_a_range_by_step_is_written_as_people_do() -> None:
+    axis = {"name": "loss", "key": "link.loss",
+            "range": {"from": 0, "to": 0.3, "step": 0.1, "unit": "%"}}  # fmt: skip
+    points = expand(study_file(axis=[axis]), "study.toml")
+    assert [point.labels["loss"] for point in points] == ["0 %", "0.1 %", "0.2 %", "0.3 %"]
+
+
+def test_runs_are_known_by_what_they_run() -> None:
+    runs = list(load_study(content()).runs())
+    assert len(runs) == 2 * 2 * 2
+    assert len({run.run_id for run in runs}) == len(runs)
+    assert [run.seed for run in runs[:2]] == [1, 2]
+    again = list(load_study(content(title="Another title")).runs())
+    assert [run.run_id for run in again] == [run.run_id for run in runs]
+    longer = content()
+    longer["scenario"]["run"]["duration"] = "4 s"
+    assert not {run.run_id for run in runs} & {run.run_id for run in load_study(longer).runs()}
+
+
+def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
+    import skyhop
+
+    file = tmp_path / "path.parquet"
+    scenario = content()["scenario"]
+    scenario["path"] = {"kind": "trace", "file": str(file)}
+    ids = []
+    for rtt in ("20 ms", "30 ms"):
+        skyhop.path(kind="fixed", rtt=rtt, duration="3 s").write(file)
+        ids.append([run.run_id for run in load_study(content(scenario=scenario)).runs()])
+    assert not set(ids[0]) & set(ids[1])
+
+
+CC = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]}
+WRONG = {
+    "unknown key": ({"colour": 1}, "colour: unknown key; expected one of axis,"),
+    "unknown key of an axis": ({"axis": [{**CC, "unit": "s"}]}, "axis.0.unit: unknown key"),
+    "unknown key of a panel": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc", "y": "cc"}]},
+        "panel.0.y: unknown key; expected one of hue, kind, metric",
+    ),
+    "missing title": ({"title": None}, "title: "),
+    "wrong type": ({"repeats": "many"}, "repeats: "),
+    "no values": ({"axis": [{"name": "cc", "key": "flow.0.cc"}]}, "expected one of `values`"),
+    "two bases": ({"base": "x.toml"}, "either `base`"),
+    "the same axis twice": ({"axis": [CC, CC]}, "there is already an axis `cc`"),
+    "the same key twice": ({"axis": [CC, {**CC, "name": "dd"}]}, "set by the axis `cc`"),
+    "the same value twice": ({"axis": [{**CC, "values": ["bbr", "bbr"]}]}, "twice"),
+    "seed as an axis": (
+        {"axis": [{"name": "s", "key": "run.seed", "values": [1]}]},
+        "seeds come from `repeats`",
+    ),
+    "an axis named as a column": ({"axis": [{**CC, "name": "goodput_bps"}]}, "column of"),
+    "uneven zip": (
+        {"axis": [{**CC, "zip": "a"},
+                  {"name": "l", "key": "link.loss", "values": ["1 %"], "zip": "a"}]},
+        "same length; it has `cc` 2, `l` 1",
+    ),
+    "unknown axis excluded": ({"exclude": [{"dd": 1}]}, "no axis `dd`"),
+    "unknown value excluded": ({"exclude": [{"cc": "reno"}]}, "cc has no value 'reno'"),
+    "unknown metric": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "speed", "x": "cc"}]},
+        "panel.0.metric: no metric `speed`; expected one of goodput",
+    ),
+    "a taken metric": (
+        {"metric": [{"name": "goodput", "kind": "samples"}]}, "`goodput` is taken"
+    ),
+    "a metric that calls": (
+        {"metric": [{"name": "x", "kind": "expression", "value": 'goodput(cc="bbr")'}]},
+        "metric.0.value",
+    ),
+    "published without a number": (
+        {"published": [{"metric": "goodput", "by": ["cc"], "values": [["bbr", "fast"]]}]},
+        "published.0.values.0: expected a number",
+    ),
+    "published for another axis value": (
+        {"published": [{"metric": "goodput", "by": ["cc"], "values": [["reno", 1]]}]},
+        "cc has no value 'reno'",
+    ),
+    "series that are not kept": (
+        {"keep": "rows", "panel": [{"kind": "cdf", "title": "", "series": "srtt", "hue": "cc"}]},
+        'expected keep = "series"',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.replace(" ", "-"))
+def test_what_is_wrong_is_named(case: str) -> None:
+    changes, expected = WRONG[case]
+    with pytest.raises(InputError) as caught:
+        load_study({k: v for k, v in content(**changes).items() if v is not None})
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith("the study")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_scenario_is_named_with_its_point() -> None:
+    axis = {"name": "loss", "key": "link.loss", "values": ["0 %", "lots"]}
+    with pytest.raises(InputError, match=r"link\.loss.*\(at loss = lots\)"):
+        list(load_study(content(axis=[axis])).runs())
+    axis = {"name": "hue", "key": "link.hue", "values": [1]}
+    with pytest.raises(InputError, match="hue"):
+        list(load_study(content(axis=[axis])).runs())
+
+
+def test_the_schema_is_current() -> None:
+    committed = json.loads((ROOT / "docs" / "study.schema.json").read_text("utf-8"))
+    assert committed == StudyFile.model_json_schema(by_alias=True), "run make schema"
+
+
+def test_every_axis_kind_is_in_the_schema() -> None:
+    assert {"values", "range", "points"} <= set(Axis.model_json_schema()["properties"])

@@ -1,0 +1,255 @@
+"""Running studies: the dataset, failures, and being stopped at whatever moment."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import Skyhop, skyhop_command
+from small_study import content, write
+
+import skyhop as sh
+from skyhop.errors import InputError
+from skyhop.study import load_study, run_study
+
+
+def run(output: Path, study: dict[str, Any], **options: Any) -> pl.DataFrame:
+    done = run_study(load_study(study), output, **options)
+    assert not done.failures
+    return pl.read_parquet(output / "results.parquet")
+
+
+def test_the_dataset_has_a_row_per_run(tmp_path: Path) -> None:
+    metric = {"name": "p10", "kind": "samples", "stat": "p10", "bin": "1 s", "unit": "Mbit/s"}
+    per_s = {"name": "per_s", "kind": "expression", "value": "goodput / srtt"}
+    frame = run(tmp_path / "out", content(metric=[metric, per_s]), jobs=2)
+    assert frame.columns[:4] == ["cc", "loss", "seed", "run"]
+    assert frame.height == 8
+    assert frame.get_column("cc").unique(maintain_order=True).to_list() == ["cubic", "bbr"]
+    first = frame.row(0, named=True)
+    alone = sh.sim(content()["scenario"], sets=["link.loss=0.1 %"], seed=1).summary
+    assert first["goodput_bps"] == alone["flows"][0]["goodput_bps"]
+    assert first["srtt_mean_us"] == alone["flows"][0]["srtt_mean_us"]
+    assert 0 < first["p10_mbps"] <= first["goodput_bps"] / 1e6
+    ratio = first["goodput_bps"] / 1e6 / (first["srtt_mean_us"] / 1e3)
+    assert first["per_s"] == pytest.approx(ratio)
+    # Any reader of Parquet will do.
+    assert frame.to_pandas().shape == frame.shape
+
+
+def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
+    run(tmp_path, content(), jobs=2)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.*")}
+    assert before
+    told: list[tuple[int, int]] = []
+    run(tmp_path, content(), progress=lambda done, total: told.append((done, total)))
+    assert told == []
+    assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.*")}
+    run(tmp_path, content(repeats=3), progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (4, 4), "only the new seed"
+
+
+def test_new_metrics_measure_without_running_again(tmp_path: Path) -> None:
+    run(tmp_path, content(), jobs=2)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.parquet")}
+    metric = {"name": "p10", "kind": "samples", "stat": "p10"}
+    frame = run(tmp_path, content(metric=[metric]), jobs=2)
+    assert frame.get_column("p10").null_count() == 0
+    after = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.parquet")}
+    assert before == after
+
+
+def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
+    metric = {"name": "p10", "kind": "samples", "stat": "p10"}
+    rows = run(tmp_path / "rows", content(metric=[metric], keep="rows"), jobs=2)
+    series = run(tmp_path / "series", content(metric=[metric]), jobs=2)
+    assert rows.equals(series)
+    kept = [file.name for file in (tmp_path / "rows" / "runs").rglob("*.*")]
+    assert kept
+    assert all(name.startswith("rows-") for name in kept)
+
+
+def test_a_failed_run_is_reported_and_the_rest_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
+    axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
+    write(tmp_path / "study.toml", axis=[axis])
+    done = skyhop("study", "run", "study.toml", "-o", "out", "--jobs", 2)
+    assert done.returncode == 1
+    assert "cc = psychic, seed 1" in done.stderr
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text("utf-8"))
+    assert [failure["at"] for failure in failures] == [{"cc": "psychic"}] * 2
+    assert 'cc = "psychic"' in failures[0]["scenario"]
+    frame = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    assert frame.get_column("cc").to_list() == ["cubic", "cubic"]
+    assert not (tmp_path / "out" / "unfinished").exists()
+    write(tmp_path / "study.toml", axis=[{**axis, "values": ["cubic", "reno"]}])
+    assert skyhop("study", "run", "study.toml", "-o", "out").returncode == 0
+    assert not (tmp_path / "out" / "failures.json").exists()
+
+
+def test_shared_paths_change_nothing(tmp_path: Path) -> None:
+    scenario = {
+        "path": {"from": "San Diego", "to": "New York", "relay": "bent-pipe"},
+        "flow": [{"cc": "bbr"}],
+        "run": {"duration": "20 s"},
+    }
+    axes = [
+        {"name": "relay", "key": "path.relay", "values": ["bent-pipe", "isl"]},
+        {"name": "during", "key": "path.during_outage", "values": ["drop", "hold"]},
+    ]
+    frame = run(tmp_path, content(scenario=scenario, axis=axes, repeats=1), jobs=2)
+    assert len(list((tmp_path / "paths").glob("*.parquet"))) == 2
+    for row in frame.iter_rows(named=True):
+        sets = [f"path.relay={row['relay']}", f"path.during_outage={row['during']}"]
+        summary = sh.sim(scenario, sets=sets).summary
+        assert row["goodput_bps"] == summary["flows"][0]["goodput_bps"]
+        assert row["srtt_mean_us"] == summary["flows"][0]["srtt_mean_us"]
+        assert row["drops_dismantled"] == summary["link"]["drops"]["dismantled"]
+        assert row["handovers_end"] == summary["handovers"]["end"]
+
+
+def test_other_directories_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x", "utf-8")
+    with pytest.raises(InputError, match="not empty and no study"):
+        run_study(load_study(content()), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def long_study() -> dict[str, Any]:
+    """Return a study of 16 runs that take long enough to be hit."""
+    study = content(repeats=4)
+    study["scenario"]["run"]["duration"] = "30 s"
+    study["scenario"]["link"]["rate"] = "100 Mbit/s"
+    return study
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return the dataset of the long study when nothing happens to it."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    run(place, long_study(), jobs=2)
+    return (place / "results.parquet").read_bytes()
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started."""
+    files = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(pid) for file in files for pid in file.read_text("utf-8").split()]
+
+
+def workers(process: int) -> list[int]:
+    """Return the processes that run simulations: the resource tracker is none."""
+    found = []
+    for child in children(process):
+        command = Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"spawn_main" in command:
+            found.append(child)
+    return found
+
+
+def start(place: Path) -> subprocess.Popen[str]:
+    if not (place / "study.toml").exists():
+        study = long_study()
+        write(place / "study.toml", repeats=study["repeats"], scenario=study["scenario"])
+    return subprocess.Popen(
+        [*skyhop_command(), "study", "run", "study.toml", "-o", "out", "--jobs", "2"],
+        cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never happened"
+        time.sleep(0.01)
+
+
+def finished(place: Path) -> int:
+    runs = place / "out" / "runs"
+    return len(list(runs.iterdir())) if runs.exists() else 0
+
+
+def alive(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbed: bytes) -> None:
+    generator = random.Random(how)
+    for stop in range(2):
+        process = start(tmp_path)
+        target = finished(tmp_path) + generator.randrange(1, 5)
+        wait_for(lambda t=target, p=process: finished(tmp_path) >= t or p.poll() is not None)
+        time.sleep(generator.uniform(0, 0.1))
+        team = workers(process.pid)
+        process.send_signal(how)
+        process.wait(timeout=30)
+        wait_for(lambda team=team: not any(alive(pid) for pid in team), 30)
+        assert process.returncode != 0, f"stop {stop}"
+    assert 0 < finished(tmp_path) < 16
+    last = start(tmp_path)
+    assert last.wait(timeout=240) == 0
+    assert (tmp_path / "out" / "results.parquet").read_bytes() == undisturbed
+    assert not (tmp_path / "out" / "unfinished").exists()
+
+
+def test_a_killed_worker_costs_nothing(tmp_path: Path, undisturbed: bytes) -> None:
+    process = start(tmp_path)
+    for count in (1, 5, 9):
+        wait_for(lambda c=count: finished(tmp_path) >= c and bool(workers(process.pid)))
+        os.kill(random.Random(count).choice(workers(process.pid)), signal.SIGKILL)
+    assert process.wait(timeout=240) == 0, process.stderr and process.stderr.read()
+    assert (tmp_path / "out" / "results.parquet").read_bytes() == undisturbed
+
+
+def test_two_studies_do_not_share_a_directory(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for(lambda: finished(tmp_path) > 0)
+    with pytest.raises(InputError, match="another study is running there"):
+        run_study(load_study(long_study()), tmp_path / "out")
+    process.terminate()
+    process.wait(timeout=30)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_ray_gives_identical_rows(tmp_path: Path) -> None:
+    metric = {"name": "p10", "kind": "samples", "stat": "p10"}
+    axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
+    study = load_study(content(metric=[metric], axis=[axis]))
+    local = run_study(study, tmp_path / "local", jobs=2)
+    ray = run_study(study, tmp_path / "ray", jobs=2, engine="ray")
+    names = ("results.parquet", "failures.json")
+    for name in names:
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+    assert [str(f) for f in ray.failures] == [str(f) for f in local.failures]
+    assert len(ray.failures) == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
+def test_missing_ray_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ray is not installed"):
+        run_study(load_study(content()), tmp_path, engine="ray")
+
+
+def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> None:
+    write(tmp_path / "study.toml")
+    shown = json.loads(skyhop("study", "show", "study.toml", "--json").stdout)
+    assert (shown["runs"], shown["distinct"]) == (8, 8)
+    assert "BBR" in skyhop("study", "show", "study.toml").stdout
+    assert skyhop("study", "list").returncode == 0
+    wrong = skyhop("study", "run", "missing", "-o", "out")
+    assert wrong.returncode == 2
+    assert "missing: no such study" in wrong.stderr

@@ -18,7 +18,7 @@ pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
-pub use experiment::{End, Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way};
+pub use experiment::{End, Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way, cc_parameters};
 pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
 pub use seed::seed_for;
 pub use types::Scenario;

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import list_, live, path, report, sim
+from skyhop.cli import cc, list_, live, path, report, sim
 from skyhop.cli.terminal import EXIT_FAILED, EXIT_WRONG_INPUT, print_error
 
 # What the command-line library returns after Ctrl-C.
@@ -32,6 +32,7 @@ app.add_typer(path.app, name="path")
 app.command("live", help=live.HELP)(live.live)
 app.command("sim", help=sim.HELP)(sim.sim)
 app.command("report", help=report.HELP)(report.report)
+app.add_typer(cc.app, name="cc")
 app.add_typer(list_.app, name="list")
 
 

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod blind;
 pub mod path;
 mod report_timing;
 pub mod schedule;

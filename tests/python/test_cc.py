@@ -8,16 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("skyhop")), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from conftest import Skyhop, skyhop_command
 
 
 def _unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
@@ -27,15 +18,15 @@ def _unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
         pytest.skip(result.stderr.strip())
 
 
-def test_list_shows_the_kernels_and_ours() -> None:
-    result = _run("cc", "list", "--json")
+def test_list_shows_the_kernels_and_ours(skyhop: Skyhop) -> None:
+    result = skyhop("cc", "list", "--json")
     assert result.returncode == 0, result.stderr
     rows = {row["name"]: row for row in json.loads(result.stdout)}
     assert rows["reno"]["place"] == "kernel"
     ours = [row for row in rows.values() if row["source"] == "cc/cubic.c"]
     assert ours
     assert all(row["description"].startswith("CUBIC") for row in ours)
-    names = {row["name"] for row in json.loads(_run("list", "cc", "--json").stdout)}
+    names = {row["name"] for row in json.loads(skyhop("list", "cc", "--json").stdout)}
     assert {"reno", "skyhop:bbr"} <= names
 
 
@@ -48,8 +39,8 @@ def test_list_shows_the_kernels_and_ours() -> None:
         (["load", "cubic", "--set", "beta"], "PARAM=VALUE"),
     ],
 )
-def test_wrong_input_is_one_line(arguments: list[str], expected: str) -> None:
-    result = _run("cc", *arguments)
+def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected: str) -> None:
+    result = skyhop("cc", *arguments)
     assert result.returncode == 2
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -74,8 +65,8 @@ def test_without_root_one_line_says_so() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_check_prints_the_instructions_of_each_hook() -> None:
-    result = _run("cc", "check", "cubic", "--json")
+def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
+    result = skyhop("cc", "check", "cubic", "--json")
     _unless_impossible(result)
     assert result.returncode == 0, result.stderr
     rows = {row["hook"]: row for row in json.loads(result.stdout)}
@@ -83,19 +74,19 @@ def test_check_prints_the_instructions_of_each_hook() -> None:
     assert all(row["verified"] is None or row["verified"] > 0 for row in rows.values())
 
 
-def test_load_list_unload() -> None:
-    _unless_impossible(_run("cc", "check", "cubic"))
+def test_load_list_unload(skyhop: Skyhop) -> None:
+    _unless_impossible(skyhop("cc", "check", "cubic"))
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare for mounts of its own")
-    skyhop = Path(sys.executable).with_name("skyhop")
+    command = " ".join(skyhop_command())
     # In mounts of their own: whatever goes wrong, nothing stays pinned.
     steps = f"""
         set -e
-        {skyhop} cc load cubic --set beta=0.8
-        {skyhop} cc load cubic && exit 1
-        {skyhop} cc list --json
-        {skyhop} cc unload cubic
-        {skyhop} cc unload cubic && exit 1
+        {command} cc load cubic --set beta=0.8
+        {command} cc load cubic && exit 1
+        {command} cc list --json
+        {command} cc unload cubic
+        {command} cc unload cubic && exit 1
         exit 0
     """
     result = subprocess.run(

@@ -19,6 +19,7 @@
 //! ```
 
 pub mod blind;
+pub mod capture;
 pub mod path;
 mod report_timing;
 pub mod schedule;

@@ -382,7 +382,12 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 #define SKYHOP_CTX_1 ctx[0]
 #define SKYHOP_CTX_2 ctx[0], ctx[1]
 #define SKYHOP_CTX_3 ctx[0], ctx[1], ctx[2]
+#ifdef SKYHOP_BEFORE_6_10
+/* cong_control is the only hook with four, and those kernels hand over its first and its last. */
+#define SKYHOP_CTX_4 ctx[0], 0, 0, ctx[1]
+#else
 #define SKYHOP_CTX_4 ctx[0], ctx[1], ctx[2], ctx[3]
+#endif
 #define SKYHOP_PICK(a1, a2, a3, a4, picked, ...) picked
 #define SKYHOP_CTX(...) \
 	SKYHOP_PICK(__VA_ARGS__, SKYHOP_CTX_4, SKYHOP_CTX_3, SKYHOP_CTX_2, SKYHOP_CTX_1, 0)
@@ -397,7 +402,7 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 	}                                                                                                 \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__)
 #define SKYHOP_FN(function) ((void *)(function))
-/* Its name in the kernel is skyhop_<name>: the plain one may be taken by the kernel's own. */
+/* Its name in the kernel is the loader's to choose: the plain one may be taken by the kernel's own. */
 #define SKYHOP_MODULE(id, about, ...)                                                                     \
 	const char skyhop_license[] SEC("license") = "Dual MIT/GPL";                                      \
 	struct tcp_congestion_ops id SEC(".struct_ops") = { .name = "skyhop_" #id, __VA_ARGS__ }

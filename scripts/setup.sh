@@ -44,6 +44,19 @@ for program in "$@"; do
         || echo "setup: going on without $program; the tests that need it skip" >&2
 done
 command -v cc >/dev/null || install build-essential
+
+# Loading congestion controls into the kernel needs libbpf, which is built from its source here.
+has_libbpf_needs() {
+    command -v make >/dev/null && command -v pkg-config >/dev/null \
+        && printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -E - >/dev/null 2>&1
+}
+features=()
+has_libbpf_needs || (install make pkg-config libelf-dev zlib1g-dev) || true
+has_libbpf_needs || {
+    echo "setup: going on without libelf or zlib headers; skyhop cc load will not work" >&2
+    features=(--no-default-features --features extension-module)
+}
+
 command -v cargo >/dev/null || [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
 command -v cargo >/dev/null || fail "missing a Rust toolchain (1.85 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
 cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 85)}' \
@@ -71,7 +84,7 @@ fi
 
 echo "setup: building skyhop (the first time takes some minutes)"
 mkdir -p build
-VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --release --locked >build/setup.log 2>&1 || {
+VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --release --locked "${features[@]}" >build/setup.log 2>&1 || {
     tail -n 40 build/setup.log >&2
     fail "the build failed; its last messages are above, all of them in build/setup.log"
 }

@@ -25,7 +25,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     table.push_str("}\n\nstatic MODULES: &[Module] = &[\n");
     for name in &algorithms {
         let bpf = match has_bpf {
-            true => format!("Some(include_bytes!({:?}))", compile_for_bpf(&sources, &out, name)?),
+            true => {
+                let current = compile_for_bpf(&sources, &out, name, &[])?;
+                let before = compile_for_bpf(&sources, &out, name, &["-DSKYHOP_BEFORE_6_10"])?;
+                format!(
+                    "Some(BpfObjects {{ current: include_bytes!({current:?}), \
+                     before_6_10: include_bytes!({before:?}) }})"
+                )
+            }
             false => String::from("None"),
         };
         let upper = name.to_uppercase();
@@ -83,8 +90,13 @@ fn clang_targets_bpf() -> bool {
     }
 }
 
-fn compile_for_bpf(sources: &Path, out: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let object = out.join(format!("{name}.bpf.o"));
+fn compile_for_bpf(
+    sources: &Path,
+    out: &Path,
+    name: &str,
+    defines: &[&str],
+) -> Result<PathBuf, Box<dyn Error>> {
+    let object = out.join(format!("{name}{}.bpf.o", defines.concat()));
     let mut clang = Command::new("clang");
     clang.args([
         "-O2",
@@ -97,6 +109,7 @@ fn compile_for_bpf(sources: &Path, out: &Path, name: &str) -> Result<PathBuf, Bo
         "-Wextra",
         "-Werror",
     ]);
+    clang.args(defines);
     // Debian keeps the headers that linux/types.h needs under the host's name.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
     clang.arg("-idirafter").arg(multiarch);

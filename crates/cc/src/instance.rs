@@ -3,7 +3,7 @@ use std::fmt;
 
 use crate::error::CcError;
 use crate::ffi;
-use crate::module::{Module, comma_separated};
+use crate::module::Module;
 use crate::sock::{AckSample, CaEvent, CaState, Handover, Phase, PhaseKind, RateSample, TcpSock};
 
 /// The congestion control of one connection. Instances share nothing, and nothing but their arguments
@@ -34,7 +34,7 @@ impl Instance {
     /// the algorithm itself is not whole.
     pub fn new(module: &'static Module, params: &[(&str, &str)]) -> Result<Instance, CcError> {
         let ops = whole_ops(module)?;
-        let params = values(module, params)?;
+        let params = module.values(params)?;
         let state = vec![0; module.state_bytes().div_ceil(size_of::<u64>())];
         let host = Box::new(ffi::Host {
             state: std::ptr::null_mut(),
@@ -218,28 +218,6 @@ fn whole_ops(module: &Module) -> Result<ffi::Ops, CcError> {
         return Ok(ops);
     };
     Err(CcError::MissingHook { module: module.name().to_owned(), hook: missing })
-}
-
-/// The values of all parameters in the order of the module's table.
-fn values(module: &Module, given: &[(&str, &str)]) -> Result<Vec<u64>, CcError> {
-    let table: Vec<_> = module.params().collect();
-    let mut values: Vec<u64> = table.iter().map(|param| param.initial).collect();
-    for (position, (name, text)) in given.iter().enumerate() {
-        let index = table.iter().position(|param| param.name == *name).ok_or_else(|| {
-            let known = match table.is_empty() {
-                true => "none".to_owned(),
-                false => comma_separated(table.iter().map(|param| param.name)),
-            };
-            let (module, param) = (module.name().to_owned(), (*name).to_owned());
-            CcError::UnknownParam { module, param, known }
-        })?;
-        if given[..position].iter().any(|(earlier, _)| earlier == name) {
-            let (module, param) = (module.name().to_owned(), (*name).to_owned());
-            return Err(CcError::Twice { module, param });
-        }
-        values[index] = table[index].parse(module.name(), text)?;
-    }
-    Ok(values)
 }
 
 #[cfg(test)]

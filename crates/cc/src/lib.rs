@@ -23,7 +23,7 @@ mod sock;
 
 pub use error::CcError;
 pub use instance::Instance;
-pub use module::Module;
+pub use module::{BpfObjects, Module};
 pub use param::Param;
 pub use sock::{
     AckSample, CaEvent, CaState, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample,

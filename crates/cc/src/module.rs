@@ -11,7 +11,16 @@ include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 pub struct Module {
     name: &'static str,
     native: *const ffi::Module,
-    bpf: Option<&'static [u8]>,
+    bpf: Option<BpfObjects>,
+}
+
+/// An algorithm's file compiled for the kernel: ELF objects for libbpf.
+#[derive(Clone, Copy)]
+pub struct BpfObjects {
+    /// For kernels from 6.10 on, whose `cong_control` takes four arguments.
+    pub current: &'static [u8],
+    /// For those before, where it takes two.
+    pub before_6_10: &'static [u8],
 }
 
 // SAFETY: `native` points to a constant of the C file, which nobody writes to.
@@ -57,8 +66,39 @@ impl Module {
         })
     }
 
-    /// The same file compiled for the kernel, an ELF object; `None` where the build had no clang.
-    pub fn bpf_object(&self) -> Option<&'static [u8]> {
+    /// The values inside of its parameters, in the order of its file, where `given` are set by name and
+    /// text as in the scenario and the others have their defaults.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`].
+    pub fn values(&self, given: &[(&str, &str)]) -> Result<Vec<u64>, CcError> {
+        let table: Vec<_> = self.params().collect();
+        let mut values: Vec<u64> = table.iter().map(|param| param.initial).collect();
+        for (position, (name, text)) in given.iter().enumerate() {
+            let index = table.iter().position(|param| param.name == *name).ok_or_else(|| {
+                let known = match table.is_empty() {
+                    true => "none".to_owned(),
+                    false => comma_separated(table.iter().map(|param| param.name)),
+                };
+                let (module, param) = (self.name().to_owned(), (*name).to_owned());
+                CcError::UnknownParam { module, param, known }
+            })?;
+            if given[..position].iter().any(|(earlier, _)| earlier == name) {
+                let (module, param) = (self.name().to_owned(), (*name).to_owned());
+                return Err(CcError::Twice { module, param });
+            }
+            values[index] = table[index].parse(self.name(), text)?;
+        }
+        Ok(values)
+    }
+
+    /// Whether the algorithm sets cwnd and pacing itself; else Linux's PRR and its `cong_avoid` set cwnd.
+    pub fn has_cong_control(&self) -> bool {
+        self.ops().cong_control.is_some()
+    }
+
+    /// The same file compiled for the kernel; `None` where the build had no clang.
+    pub fn bpf_objects(&self) -> Option<BpfObjects> {
         self.bpf
     }
 

@@ -1,5 +1,6 @@
 //! The run itself, inside the engine's process.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::device::{DeviceCount, DeviceCounters, TunDevice};
 use crate::error::{During, LiveError};
 use crate::frame::Frame;
 use crate::isolation::{DescriptorLimit, exit_now};
+use crate::kernel_cc::LoadedModules;
 use crate::message::{self, Message};
 use crate::namespace::NetNamespace;
 use crate::outcome::{LiveOutcome, PacketCount};
@@ -77,10 +79,12 @@ pub(crate) fn run(
     orders: &Orders,
     to_caller: &mut File,
 ) -> Result<LiveOutcome, LiveError> {
-    let plan = TrafficPlan::new(experiment, options.program.is_some())?;
+    let mut modules = LoadedModules::default();
+    let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
+    let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
     let limit = DescriptorLimit::raise()?;
     let mut ends = Ends::create()?;
-    ends.choose_congestion_controls(&plan, options)?;
+    ends.choose_congestion_controls(&plan, &default_cc, options)?;
     let mut run = Run::start(experiment, options, plan, ends, limit)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
@@ -114,18 +118,19 @@ impl Ends {
     fn choose_congestion_controls(
         &mut self,
         plan: &TrafficPlan,
+        default_cc: &str,
         options: &LiveOptions,
     ) -> Result<(), LiveError> {
         for flow in &plan.flows {
-            self.namespaces[0].inside(|| check_congestion_control(&flow.cc))?;
+            self.namespaces[0].inside(|| check_congestion_control(&flow.kernel_cc))?;
         }
-        self.namespaces[0].inside(|| check_congestion_control(&options.default_cc))?;
+        self.namespaces[0].inside(|| check_congestion_control(default_cc))?;
         if options.program.is_none() {
             return Ok(());
         }
         for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
             let peer = address(other(end));
-            let warning = namespace.inside(|| default_cc::set(&options.default_cc, peer))?;
+            let warning = namespace.inside(|| default_cc::set(default_cc, peer))?;
             self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
         }
         Ok(())

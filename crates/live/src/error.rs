@@ -37,6 +37,16 @@ pub enum LiveError {
         /// What there is, separated by commas.
         available: String,
     },
+    /// A congestion control of ours cannot be used in this kernel.
+    #[error("the congestion control \"{name}\" cannot be used here: {reason}")]
+    CongestionControl {
+        /// The one asked for.
+        name: String,
+        /// Why, and the way out.
+        reason: String,
+        /// Whether what was asked for is wrong.
+        is_input: bool,
+    },
     /// A command cannot be started.
     #[error("cannot start \"{command}\": {reason}; check its name and your PATH")]
     ProgramNotFound {
@@ -91,6 +101,7 @@ impl LiveError {
                 | Self::ProgramNotFound { .. }
                 | Self::Link { .. }
                 | Self::Unsupported(_)
+                | Self::CongestionControl { is_input: true, .. }
         )
     }
 }

@@ -13,9 +13,9 @@ mod engine;
 mod error;
 mod frame;
 mod isolation;
+mod kernel_cc;
 mod message;
 mod namespace;
-mod offered_cc;
 mod outcome;
 mod program;
 mod pump;
@@ -33,7 +33,6 @@ use std::time::Duration;
 use skyhop_scenario::Experiment;
 
 pub use error::LiveError;
-pub use offered_cc::available_congestion_controls;
 pub use outcome::{LiveOutcome, PacketCount, Timing};
 pub use run_info::{RunInfo, run_info};
 

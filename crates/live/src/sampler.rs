@@ -8,6 +8,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::device::DeviceCounters;
 use crate::error::LiveError;
+use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::bulk::{BulkPlan, BulkSample, BulkView, RunningBulk};
 
@@ -83,7 +84,7 @@ impl FlowTrack {
             view: Arc::clone(view),
             id: plan.id as i32,
             // The others have a pacing rate too, which only sizes their segments.
-            paces: plan.cc.starts_with("bbr"),
+            paces: kernel_cc::paces(&plan.cc),
             last_at: plan.start,
             last: BulkSample::default(),
             ended: false,

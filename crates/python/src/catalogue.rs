@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use skyhop_cc::Module;
 use skyhop_orbit::Constellation;
 use skyhop_scenario::catalogue;
 
@@ -81,24 +80,6 @@ pub(crate) fn list_handovers() -> Vec<Entry> {
             source: BUILT_IN.to_owned(),
         })
         .collect()
-}
-
-/// The kernel's congestion controls, for live runs, and ours, for the simulator.
-#[pyfunction]
-pub(crate) fn list_cc() -> PyResult<Vec<Entry>> {
-    let names = skyhop_live::available_congestion_controls()
-        .map_err(|error| run_error(&error.to_string()))?;
-    let entry = |name: String| Entry {
-        name,
-        description: "for live runs".to_owned(),
-        source: "this machine's kernel".to_owned(),
-    };
-    let ours = Module::all().iter().map(|module| Entry {
-        name: format!("skyhop:{}", module.name()),
-        description: format!("{}; for simulated runs", module.about()),
-        source: format!("cc/{}.c", module.name()),
-    });
-    Ok(names.into_iter().map(entry).chain(ours).collect())
 }
 
 /// The JSON Schema of a scenario file.

@@ -1,6 +1,7 @@
 //! The Python module `skyhop._core`: conversions between Python and the crates; no logic.
 
 mod catalogue;
+mod congestion_controls;
 mod errors;
 mod experiment;
 mod paths;
@@ -13,9 +14,10 @@ use pyo3::prelude::*;
 mod core {
     #[pymodule_export]
     use crate::catalogue::{
-        Entry, list_cc, list_constellations, list_handovers, list_qdiscs, list_sites,
-        scenario_schema, sites,
+        Entry, list_constellations, list_handovers, list_qdiscs, list_sites, scenario_schema, sites,
     };
+    #[pymodule_export]
+    use crate::congestion_controls::{CongestionControl, check_cc, list_cc, load_cc, unload_cc};
     #[pymodule_export]
     use crate::experiment::{
         PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live, run_sim,

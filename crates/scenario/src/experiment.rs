@@ -161,3 +161,19 @@ pub enum Traffic {
         size: Bytes,
     },
 }
+
+/// The parameters in the table named after the congestion control, as text.
+pub fn cc_parameters(
+    cc: &str,
+    tables: &BTreeMap<String, serde_json::Value>,
+) -> Vec<(String, String)> {
+    let own =
+        tables.get(cc.strip_prefix("skyhop:").unwrap_or(cc)).and_then(serde_json::Value::as_object);
+    own.into_iter()
+        .flatten()
+        .map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (name.clone(), text)
+        })
+        .collect()
+}

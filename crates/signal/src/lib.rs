@@ -18,6 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod blind;
+pub mod capture;
 pub mod path;
 mod report_timing;
 pub mod schedule;

@@ -1,10 +1,7 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
 use skyhop_cc::{Instance, Module};
-use skyhop_scenario::{End, FlowPlan, Traffic};
+use skyhop_scenario::{End, FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -121,18 +118,6 @@ impl Flow {
         let next = self.plan.ways.get(usize::from(way) + 1);
         self.next_way_at = next.map_or(Instant::NEVER, |next| next.from);
     }
-}
-
-/// The parameters in the table named after the congestion control, as text.
-fn cc_parameters(cc: &str, tables: &BTreeMap<String, Value>) -> Vec<(String, String)> {
-    let own = tables.get(cc.strip_prefix("skyhop:").unwrap_or(cc)).and_then(Value::as_object);
-    own.into_iter()
-        .flatten()
-        .map(|(name, value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (name.clone(), text)
-        })
-        .collect()
 }
 
 impl Connection {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import list_, live, path, report, sim, study
+from skyhop.cli import cc, list_, live, path, report, sim, study
 from skyhop.cli.terminal import EXIT_FAILED, EXIT_WRONG_INPUT, print_error
 
 # What the command-line library returns after Ctrl-C.
@@ -33,6 +33,7 @@ app.command("live", help=live.HELP)(live.live)
 app.command("sim", help=sim.HELP)(sim.sim)
 app.add_typer(study.app, name="study")
 app.command("report", help=report.HELP)(report.report)
+app.add_typer(cc.app, name="cc")
 app.add_typer(list_.app, name="list")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.cc import print_congestion_controls
 from skyhop.cli.terminal import print_rows
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ def sites(as_json: Json = False) -> None:
 
 @app.command()
 def cc(as_json: Json = False) -> None:
-    """List the congestion controls that this machine's kernel offers to live runs."""
-    from skyhop import _core
-
-    _print(_core.list_cc(), as_json)
+    """List the congestion controls: the kernel's and ours (the same as skyhop cc list)."""
+    print_congestion_controls(as_json=as_json)
 
 
 @app.command()

@@ -18,7 +18,6 @@ use super::{Stage, Worker, address, join, other, spawn};
 use crate::clock::{Stop, sleep_until, wait, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::frame::FIRST_PORT;
-use crate::offered_cc::available_congestion_controls;
 use crate::tcp_info::{TcpInfo, tcp_info};
 
 /// What the sender writes at once.
@@ -46,7 +45,10 @@ pub(crate) struct BulkPlan {
     pub(crate) from: End,
     pub(crate) start: Instant,
     pub(crate) stop: Instant,
+    /// As the scenario calls it.
     pub(crate) cc: String,
+    /// As the kernel calls it.
+    pub(crate) kernel_cc: String,
     pub(crate) bytes: Option<Bytes>,
 }
 
@@ -195,7 +197,7 @@ impl Sender {
     /// Tries until there is a connection; `None` when the flow's time is over before.
     fn connect(&self, far: SocketAddrV4) -> Result<Option<Arc<OwnedFd>>, LiveError> {
         while !self.is_over() {
-            let socket = Arc::new(open(&self.plan.cc)?);
+            let socket = Arc::new(open(&self.plan.kernel_cc)?);
             // Held from here on, so that a handshake in an outage shows in the samples.
             hold(&self.view.sender, Some(Arc::clone(&socket)));
             match socket::connect(socket.as_raw_fd(), &SockaddrIn::from(far)) {
@@ -309,7 +311,7 @@ pub(crate) fn check_congestion_control(cc: &str) -> Result<(), LiveError> {
 }
 
 pub(crate) fn unknown_congestion_control(cc: &str) -> LiveError {
-    let available = available_congestion_controls()
+    let available = skyhop_kernel::offered()
         .map_or_else(|error| format!("an unknown set ({error})"), |names| names.join(", "));
     LiveError::UnknownCongestionControl { name: cc.to_owned(), available }
 }

@@ -7,6 +7,7 @@ use super::bulk::BulkPlan;
 use super::probe::ProbePlan;
 use crate::error::LiveError;
 use crate::frame::FIRST_PORT;
+use crate::kernel_cc::LoadedModules;
 
 /// Ports that are left for flows.
 const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
@@ -25,7 +26,13 @@ pub(crate) struct TrafficPlan {
 
 impl TrafficPlan {
     /// The traffic of `experiment`; where a program makes it, that of its probes only.
-    pub(crate) fn new(experiment: &Experiment, with_program: bool) -> Result<Self, LiveError> {
+    ///
+    /// What the kernel lacks for it goes into `modules`.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        with_program: bool,
+        modules: &mut LoadedModules,
+    ) -> Result<Self, LiveError> {
         if experiment.flows.len() > MOST_FLOWS {
             let flows = experiment.flows.len();
             return Err(LiveError::Unsupported(format!(
@@ -52,14 +59,11 @@ impl TrafficPlan {
             let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
             match &flow.traffic {
                 Traffic::Tcp { .. } if with_program => {}
-                Traffic::Tcp { cc, parameters, .. } if !parameters.is_empty() => {
-                    return Err(LiveError::Unsupported(format!(
-                        "flow {id}: the kernel's {cc} takes no parameters; leave out {cc}.*"
-                    )));
-                }
-                Traffic::Tcp { cc, bytes, .. } => {
+                Traffic::Tcp { cc, bytes, parameters } => {
+                    let kernel_cc = modules.kernel_name(cc, parameters)?;
                     let (cc, bytes) = (cc.clone(), *bytes);
-                    plan.flows.push(BulkPlan { id, index, from, start, stop, cc, bytes });
+                    let flow = BulkPlan { id, index, from, start, stop, cc, kernel_cc, bytes };
+                    plan.flows.push(flow);
                 }
                 Traffic::Probe { interval, size } => {
                     let (interval, size) = (*interval, size.as_u64());

@@ -1,0 +1,74 @@
+//! What the running kernel can, read from its type information.
+
+use std::path::Path;
+
+use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct};
+use libbpf_rs::btf::{Btf, ReferencesType};
+use nix::time::{ClockId, clock_getres};
+
+use crate::error::{During, KernelError};
+use crate::privilege;
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// What matters for loading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Features {
+    /// Whether a registration may hang on a link (6.4 on) and ends with it.
+    pub(super) has_links: bool,
+    /// Whether `cong_control` takes four arguments (6.10 on) instead of two.
+    pub(super) has_four_arguments: bool,
+    /// Ticks per second of jiffies.
+    pub(super) hz: u32,
+}
+
+impl Features {
+    /// Whether this process has the capabilities.
+    pub(super) fn may_load() -> Result<(), KernelError> {
+        if privilege::may_load() { Ok(()) } else { Err(KernelError::NotRoot) }
+    }
+
+    /// Those of the running kernel.
+    pub(super) fn probe() -> Result<Self, KernelError> {
+        Self::may_load()?;
+        if !Path::new(BTF).exists() {
+            return Err(KernelError::NoBtf(BTF));
+        }
+        let btf = Btf::from_vmlinux().during("cannot read the kernel's type information")?;
+        if btf.type_by_name::<Struct<'_>>("bpf_struct_ops_tcp_congestion_ops").is_none() {
+            return Err(KernelError::NoStructOps);
+        }
+        Ok(Self {
+            has_links: has_links(&btf),
+            has_four_arguments: cong_control_arguments(&btf) == Some(4),
+            hz: ticks_per_second()?,
+        })
+    }
+}
+
+/// The attach type came with the links of struct_ops.
+fn has_links(btf: &Btf<'_>) -> bool {
+    let kinds = btf.type_by_name::<Enum<'_>>("bpf_attach_type");
+    kinds.is_some_and(|kinds| {
+        kinds.iter().any(|kind| kind.name.is_some_and(|name| name == "BPF_STRUCT_OPS"))
+    })
+}
+
+fn cong_control_arguments(btf: &Btf<'_>) -> Option<usize> {
+    let ops = btf.type_by_name::<Struct<'_>>("tcp_congestion_ops")?;
+    let member = ops.iter().find(|member| member.name.is_some_and(|n| n == "cong_control"))?;
+    let function = btf.type_by_id::<Ptr<'_>>(member.ty)?.referenced_type();
+    FuncProto::try_from(function).ok().map(|function| function.len())
+}
+
+/// The coarse clock advances once per tick.
+fn ticks_per_second() -> Result<u32, KernelError> {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
+        .during("cannot read the resolution of CLOCK_MONOTONIC_COARSE")?;
+    let tick_ns = tick.tv_sec() * 1_000_000_000 + tick.tv_nsec();
+    let hz = (1_000_000_000 + tick_ns / 2).checked_div(tick_ns);
+    hz.and_then(|hz| u32::try_from(hz).ok())
+        .filter(|hz| *hz > 0)
+        .ok_or("it is zero")
+        .during("cannot use the resolution of CLOCK_MONOTONIC_COARSE")
+}

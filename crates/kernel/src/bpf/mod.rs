@@ -1,0 +1,83 @@
+//! Loading with libbpf.
+
+mod features;
+mod log;
+mod object;
+mod registration;
+mod signals;
+
+use skyhop_cc::Module;
+
+use crate::error::KernelError;
+use crate::names::module_of;
+use crate::pins::{self, Pin};
+use crate::{Loaded, ProgramReport, Unloaded};
+
+use features::Features;
+use object::Prepared;
+
+pub use registration::Held;
+pub use signals::{SignalMap, pinned_signal_maps};
+
+/// Has the verifier look at a module, and registers nothing.
+///
+/// # Errors
+/// [`KernelError::Refused`], or what this machine or this build of skyhop lacks.
+pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
+    let features = Features::probe()?;
+    let name = registration::persistent_name(module)?;
+    Prepared::new(module, &[], &name, features)?.load()?.reports()
+}
+
+/// Loads a module until it is unloaded. `parameters` are names and texts as in the scenario.
+///
+/// # Errors
+/// [`KernelError::AlreadyLoaded`], wrong parameters, or what this machine or this build of skyhop lacks.
+pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Loaded, KernelError> {
+    let features = Features::probe()?;
+    let mounted_bpffs = pins::ensure_bpffs()?;
+    let _alone = pins::lock()?;
+    if let Some(pin) = registration::pin_of(module).filter(Pin::is_whole) {
+        let (module, kernel_name) = (module.name().to_owned(), pin.kernel_name);
+        return Err(KernelError::AlreadyLoaded { module, kernel_name });
+    }
+    let kernel_name = registration::persistent_name(module)?;
+    let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
+    registration::pin(loaded, &Pin::of(&kernel_name))?;
+    Ok(Loaded { kernel_name, mounted_bpffs })
+}
+
+/// Registers a module under a name of its own for as long as the caller lives.
+///
+/// # Errors
+/// Wrong parameters, or what this machine or this build of skyhop lacks.
+pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held, KernelError> {
+    hold_with(module, parameters, Features::probe()?)
+}
+
+fn hold_with(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+    features: Features,
+) -> Result<Held, KernelError> {
+    let kernel_name = registration::unused_name(module)?;
+    let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
+    registration::hold(loaded, kernel_name)
+}
+
+/// Unloads what [`load`] loaded, or what a holder on a kernel without links left behind, by any of its
+/// names. Sockets that use it keep it until they are closed.
+///
+/// # Errors
+/// [`KernelError::NotLoaded`], or the caller may not.
+pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
+    let module = module_of(name)?;
+    Features::may_load()?;
+    let kernel_name = registration::unregister(name, module)?;
+    let census = crate::sockets_by_cc().ok();
+    let sockets = census.map(|census| census.get(&kernel_name).copied().unwrap_or(0));
+    Ok(Unloaded { kernel_name, sockets })
+}
+
+#[cfg(test)]
+mod tests;

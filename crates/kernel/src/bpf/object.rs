@@ -1,0 +1,246 @@
+//! A module's object on its way into the kernel: opened, filled in, loaded.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct};
+use libbpf_rs::libbpf_sys::{BPF_F_LINK, bpf_prog_get_info_by_fd, bpf_prog_info};
+use libbpf_rs::{
+    AsRawLibbpf, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject,
+};
+use skyhop_cc::Module;
+
+use super::features::Features;
+use super::log;
+use super::signals::SignalMap;
+use crate::ProgramReport;
+use crate::error::{During, KernelError};
+
+/// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
+const NAME_MAX: usize = 16;
+
+/// An object that is ready to be loaded.
+pub(super) struct Prepared {
+    module: &'static Module,
+    object: OpenObject,
+    features: Features,
+}
+
+impl Prepared {
+    /// Opens the module's object and fills in what the kernel shall find there.
+    pub(super) fn new(
+        module: &'static Module,
+        parameters: &[(&str, &str)],
+        kernel_name: &str,
+        features: Features,
+    ) -> Result<Self, KernelError> {
+        let values = module.values(parameters)?;
+        let objects = module.bpf_objects().ok_or(KernelError::NotCompiled(module.name()))?;
+        let elf = if features.has_four_arguments { objects.current } else { objects.before_6_10 };
+        log::listen();
+        let mut builder = ObjectBuilder::default();
+        let object = builder
+            .name(module.name())
+            .and_then(|builder| builder.open_memory(elf))
+            .during(&format!("cannot open the object of cc/{}.c", module.name()))?;
+        let mut prepared = Self { module, object, features };
+        prepared.set_constant("skyhop_hz_of_kernel", &features.hz.to_ne_bytes())?;
+        for (param, value) in module.params().zip(values) {
+            let name = format!("skyhop_param_{}", param.name);
+            prepared.set_constant(&name, &value.to_ne_bytes())?;
+        }
+        prepared.set_ops(kernel_name)?;
+        Ok(prepared)
+    }
+
+    /// Brings it into the kernel, through the verifier; nothing is registered yet.
+    pub(super) fn load(self) -> Result<InKernel, KernelError> {
+        let Self { module, object, features } = self;
+        log::listen();
+        match object.load() {
+            Ok(object) => Ok(InKernel { module, object, features }),
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                match log::last_word() {
+                    // The verifier says EACCES, too, but it has more to say.
+                    Some(word) if !word.contains("EPERM") && !word.starts_with("libbpf") => {
+                        Err(KernelError::Refused { module: module.name().to_owned(), reason: word })
+                    }
+                    _ => Err(KernelError::NotRoot),
+                }
+            }
+            Err(error) => {
+                let reason = log::last_word().unwrap_or_else(|| error.to_string());
+                Err(KernelError::Refused { module: module.name().to_owned(), reason })
+            }
+        }
+    }
+
+    /// Sets a constant of the C file. One that the compiler found no use for is not there.
+    fn set_constant(&mut self, name: &str, value: &[u8]) -> Result<(), KernelError> {
+        let Some(offset) = self.offset_of_constant(name)? else { return Ok(()) };
+        let mut rodata = self.map(|map| map.name().as_encoded_bytes().ends_with(b".rodata"))?;
+        let place = rodata
+            .initial_value_mut()
+            .and_then(|bytes| bytes.get_mut(offset..offset + value.len()))
+            .ok_or("it has no place there")
+            .during(&format!("cannot set {name}"))?;
+        place.copy_from_slice(value);
+        Ok(())
+    }
+
+    fn offset_of_constant(&self, name: &str) -> Result<Option<usize>, KernelError> {
+        let btf = self.btf()?;
+        let Some(section) = btf.type_by_name::<DataSec<'_>>(".rodata") else { return Ok(None) };
+        let variable = section.iter().find(|variable| {
+            let named = btf.type_by_id::<libbpf_rs::btf::BtfType<'_>>(variable.ty);
+            named.and_then(|named| named.name()) == Some(OsStr::new(name))
+        });
+        Ok(variable.map(|variable| variable.offset as usize))
+    }
+
+    /// Gives `tcp_congestion_ops` its name, and a link to hang on where the kernel has links.
+    fn set_ops(&mut self, kernel_name: &str) -> Result<(), KernelError> {
+        let offset = self.offset_of_name()?;
+        let flags = if self.features.has_links { BPF_F_LINK } else { 0 };
+        let mut ops = self.map(|map| map.map_type() == MapType::StructOps)?;
+        ops.set_map_flags(flags).during("cannot choose how the module is registered")?;
+        let place = ops
+            .initial_value_mut()
+            .and_then(|bytes| bytes.get_mut(offset..offset + NAME_MAX))
+            .ok_or("tcp_congestion_ops is too small")
+            .during("cannot name the module")?;
+        place.fill(0);
+        let name = kernel_name.as_bytes();
+        place[..name.len().min(NAME_MAX - 1)]
+            .copy_from_slice(&name[..name.len().min(NAME_MAX - 1)]);
+        Ok(())
+    }
+
+    fn offset_of_name(&self) -> Result<usize, KernelError> {
+        let btf = self.btf()?;
+        let ops = btf.type_by_name::<Struct<'_>>("tcp_congestion_ops");
+        let bits = ops.and_then(|ops| {
+            let name = ops.iter().find(|member| member.name.is_some_and(|name| name == "name"))?;
+            match name.attr {
+                MemberAttr::Normal { offset } => Some(offset),
+                MemberAttr::BitField { .. } => None,
+            }
+        });
+        bits.map(|bits| bits as usize / 8)
+            .ok_or("tcp_congestion_ops has no name in it")
+            .during("cannot name the module")
+    }
+
+    fn btf(&self) -> Result<Btf<'_>, KernelError> {
+        // SAFETY: the object lives as long as `self`, from which the result borrows.
+        let object = unsafe { self.object.as_libbpf_object().as_ref() };
+        let action = format!("cannot read the type information of cc/{}.c", self.module.name());
+        Btf::from_bpf_object(object).during(&action)?.ok_or("there is none").during(&action)
+    }
+
+    fn map(
+        &mut self,
+        is_it: impl Fn(&OpenMapMut<'_>) -> bool,
+    ) -> Result<OpenMapMut<'_>, KernelError> {
+        let action = format!("cannot use the object of cc/{}.c", self.module.name());
+        self.object.maps_mut().find(is_it).ok_or("a map is missing").during(&action)
+    }
+}
+
+/// A module in the kernel that is not registered: it goes with this.
+#[derive(Debug)]
+pub(super) struct InKernel {
+    module: &'static Module,
+    object: Object,
+    features: Features,
+}
+
+impl InKernel {
+    pub(super) fn has_links(&self) -> bool {
+        self.features.has_links
+    }
+
+    /// Its hooks in the order of the file.
+    pub(super) fn reports(&self) -> Result<Vec<ProgramReport>, KernelError> {
+        self.object
+            .progs()
+            .map(|program| {
+                let info = program_info(&program.as_fd())
+                    .during("cannot ask the kernel about a program")?;
+                Ok(ProgramReport {
+                    name: program.name().to_string_lossy().into_owned(),
+                    instructions: program.insn_cnt() as u32,
+                    verified: Some(info.verified_insns).filter(|count| *count > 0),
+                })
+            })
+            .collect()
+    }
+
+    /// Registers it; the kernel offers it from now on.
+    pub(super) fn attach(&mut self) -> Result<Link, KernelError> {
+        log::listen();
+        let action = format!("cannot register {}", self.module.name());
+        let ops = self.object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
+        let mut ops = ops.ok_or("it has no tcp_congestion_ops").during(&action)?;
+        ops.attach_struct_ops().during(&action)
+    }
+
+    /// What keeps it registered on a kernel without links.
+    pub(super) fn ops(&self) -> Result<MapHandle, KernelError> {
+        self.handle(|map| map.map_type() == MapType::StructOps)
+    }
+
+    /// Where its connections look for announcements; `None` where the module has no use for them.
+    pub(super) fn signals(&self) -> Result<Option<SignalMap>, KernelError> {
+        let is_it = |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new("skyhop_signals");
+        if !self.object.maps().any(|map| is_it(&map)) {
+            return Ok(None);
+        }
+        self.handle(is_it).map(|map| Some(SignalMap::new(map)))
+    }
+
+    fn handle(
+        &self,
+        is_it: impl Fn(&libbpf_rs::Map<'_>) -> bool,
+    ) -> Result<MapHandle, KernelError> {
+        let action = format!("cannot use the maps of {}", self.module.name());
+        let map = self.object.maps().find(is_it).ok_or("one is missing").during(&action)?;
+        MapHandle::try_from(&map).during(&action)
+    }
+}
+
+fn program_info(program: &impl AsRawFd) -> Result<bpf_prog_info, nix::errno::Errno> {
+    let mut info = bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `size` bytes, which is what `info` has.
+    let asked =
+        unsafe { bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
+    nix::errno::Errno::result(asked).map(|_| info)
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::MapFlags;
+
+    use super::*;
+
+    #[test]
+    fn parameters_and_the_clock_reach_the_kernel() {
+        let cubic = Module::find("cubic").unwrap();
+        let features = match Features::probe() {
+            Ok(features) if cubic.bpf_objects().is_some() => features,
+            Ok(_) => return println!("skipped: built without clang"),
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let prepared = Prepared::new(cubic, &[("beta", "0.5")], "cubic_test", features).unwrap();
+        let offset = |name| prepared.offset_of_constant(name).unwrap().unwrap();
+        let (beta, hz) = (offset("skyhop_param_beta"), offset("skyhop_hz_of_kernel"));
+        let loaded = prepared.load().unwrap();
+        let is_it = |map: &libbpf_rs::Map<'_>| map.name().as_encoded_bytes().ends_with(b".rodata");
+        let rodata = loaded.handle(is_it).unwrap().lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        assert_eq!(rodata[beta..beta + 8], 512_u64.to_ne_bytes());
+        assert_eq!(rodata[hz..hz + 4], features.hz.to_ne_bytes());
+        assert!((100..=1000).contains(&features.hz), "{}", features.hz);
+    }
+}

@@ -1,0 +1,161 @@
+//! A module's registration: held by this process, or kept by the BPF file system.
+
+use std::time::{Duration, Instant};
+use std::{process, thread};
+
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, query};
+use nix::time::{ClockId, clock_gettime};
+use skyhop_cc::Module;
+
+use super::object::InKernel;
+use super::signals::SignalMap;
+use crate::entry::offered;
+use crate::error::{During, KernelError};
+use crate::names::{PREFIX, held_name, kernel_ships};
+use crate::pins::{self, Pin};
+
+/// How long the kernel may take to forget a name.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The only key of a struct_ops map.
+const OPS: [u8; 4] = [0; 4];
+
+/// A module that is registered as long as this lives, and on kernels from 6.4 on not a moment longer,
+/// however its process ends. On older ones `cc unload` removes what a killed process has left.
+#[derive(Debug)]
+pub struct Held {
+    kernel_name: String,
+    signals: Option<SignalMap>,
+    /// Unregisters when it is dropped, which on kernels without links needs the map's descriptor:
+    /// hence before the object.
+    _link: Link,
+    _object: InKernel,
+}
+
+impl Held {
+    /// What programs give to `TCP_CONGESTION`.
+    pub fn kernel_name(&self) -> &str {
+        &self.kernel_name
+    }
+
+    /// Where its connections look for announcements; `None` where the module has no use for them.
+    pub fn signals(&self) -> Option<&SignalMap> {
+        self.signals.as_ref()
+    }
+}
+
+pub(super) fn hold(mut loaded: InKernel, kernel_name: String) -> Result<Held, KernelError> {
+    let signals = loaded.signals()?;
+    let link = loaded.attach()?;
+    Ok(Held { kernel_name, signals, _link: link, _object: loaded })
+}
+
+/// Registers it until somebody unloads it.
+pub(super) fn pin(mut loaded: InKernel, pin: &Pin) -> Result<(), KernelError> {
+    // What an attempt that was killed has left.
+    pin.remove()?;
+    pin.create()?;
+    let pinned = pin_parts(&mut loaded, pin);
+    if pinned.is_err() {
+        pin.remove()?;
+    }
+    pinned
+}
+
+fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
+    let action = format!("cannot pin {}", pin.kernel_name);
+    if let Some(signals) = loaded.signals()? {
+        signals.pin(&pin.signals()).during(&action)?;
+    }
+    // Before it is registered, so that a registration is never without its pin.
+    if !loaded.has_links() {
+        loaded.ops()?.pin(pin.map()).during(&action)?;
+    }
+    let mut link = loaded.attach()?;
+    if loaded.has_links() {
+        return link.pin(pin.link()).during(&action);
+    }
+    link.disconnect();
+    Ok(())
+}
+
+/// The pin of a module, under either of its names.
+pub(super) fn pin_of(module: &Module) -> Option<Pin> {
+    let names = [module.name().to_owned(), format!("{PREFIX}{}", module.name())];
+    Pin::all()?.into_iter().find(|pin| names.contains(&pin.kernel_name))
+}
+
+/// NAME, or skyhop_NAME where the kernel has its own.
+pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
+    let name = module.name();
+    let is_ours = pin_of(module).is_some_and(|pin| pin.kernel_name == name);
+    let is_taken = !is_ours && offered()?.iter().any(|taken| taken == name);
+    Ok(if is_taken || kernel_ships(name) { format!("{PREFIX}{name}") } else { name.to_owned() })
+}
+
+/// A name that nobody has.
+pub(super) fn unused_name(module: &Module) -> Result<String, KernelError> {
+    let taken = offered()?;
+    // Inside of a PID namespace all engines have the same number; the clock tells them apart.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+    let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
+    let mut names = (0..).map(|step| held_name(module, seed.wrapping_add(step)));
+    names
+        .find(|name| !taken.contains(name))
+        .ok_or("all are taken")
+        .during("cannot find a name for the module")
+}
+
+/// Removes a registration by its name in the kernel or its module's; returns the former.
+pub(super) fn unregister(name: &str, module: &Module) -> Result<String, KernelError> {
+    let pinned = pin_of(module).filter(|pin| pin.kernel_name == name || !is_held(name));
+    let Some(pin) = pinned else {
+        // A holder's, which on a kernel without links may have outlived it.
+        if is_held(name) && delete_registration(name)? {
+            return Ok(name.to_owned());
+        }
+        let loaded = Pin::all().unwrap_or_default();
+        let loaded: Vec<_> = loaded.into_iter().map(|pin| pin.kernel_name).collect();
+        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
+        return Err(KernelError::NotLoaded { name: name.to_owned(), loaded });
+    };
+    let _alone = pins::lock()?;
+    if pin.map().exists() {
+        let action = format!("cannot unregister {}", pin.kernel_name);
+        let map = MapHandle::from_pinned_path(pin.map()).during(&action)?;
+        map.delete(&OPS).during(&action)?;
+    }
+    pin.remove()?;
+    wait_until_gone(&pin.kernel_name)?;
+    Ok(pin.kernel_name)
+}
+
+fn is_held(name: &str) -> bool {
+    crate::names::held_module(name).is_some()
+}
+
+/// Deletes the registration of this name that hangs on no link; `false`: there is none.
+fn delete_registration(kernel_name: &str) -> Result<bool, KernelError> {
+    let name = [kernel_name.as_bytes(), &[0]].concat();
+    for info in query::MapInfoIter::default().filter(|info| info.ty == MapType::StructOps) {
+        // Maps come and go while they are looked at.
+        let Ok(map) = MapHandle::from_map_id(info.id) else { continue };
+        let Ok(Some(value)) = map.lookup(&OPS, MapFlags::ANY) else { continue };
+        if value.windows(name.len()).any(|window| window == name) && map.delete(&OPS).is_ok() {
+            wait_until_gone(kernel_name)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn wait_until_gone(kernel_name: &str) -> Result<(), KernelError> {
+    let asked = Instant::now();
+    while offered()?.iter().any(|name| name == kernel_name) {
+        if asked.elapsed() > PATIENCE {
+            return Err("it is offered still; a live run or another program may hold it")
+                .during(&format!("cannot unload {kernel_name}"));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

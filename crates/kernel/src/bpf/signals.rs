@@ -1,0 +1,88 @@
+//! Announcements for the connections of a registered module.
+
+use std::path::Path;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use skyhop_cc::Handover;
+
+use crate::Scope;
+use crate::error::{During, KernelError};
+use crate::pins::Pin;
+
+/// Bits of the key that name the network namespace.
+const COOKIE_BITS: u32 = 64;
+
+/// The map in which a module's connections look for the announced handover.
+#[derive(Debug)]
+pub struct SignalMap {
+    map: MapHandle,
+}
+
+impl SignalMap {
+    pub(super) fn new(map: MapHandle) -> Self {
+        Self { map }
+    }
+
+    pub(super) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
+        self.map.pin(path)
+    }
+
+    /// Announces `handover` to the connections in `scope`, instead of what was announced before.
+    ///
+    /// Its times are those of `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// The map is full (1024 scopes).
+    pub fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
+        self.map
+            .update(&key(scope), &value(handover), MapFlags::ANY)
+            .during("cannot announce a handover")
+    }
+
+    /// Takes back what was announced in `scope`, if anything was.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn withdraw(&self, scope: Scope) -> Result<(), KernelError> {
+        match self.map.delete(&key(scope)) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            deleted => deleted.during("cannot withdraw a handover"),
+        }
+    }
+}
+
+/// The maps of the modules that are loaded, by the modules' names in the kernel.
+///
+/// # Errors
+/// The caller may not.
+pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
+    let pins = Pin::all().ok_or(KernelError::NotRoot)?;
+    pins.into_iter()
+        .filter(|pin| pin.is_whole() && pin.signals().exists())
+        .map(|pin| {
+            let map = MapHandle::from_pinned_path(pin.signals())
+                .during(&format!("cannot open the announcements of {}", pin.kernel_name))?;
+            Ok((pin.kernel_name, SignalMap::new(map)))
+        })
+        .collect()
+}
+
+/// `struct skyhop_signal_key` of cc/skyhop_cc.h.
+fn key(scope: Scope) -> Vec<u8> {
+    let (address, bits) = scope.destination.map_or(([0; 4], 0), |(ip, bits)| (ip.octets(), bits));
+    let mut key = (COOKIE_BITS + u32::from(bits)).to_ne_bytes().to_vec();
+    key.extend(scope.netns_cookie.to_ne_bytes());
+    key.extend(address);
+    key
+}
+
+/// `struct skyhop_handover` of cc/skyhop_cc.h.
+fn value(handover: &Handover) -> Vec<u8> {
+    let mut value = Vec::new();
+    for ns in [handover.at_ns, handover.outage_ns, handover.error_ns] {
+        value.extend(ns.to_ne_bytes());
+    }
+    value.extend(handover.kind.to_ne_bytes());
+    value.extend(handover.valid.to_ne_bytes());
+    value
+}

@@ -1,0 +1,138 @@
+//! What congestion controls there are.
+
+use std::fs;
+
+use skyhop_cc::Module;
+
+use crate::census::sockets_by_cc;
+use crate::error::{During, KernelError};
+use crate::names::{PREFIX, held_module, kernel_ships};
+use crate::pins::Pin;
+
+const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// A congestion control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What programs call it; `skyhop:NAME` for one of ours that is not in the kernel.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// Ours: one line about it.
+    pub about: Option<&'static str>,
+    /// Sockets that use it in the namespaces that the caller can see; `None` where the kernel does not
+    /// say, or it is not in the kernel.
+    pub sockets: Option<u64>,
+}
+
+/// Where a congestion control is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The kernel's own.
+    Kernel,
+    /// Ours, loaded until it is unloaded.
+    Loaded(&'static str),
+    /// Ours, held by a live run until that ends.
+    Run(&'static str),
+    /// Ours, not in the kernel.
+    Module(&'static str),
+}
+
+/// The names that this kernel offers; algorithms in kernel modules that are not loaded are left out.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn offered() -> Result<Vec<String>, KernelError> {
+    let names = fs::read_to_string(OFFERED).during(&format!("cannot read {OFFERED}"))?;
+    Ok(names.split_whitespace().map(str::to_owned).collect())
+}
+
+/// All congestion controls: those in the kernel, then ours that are not.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn list() -> Result<Vec<Entry>, KernelError> {
+    let pins = Pin::all();
+    let census = sockets_by_cc();
+    let in_kernel = offered()?.into_iter().map(|name| {
+        let place = place_of(&name, pins.as_deref());
+        let sockets = census.as_ref().ok().map(|census| census.get(&name).copied().unwrap_or(0));
+        Entry { about: about(place), name, place, sockets }
+    });
+    let mut entries: Vec<Entry> = in_kernel.collect();
+    for module in Module::all() {
+        let loaded = |entry: &Entry| entry.place == Place::Loaded(module.name());
+        if !entries.iter().any(loaded) {
+            let place = Place::Module(module.name());
+            let name = format!("skyhop:{}", module.name());
+            entries.push(Entry { name, place, about: about(place), sockets: None });
+        }
+    }
+    Ok(entries)
+}
+
+/// Whether the kernel has an algorithm of this name itself, loaded or ready to be.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn has_own(name: &str) -> Result<bool, KernelError> {
+    if !offered()?.iter().any(|offered| offered == name) {
+        return Ok(kernel_ships(name));
+    }
+    Ok(place_of(name, Pin::all().as_deref()) == Place::Kernel)
+}
+
+/// What a module that has been loaded is called in the kernel.
+pub fn loaded_name(module: &Module) -> Option<String> {
+    let pins = Pin::all();
+    let is_it = |name: &String| place_of(name, pins.as_deref()) == Place::Loaded(module.name());
+    offered().ok()?.into_iter().find(is_it)
+}
+
+/// Where the kernel's algorithm of this name comes from; `pins` is `None` for who may not look at them.
+fn place_of(name: &str, pins: Option<&[Pin]>) -> Place {
+    if let Some(module) = held_module(name) {
+        return Place::Run(module.name());
+    }
+    let plain = name.strip_prefix(PREFIX).unwrap_or(name);
+    let Ok(module) = Module::find(plain) else { return Place::Kernel };
+    let loaded = match pins {
+        Some(pins) => pins.iter().any(|pin| pin.kernel_name == name),
+        None => name != plain || !kernel_ships(name),
+    };
+    if loaded { Place::Loaded(module.name()) } else { Place::Kernel }
+}
+
+fn about(place: Place) -> Option<&'static str> {
+    let (Place::Loaded(name) | Place::Run(name) | Place::Module(name)) = place else { return None };
+    Module::find(name).ok().map(Module::about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_ours_where_it_is_pinned_or_has_our_prefix() {
+        let pins = [Pin::of("skyhop_cubic")];
+        assert_eq!(place_of("skyhop_cubic", Some(&pins)), Place::Loaded("cubic"));
+        assert_eq!(place_of("skyhop_cubic", None), Place::Loaded("cubic"));
+        assert_eq!(place_of("cubic", Some(&pins)), Place::Kernel);
+        assert_eq!(place_of("reno", None), Place::Kernel);
+        assert_eq!(place_of("bbr_00ff1a", Some(&pins)), Place::Run("bbr"));
+        assert_eq!(place_of("dctcp", None), Place::Kernel);
+    }
+
+    #[test]
+    fn the_kernel_offers_reno_and_ours_are_listed() {
+        let entries = list().unwrap();
+        let reno = entries.iter().find(|entry| entry.name == "reno").unwrap();
+        assert_eq!(reno.place, Place::Kernel);
+        for module in Module::all() {
+            let name = module.name();
+            let is_ours =
+                |entry: &Entry| [Place::Loaded(name), Place::Module(name)].contains(&entry.place);
+            assert!(entries.iter().any(is_ours), "{name}");
+        }
+    }
+}

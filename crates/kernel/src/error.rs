@@ -1,0 +1,93 @@
+//! Why something could not be done with the running kernel.
+
+use skyhop_cc::CcError;
+use thiserror::Error;
+
+/// Why something could not be done with the running kernel; each message is one line with the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KernelError {
+    /// There is no such module, or its parameters are wrong.
+    #[error(transparent)]
+    Module(#[from] CcError),
+    /// The caller may not.
+    #[error(
+        "loading a congestion control needs root (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN on the host): run it with sudo"
+    )]
+    NotRoot,
+    /// The kernel does not say what its structs look like.
+    #[error(
+        "this kernel has no type information ({0} is missing): one built with CONFIG_DEBUG_INFO_BTF=y is needed"
+    )]
+    NoBtf(&'static str),
+    /// The kernel does not take congestion controls from BPF.
+    #[error(
+        "this kernel does not take congestion controls from BPF: one of 5.6 or newer with CONFIG_BPF_JIT=y is needed"
+    )]
+    NoStructOps,
+    /// skyhop was built where clang was missing.
+    #[error(
+        "this skyhop was built without clang, so that cc/{0}.c was not compiled for the kernel: install clang and run make setup again"
+    )]
+    NotCompiled(&'static str),
+    /// skyhop was built where libbpf could not be.
+    #[error(
+        "this skyhop was built without libbpf: install libelf-dev, zlib1g-dev and pkg-config, and run make setup again"
+    )]
+    NoLibbpf,
+    /// It is there already.
+    #[error(
+        "{module} is loaded already, as {kernel_name}: run skyhop cc unload {module} first to load it with other parameters"
+    )]
+    AlreadyLoaded {
+        /// The module.
+        module: String,
+        /// Its name in the kernel.
+        kernel_name: String,
+    },
+    /// There is nothing to unload.
+    #[error("{name} is not loaded by skyhop; loaded are: {loaded}")]
+    NotLoaded {
+        /// What was asked for.
+        name: String,
+        /// What there is, with commas between.
+        loaded: String,
+    },
+    /// The verifier refuses a module.
+    #[error("this kernel's verifier refuses cc/{module}.c: {reason}")]
+    Refused {
+        /// The module.
+        module: String,
+        /// The verifier's last word.
+        reason: String,
+    },
+    /// A system call failed that normally does not.
+    #[error("{action}: {reason}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl KernelError {
+    /// Whether what was asked for was wrong, rather than the attempt to do it.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Module(_) | Self::AlreadyLoaded { .. } | Self::NotLoaded { .. })
+    }
+}
+
+/// Names what was tried when it fails.
+pub(crate) trait During<T> {
+    /// Turns the failure into a [`KernelError::System`].
+    fn during(self, action: &str) -> Result<T, KernelError>;
+}
+
+impl<T, E: std::fmt::Display> During<T> for Result<T, E> {
+    fn during(self, action: &str) -> Result<T, KernelError> {
+        self.map_err(|error| KernelError::System {
+            action: action.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Congestion controls in the running kernel.
+//!
+//! [`load`] registers a module of `cc/` with the kernel's TCP and pins it under the BPF file system, so
+//! that it outlives the caller, until [`unload`]. [`hold`] registers one for as long as the caller
+//! lives, under a name of its own. [`list`] says what there is and who uses it; [`check`] asks the
+//! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module.
+//!
+//! The kernel has to take congestion controls from BPF (struct_ops) and to say what its structs look
+//! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
+//! its map.
+
+mod census;
+mod entry;
+mod error;
+mod names;
+mod pins;
+mod privilege;
+
+#[cfg(feature = "libbpf")]
+mod bpf;
+#[cfg(not(feature = "libbpf"))]
+#[path = "without_libbpf.rs"]
+mod bpf;
+
+pub use bpf::{Held, SignalMap, check, hold, load, pinned_signal_maps, unload};
+pub use census::{netns_cookie, sockets_by_cc};
+pub use entry::{Entry, Place, has_own, list, loaded_name, offered};
+pub use error::KernelError;
+pub use names::module_of;
+
+/// One hook of a module, as the verifier saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramReport {
+    /// The hook's function.
+    pub name: String,
+    /// Its BPF instructions.
+    pub instructions: u32,
+    /// How many the verifier looked at, on all ways through it; `None` where the kernel (before 5.16)
+    /// does not say.
+    pub verified: Option<u32>,
+}
+
+/// A module that has been loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What programs give to `TCP_CONGESTION`.
+    pub kernel_name: String,
+    /// Whether the BPF file system had to be mounted for it.
+    pub mounted_bpffs: bool,
+}
+
+/// A module that has been unloaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unloaded {
+    /// The name that is gone.
+    pub kernel_name: String,
+    /// Sockets that use it still, and keep it until they are closed; `None` where the kernel does not say.
+    pub sockets: Option<u64>,
+}
+
+/// Whom an announcement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scope {
+    /// The network namespace, by its cookie.
+    pub netns_cookie: u64,
+    /// Only connections to this IPv4 prefix: address and length in bits.
+    pub destination: Option<(std::net::Ipv4Addr, u8)>,
+}

@@ -1,0 +1,85 @@
+//! What stands in for `bpf` where skyhop was built without libbpf: nothing can be loaded.
+
+use std::convert::Infallible;
+
+use skyhop_cc::{Handover, Module};
+
+use crate::{KernelError, Loaded, ProgramReport, Scope, Unloaded};
+
+/// A registration; there is none.
+#[derive(Debug)]
+pub struct Held(Infallible);
+
+impl Held {
+    /// Never called.
+    pub fn kernel_name(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn signals(&self) -> &SignalMap {
+        match self.0 {}
+    }
+}
+
+/// A map of announcements; there is none.
+#[derive(Debug)]
+pub struct SignalMap(Infallible);
+
+impl SignalMap {
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn announce(&self, _: Scope, _: &Handover) -> Result<(), KernelError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn withdraw(&self, _: Scope) -> Result<(), KernelError> {
+        match self.0 {}
+    }
+}
+
+/// Asks the verifier.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn check(_: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
+    Err(KernelError::NoLibbpf)
+}
+
+/// Loads a module until it is unloaded.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn load(_: &'static Module, _: &[(&str, &str)]) -> Result<Loaded, KernelError> {
+    Err(KernelError::NoLibbpf)
+}
+
+/// Registers a module for as long as the caller lives.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn hold(_: &'static Module, _: &[(&str, &str)]) -> Result<Held, KernelError> {
+    Err(KernelError::NoLibbpf)
+}
+
+/// Unloads a module.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn unload(_: &str) -> Result<Unloaded, KernelError> {
+    Err(KernelError::NoLibbpf)
+}
+
+/// The maps of the modules that are loaded.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
+    Err(KernelError::NoLibbpf)
+}

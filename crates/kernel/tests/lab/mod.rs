@@ -1,0 +1,108 @@
+//! Connections over the loopback device of a namespace that a test made.
+
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use skyhop_kernel::KernelError;
+
+/// One test at a time: there is one list of names.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The result; `None`, with the reason printed, where this machine cannot load anything.
+pub fn unless_impossible<T: Debug>(result: Result<T, KernelError>) -> Option<T> {
+    match result {
+        Err(
+            error @ (KernelError::NotRoot
+            | KernelError::NoBtf(_)
+            | KernelError::NoStructOps
+            | KernelError::NotCompiled(_)
+            | KernelError::NoLibbpf),
+        ) => {
+            println!("skipped: {error}");
+            None
+        }
+        result => Some(result.unwrap()),
+    }
+}
+
+/// On a thread whose mounts are its own: a BPF file system that is mounted there goes with it, and
+/// with that everything that was pinned.
+pub fn in_own_mounts(work: impl FnOnce() + Send) {
+    let alone_with_mounts = || {
+        let none: Option<&str> = None;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        let separated = unshare(CloneFlags::CLONE_NEWNS)
+            .and_then(|()| mount(none, "/", none, private, none))
+            .and_then(|()| mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), none));
+        match separated {
+            Ok(()) => work(),
+            Err(error) => println!("skipped: no mounts of one's own: {error}"),
+        }
+    };
+    thread::scope(|scope| scope.spawn(alone_with_mounts).join()).unwrap();
+}
+
+/// A connection to a listener of its own, and the bytes that arrive.
+pub struct Connection {
+    stream: TcpStream,
+    peer: TcpStream,
+}
+
+impl Connection {
+    /// Over the loopback device, with this congestion control.
+    pub fn open(cc: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        let (peer, _) = listener.accept()?;
+        choose(&stream, cc)?;
+        Ok(Self { stream, peer })
+    }
+
+    /// Sends so many bytes and returns how many arrived.
+    pub fn send(&self, bytes: usize) -> io::Result<usize> {
+        let mut peer = self.peer.try_clone()?;
+        let receiver = thread::spawn(move || {
+            let mut chunk = vec![0; 1 << 16];
+            let mut received = 0;
+            while received < bytes {
+                match peer.read(&mut chunk)? {
+                    0 => break,
+                    length => received += length,
+                }
+            }
+            Ok(received)
+        });
+        (&self.stream).write_all(&vec![0; bytes])?;
+        receiver.join().unwrap()
+    }
+}
+
+fn choose(stream: &TcpStream, cc: &str) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the name has, which lives for the call.
+    let chosen = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            cc.as_ptr().cast(),
+            cc.len() as libc::socklen_t,
+        )
+    };
+    Errno::result(chosen).map(|_| ()).map_err(io::Error::from)
+}
+
+/// Sends so many bytes over a connection of its own and returns how many arrived.
+pub fn send_over_loopback(cc: &str, bytes: usize) -> io::Result<usize> {
+    Connection::open(cc)?.send(bytes)
+}

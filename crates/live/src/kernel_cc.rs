@@ -1,0 +1,94 @@
+//! The congestion controls of a run in the kernel: its own where it has one, else ours, loaded for the
+//! run's time.
+//!
+//! What is loaded here is held by the engine's process and by nothing else: however that ends, the
+//! kernel forgets it.
+
+use std::collections::BTreeMap;
+
+use skyhop_cc::Module;
+use skyhop_kernel::{Held, KernelError};
+use skyhop_scenario::cc_parameters;
+
+use crate::error::LiveError;
+
+/// What stands before the name of one of ours where the kernel's own is not meant.
+const OURS: &str = "skyhop:";
+
+/// The modules that a run has loaded, each once for all flows that give it the same parameters.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedModules {
+    held: BTreeMap<Choice, Held>,
+}
+
+/// A module's name with its parameters.
+type Choice = (&'static str, Vec<(String, String)>);
+
+impl LoadedModules {
+    /// What the kernel calls the scenario's congestion control `cc`, which is loaded if need be.
+    pub(crate) fn kernel_name(
+        &mut self,
+        cc: &str,
+        parameters: &BTreeMap<String, serde_json::Value>,
+    ) -> Result<String, LiveError> {
+        let parameters = cc_parameters(cc, parameters);
+        match module_for(cc)? {
+            Some(module) => self.hold(cc, module, parameters),
+            None if parameters.is_empty() => Ok(cc.to_owned()),
+            None => Err(LiveError::Unsupported(format!(
+                "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{OURS}{cc}\""
+            ))),
+        }
+    }
+
+    fn hold(
+        &mut self,
+        cc: &str,
+        module: &'static Module,
+        parameters: Vec<(String, String)>,
+    ) -> Result<String, LiveError> {
+        let choice = (module.name(), parameters);
+        if let Some(held) = self.held.get(&choice) {
+            return Ok(held.kernel_name().to_owned());
+        }
+        let given: Vec<(&str, &str)> =
+            choice.1.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        match skyhop_kernel::hold(module, &given) {
+            Ok(held) => {
+                let name = held.kernel_name().to_owned();
+                self.held.insert(choice, held);
+                Ok(name)
+            }
+            // Root may have loaded it for everybody.
+            Err(error @ KernelError::NotRoot) => match skyhop_kernel::loaded_name(module) {
+                Some(name) if choice.1.is_empty() => Ok(name),
+                _ => Err(unavailable(cc, &error)),
+            },
+            Err(error) => Err(unavailable(cc, &error)),
+        }
+    }
+}
+
+/// Which of ours `cc` means; `None`: the kernel's own, or what the kernel may know and we do not.
+fn module_for(cc: &str) -> Result<Option<&'static Module>, LiveError> {
+    if let Some(name) = cc.strip_prefix(OURS) {
+        let module = Module::find(name).map_err(KernelError::from);
+        return module.map(Some).map_err(|error| unavailable(cc, &error));
+    }
+    let own = skyhop_kernel::has_own(cc).map_err(|error| unavailable(cc, &error))?;
+    Ok(if own { None } else { Module::find(cc).ok() })
+}
+
+/// Whether connections with the scenario's congestion control `cc` are paced by it.
+pub(crate) fn paces(cc: &str) -> bool {
+    let name = cc.strip_prefix(OURS).unwrap_or(cc);
+    Module::find(name).map_or(name.starts_with("bbr"), Module::has_cong_control)
+}
+
+fn unavailable(cc: &str, error: &KernelError) -> LiveError {
+    LiveError::CongestionControl {
+        name: cc.to_owned(),
+        reason: error.to_string(),
+        is_input: error.is_input(),
+    }
+}

@@ -1,0 +1,107 @@
+"""`skyhop cc`: congestion controls in the running kernel, as a user sees it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+
+
+def _unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
+    """Skip where this machine or this build cannot load anything, for the reason that it gives."""
+    reasons = ["needs root", "no type information", "from BPF", "without clang", "without libbpf"]
+    if result.returncode == 1 and any(reason in result.stderr for reason in reasons):
+        pytest.skip(result.stderr.strip())
+
+
+def test_list_shows_the_kernels_and_ours(skyhop: Skyhop) -> None:
+    result = skyhop("cc", "list", "--json")
+    assert result.returncode == 0, result.stderr
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert rows["reno"]["place"] == "kernel"
+    ours = [row for row in rows.values() if row["source"] == "cc/cubic.c"]
+    assert ours
+    assert all(row["description"].startswith("CUBIC") for row in ours)
+    names = {row["name"] for row in json.loads(skyhop("list", "cc", "--json").stdout)}
+    assert {"reno", "skyhop:bbr"} <= names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["load", "nosuch"], "nosuch"),
+        (["check", "nosuch"], "nosuch"),
+        (["unload", "nosuch"], "nosuch"),
+        (["load", "cubic", "--set", "beta"], "PARAM=VALUE"),
+    ],
+)
+def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected: str) -> None:
+    result = skyhop("cc", *arguments)
+    assert result.returncode == 2
+    assert expected in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_without_root_one_line_says_so() -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("gives up root, and needs setpriv for it")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+    program = "from skyhop.cli import main; main()"
+    result = subprocess.run(
+        [*nobody, sys.executable, "-c", program, "cc", "load", "cubic"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "Permission denied" in result.stderr:
+        pytest.skip("nobody may not read this checkout")
+    assert result.returncode == 1
+    assert "needs root" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
+    result = skyhop("cc", "check", "cubic", "--json")
+    _unless_impossible(result)
+    assert result.returncode == 0, result.stderr
+    rows = {row["hook"]: row for row in json.loads(result.stdout)}
+    assert rows["cubic_cong_avoid"]["instructions"] > 100
+    assert all(row["verified"] is None or row["verified"] > 0 for row in rows.values())
+
+
+def test_load_list_unload(skyhop: Skyhop) -> None:
+    _unless_impossible(skyhop("cc", "check", "cubic"))
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare for mounts of its own")
+    command = " ".join(skyhop_command())
+    # In mounts of their own: whatever goes wrong, nothing stays pinned.
+    steps = f"""
+        set -e
+        {command} cc load cubic --set beta=0.8
+        {command} cc load cubic && exit 1
+        {command} cc list --json
+        {command} cc unload cubic
+        {command} cc unload cubic && exit 1
+        exit 0
+    """
+    result = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", steps],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    name, _, listed = result.stdout.partition("\n")
+    assert name == "skyhop_cubic"
+    row = next(row for row in json.loads(listed) if row["name"] == name)
+    assert (row["place"], row["source"]) == ("loaded", "cc/cubic.c")
+    assert "is loaded already" in result.stderr
+    assert "is not loaded" in result.stderr
+    offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
+    assert name not in offered.split()

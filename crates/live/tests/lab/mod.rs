@@ -8,7 +8,7 @@ use std::time::Duration as WallDuration;
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
-use skyhop_scenario::{End, Experiment, FlowPlan, Traffic};
+use skyhop_scenario::{End, Experiment, FlowPlan, Traffic, Way};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -43,6 +43,8 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         trace: fixed_path(delay, duration),
         forward: link.clone(),
         back: link,
+        more_links: Vec::new(),
+        announcements: Vec::new(),
         flows: Vec::new(),
         changes: Vec::new(),
         duration,
@@ -91,12 +93,25 @@ pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
         bytes: bytes.map(Bytes::new),
         parameters: Default::default(),
     };
-    FlowPlan { id, from, start: Instant::START, stop: Instant::NEVER, traffic }
+    flow(id, from, traffic)
 }
 
 pub fn probe(id: u32, interval: Duration) -> FlowPlan {
     let traffic = Traffic::Probe { interval, size: Bytes::new(64) };
-    FlowPlan { id, from: End::From, start: Instant::START, stop: Instant::NEVER, traffic }
+    flow(id, End::From, traffic)
+}
+
+/// Over the path's link alone, for the whole run.
+fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
+    FlowPlan {
+        id,
+        from,
+        start: Instant::START,
+        stop: Instant::NEVER,
+        ways: vec![Way { from: Instant::START, links: vec![0] }],
+        extra_rtt: Duration::ZERO,
+        traffic,
+    }
 }
 
 pub fn program(client: &[&str], server: Option<&str>) -> Program {

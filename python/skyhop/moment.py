@@ -57,15 +57,15 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     frame = int(np.searchsorted(begins_s, at_s, side="right")) - 1
     nodes: list[int] = path.frames["nodes"][frame].as_py()
-    located = [located(node, header, satellites_m, gateways) for node in nodes]
+    places = [located(node, header, satellites_m, gateways) for node in nodes]
     return Moment(
         at_s=at_s,
         utc=start_of(header) + timedelta(seconds=at_s),
         satellites_m=satellites_m,
         minimum_elevation_deg=minimum_elevation_deg,
         nodes=nodes,
-        route_m=np.array([position_m for _, position_m in located]).reshape(-1, 3),
-        names=[name for name, _ in located],
+        route_m=np.array([position_m for _, position_m in places]).reshape(-1, 3),
+        names=[name for name, _ in places],
     )
 
 

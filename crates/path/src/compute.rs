@@ -113,6 +113,7 @@ impl<'r> PathFrames<'r> {
             in_view: [&self.in_view[0], &self.in_view[1]],
             keeps_lost_satellite: self.request.compat.keeps_lost_satellite(),
             parts: self.topology.parts(),
+            graph: self.topology.graph(),
         });
         self.routed(at, selection).unwrap_or(Frame {
             at,
@@ -204,7 +205,7 @@ impl ExactSizeIterator for PathFrames<'_> {}
 impl PathRequest {
     fn event_rules(&self) -> EventRules {
         let dismantled = match self.compat {
-            Compat::None => {
+            Compat::None | Compat::Hypatia => {
                 Dismantled::GatewayLinks { satellites: self.constellation.satellites() }
             }
             Compat::Leoem => Dismantled::AllAsLeoem,

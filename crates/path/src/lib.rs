@@ -19,7 +19,7 @@ pub mod trace;
 pub use compat::Compat;
 pub use compute::{PathFrames, compute};
 pub use outage::OutageModel;
-pub use request::{PathError, PathRequest, Place, Relay, UnknownName};
+pub use request::{PathError, PathOptions, PathRequest, Place, Relay, UnknownName};
 pub use trace::{
     BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace, TraceError,
 };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use skyhop_orbit::{Constellation, Geodetic};
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
 
 use crate::trace::TraceError;
@@ -40,6 +40,24 @@ pub struct PathRequest {
     pub duration: Duration,
     /// The seed of whatever is drawn at random.
     pub seed: u64,
+    /// What is rarely asked for.
+    pub options: PathOptions,
+}
+
+/// The finer choices of a path; their defaults suit most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathOptions {
+    /// Whether the last plane of a shell links to its first.
+    pub isl_seam: bool,
+    /// How far above the ground links between satellites must pass.
+    pub isl_clearance: Length,
+}
+
+impl Default for PathOptions {
+    /// With a seam; links pass 80 km above the ground, where the atmosphere does not disturb them.
+    fn default() -> Self {
+        Self { isl_seam: true, isl_clearance: Length::from_kilometres(80.0) }
+    }
 }
 
 /// A named place.

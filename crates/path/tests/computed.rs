@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Geodetic, LIGHT_M_PER_S, Vec3};
 use skyhop_path::{
-    BetweenFrames, Compat, EventKind, Frame, OutageModel, PathError, PathFrames, PathRequest,
-    PathTrace, Place, Relay, TraceError, compute,
+    BetweenFrames, Compat, EventKind, Frame, OutageModel, PathError, PathFrames, PathOptions,
+    PathRequest, PathTrace, Place, Relay, TraceError, compute,
 };
 use skyhop_units::{Duration, Instant};
 
@@ -44,6 +44,7 @@ fn request(relay: Relay) -> PathRequest {
         step: Duration::from_secs(1),
         duration: Duration::from_secs(120),
         seed: 0,
+        options: PathOptions::default(),
     }
 }
 

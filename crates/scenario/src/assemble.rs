@@ -8,7 +8,8 @@ use skyhop_link::{Link, LinkConfig, LinkError, LinkSchedule};
 use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{
-    BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
+    BetweenFrames, Endpoint, PathError, PathHeader, PathOptions, PathRequest, PathTrace, Place,
+    TraceError,
 };
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 
@@ -128,32 +129,42 @@ impl NamedScenario {
     }
 
     fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
-        let PathSection { constellation, handover, outage, start, step, .. } = &self.scenario.path;
         let path = &self.scenario.path;
         let end = |key: &str, name: &Option<String>| {
             find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
         };
-        if let Err(unknown) = skyhop_path::handover::policy(handover) {
-            return Err(self.wrong("path.handover", unknown.to_string()));
-        }
-        let relay = self.relay()?;
+        let (relay, compat) = (self.relay()?, self.compat());
+        let handover = self.handover(compat)?;
+        let constellation = self.constellation(&path.constellation)?;
+        let start_given = self.given_path_keys.contains("start");
         Ok(PathRequest {
             from: end("path.from", &path.from)?,
             to: end("path.to", &path.to)?,
-            constellation: self.constellation(constellation)?,
             gateways: match relay {
                 skyhop_path::Relay::BentPipe => self.gateways(&path.gateways)?,
                 skyhop_path::Relay::Isl => Vec::new(),
             },
             relay,
-            handover: handover.clone(),
-            outage: outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
-            compat: self.compat()?,
-            start: *start,
-            step: *step,
+            handover,
+            outage: path.outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
+            compat,
+            start: if start_given { path.start } else { constellation.epoch },
+            step: path.step,
             duration: self.scenario.run.duration,
             seed: self.scenario.run.seed,
+            options: PathOptions::default(),
+            constellation,
         })
+    }
+
+    /// The handover policy: where none is given, the one that belongs to the compatibility mode.
+    fn handover(&self, compat: skyhop_path::Compat) -> Result<String, ScenarioError> {
+        let given = self.given_path_keys.contains("handover");
+        let name = if given { &self.scenario.path.handover } else { compat.handover() };
+        match skyhop_path::handover::policy(name) {
+            Ok(policy) => Ok(policy.name.to_owned()),
+            Err(unknown) => Err(self.wrong("path.handover", unknown.to_string())),
+        }
     }
 
     fn relay(&self) -> Result<skyhop_path::Relay, ScenarioError> {
@@ -167,14 +178,11 @@ impl NamedScenario {
         }
     }
 
-    fn compat(&self) -> Result<skyhop_path::Compat, ScenarioError> {
+    fn compat(&self) -> skyhop_path::Compat {
         match self.scenario.path.compat {
-            Compat::None => Ok(skyhop_path::Compat::None),
-            Compat::Leoem => Ok(skyhop_path::Compat::Leoem),
-            Compat::Hypatia => Err(self.wrong(
-                "path.compat",
-                "hypatia is not part of this version; expected \"none\" or \"leoem\"",
-            )),
+            Compat::None => skyhop_path::Compat::None,
+            Compat::Leoem => skyhop_path::Compat::Leoem,
+            Compat::Hypatia => skyhop_path::Compat::Hypatia,
         }
     }
 
@@ -309,6 +317,8 @@ impl NamedScenario {
         }
         let path = &mut value["path"];
         if self.scenario.path.kind == PathKind::Constellation {
+            path["start"] = serde_json::json!(trace.header.start);
+            path["handover"] = serde_json::json!(trace.header.handover);
             for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
                 let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
                 path[format!("{key}_position")] = serde_json::json!({

@@ -52,7 +52,7 @@ pub struct PathSection {
     /// How the ends are joined.
     #[serde(default)]
     pub relay: Relay,
-    /// The handover policy.
+    /// The handover policy; "immediate" where nothing is said and compat is "hypatia".
     #[serde(default = "default_leoem")]
     pub handover: String,
     /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
@@ -61,7 +61,7 @@ pub struct PathSection {
     /// What becomes of packets that reach an outage.
     #[serde(default)]
     pub during_outage: DuringOutage,
-    /// When the path begins.
+    /// When the path begins; where nothing is said, at the constellation's epoch.
     #[serde(default = "default_start")]
     pub start: UtcInstant,
     /// The time between computed frames.

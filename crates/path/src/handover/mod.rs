@@ -1,10 +1,12 @@
 //! Handover policies: which satellite each end of a path uses. One file each, one table.
 
+mod immediate;
 mod leoem;
 
 use skyhop_units::Instant;
 
 use crate::request::UnknownName;
+use crate::route::Graph;
 
 /// A policy that can be asked for.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +20,18 @@ pub struct PolicyEntry {
 }
 
 /// All policies.
-pub const POLICIES: [PolicyEntry; 1] = [PolicyEntry {
-    name: "leoem",
-    summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
-    make: || Box::new(leoem::Leoem::default()),
-}];
+pub const POLICIES: [PolicyEntry; 2] = [
+    PolicyEntry {
+        name: "leoem",
+        summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
+        make: || Box::new(leoem::Leoem::default()),
+    },
+    PolicyEntry {
+        name: "immediate",
+        summary: "at each step the satellites of the shortest path, as Hypatia does",
+        make: || Box::new(immediate::Immediate::default()),
+    },
+];
 
 /// The policy with this name.
 ///
@@ -62,6 +71,8 @@ pub struct View<'a> {
     pub keeps_lost_satellite: bool,
     /// The part of the network that each satellite belongs to: a route exists within a part.
     pub parts: &'a [u32],
+    /// The links between satellites (and gateways), with their delays.
+    pub graph: &'a Graph,
 }
 
 impl View<'_> {

@@ -29,7 +29,7 @@ pub trait Topology: Send {
 /// The topology that a request asks for.
 pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topology> {
     match request.relay {
-        Relay::Isl => Box::new(Grid::new(&request.constellation, request.compat)),
+        Relay::Isl => Box::new(Grid::new(request)),
         Relay::BentPipe => Box::new(BentPipe::new(request, ephemeris)),
     }
 }

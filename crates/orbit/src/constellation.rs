@@ -6,7 +6,7 @@ use serde::Deserialize;
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
-use crate::ElementSet;
+use crate::{Account, ElementSet};
 
 /// The most satellites that a constellation may have.
 const MOST_SATELLITES: u64 = 1_000_000;
@@ -44,6 +44,9 @@ pub struct Constellation {
     /// Satellites by element set, from a TLE or OMM file; numbered after all others.
     #[serde(skip)]
     pub element_sets: Vec<ElementSet>,
+    /// What became of the records of the file that the element sets are from.
+    #[serde(skip)]
+    pub account: Option<Account>,
 }
 
 /// How the satellites of shells move.

@@ -48,8 +48,10 @@ pub enum ElementSetError {
 
 /// Mean elements with what SGP4 works out of them once.
 ///
-/// The gravity is WGS72's: element sets are fitted with it (Hoots and Roehrich, Spacetrack Report 3;
-/// Vallado and others, Revisiting Spacetrack Report 3, AIAA 2006-6753, section VI).
+/// As the US Space Force runs it, because element sets are fitted that way (Vallado and others,
+/// Revisiting Spacetrack Report 3, AIAA 2006-6753): gravity of WGS72, the older sidereal time. The
+/// "improved" mode of other programs is the same for satellites near the Earth and up to 1 km off for
+/// some in deep space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElementSet {
     elements: MeanElements,
@@ -76,7 +78,7 @@ impl ElementSet {
         .map_err(|error| refused(&error))?;
         let constants = sgp4::Constants::new(
             sgp4::WGS72,
-            sgp4::iau_epoch_to_sidereal_time,
+            sgp4::afspc_epoch_to_sidereal_time,
             elements.epoch.days_since_j2000() / 365.25,
             elements.bstar,
             orbit,
@@ -114,7 +116,8 @@ impl ElementSet {
 
     fn propagate(&self, time: UtcInstant) -> Result<sgp4::Prediction, sgp4::Error> {
         let elapsed_ns = time.unix_nanos() - self.elements.epoch.unix_nanos();
-        self.constants.propagate(sgp4::MinutesSinceEpoch(elapsed_ns as f64 / 60e9))
+        self.constants
+            .propagate_afspc_compatibility_mode(sgp4::MinutesSinceEpoch(elapsed_ns as f64 / 60e9))
     }
 
     /// The mean semi-major axis in metres, to the first order (Kepler's third law, WGS72).

@@ -12,8 +12,10 @@
 
 mod constellation;
 mod earth;
+mod element_file;
 mod element_set;
 mod ephemeris;
+mod formation;
 mod rotation;
 mod secular;
 mod vector;
@@ -22,8 +24,15 @@ mod walker;
 
 pub use constellation::{Constellation, ConstellationError, Geostationary, Propagator, Shell};
 pub use earth::{EarthModel, Geodetic, Site};
+pub use element_file::{
+    Account, ElementFile, ElementFileError, FilterError, SatelliteFilter, Selection,
+    SelectionError, SkipReason, Skipped,
+};
 pub use element_set::{ElementSet, ElementSetError, MeanElements};
 pub use ephemeris::Ephemeris;
+pub use formation::{
+    Formation, FormationPlace, FormationPlane, FormationSatellite, FormationShell,
+};
 pub use rotation::{EarthRotation, Rotation};
 pub use secular::SecularRates;
 pub use vector::Vec3;

@@ -3,10 +3,10 @@
 use skyhop_units::UtcInstant;
 
 use crate::walker::{ShellMotion, element_sets};
-use crate::{Constellation, EarthModel, EarthRotation, ElementSet, Geodetic, Propagator, Vec3};
+use crate::{
+    Constellation, EarthModel, EarthRotation, ElementSet, GEOSTATIONARY_RADIUS_M, Propagator, Vec3,
+};
 
-/// The radius of the geostationary orbit: one sidereal day by Kepler's third law (WGS84).
-const GEOSTATIONARY_ALTITUDE_M: f64 = 42_164_172.0 - 6_378_137.0;
 const EARTH_TURN_RAD_PER_S: f64 = 7.3e-5;
 
 /// The positions of a constellation's satellites over time.
@@ -43,9 +43,8 @@ impl Ephemeris {
             })
             .collect();
         let fixed = constellation.geostationary.iter().map(|satellite| {
-            let longitude_deg = satellite.longitude_deg;
-            let altitude_m = GEOSTATIONARY_ALTITUDE_M;
-            Geodetic { latitude_deg: 0.0, longitude_deg, altitude_m }.to_earth_fixed()
+            let (sin, cos) = satellite.longitude_deg.to_radians().sin_cos();
+            Vec3::new(cos, sin, 0.0) * GEOSTATIONARY_RADIUS_M
         });
         groups.push(Motion::Fixed(fixed.collect()));
         groups.push(Motion::ElementSets(constellation.element_sets.clone()));
@@ -103,6 +102,34 @@ impl Ephemeris {
     }
 }
 
+impl Ephemeris {
+    /// The earth-fixed position of one satellite at `time`; not-a-number as in
+    /// [`Ephemeris::earth_fixed`], and for a satellite that there is not.
+    pub fn earth_fixed_of(&self, satellite: u32, time: UtcInstant) -> Vec3 {
+        let mut index = satellite as usize;
+        for group in &self.groups {
+            if index < group.satellites() {
+                let (position, axes) = group.position(index, time, self.epoch);
+                return self.turned(position, axes, time);
+            }
+            index -= group.satellites();
+        }
+        NOWHERE
+    }
+
+    fn turned(&self, position: Vec3, axes: Axes, time: UtcInstant) -> Vec3 {
+        let rotation = match axes {
+            Axes::EarthFixed => return position,
+            Axes::Inertial => self.earth.rotation().at(time),
+            Axes::OfDate => EarthRotation::MeanOfDate.at(time),
+        };
+        self.earth.project(rotation.apply(position))
+    }
+}
+
+/// Where a satellite is that cannot be propagated.
+const NOWHERE: Vec3 = Vec3::new(f64::NAN, f64::NAN, f64::NAN);
+
 /// What positions refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Axes {
@@ -124,7 +151,6 @@ impl Motion {
 
     /// Appends the positions of all satellites and says in which axes.
     fn extend(&self, time: UtcInstant, epoch: UtcInstant, positions: &mut Vec<Vec3>) -> Axes {
-        const NOWHERE: Vec3 = Vec3::new(f64::NAN, f64::NAN, f64::NAN);
         match self {
             Self::Shell(shell) => {
                 let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
@@ -139,6 +165,20 @@ impl Motion {
                 positions.extend(fixed);
                 Axes::EarthFixed
             }
+        }
+    }
+
+    /// The position of one satellite, and in which axes.
+    fn position(&self, index: usize, time: UtcInstant, epoch: UtcInstant) -> (Vec3, Axes) {
+        match self {
+            Self::Shell(shell) => {
+                let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
+                (shell.inertial(index, elapsed_s), Axes::Inertial)
+            }
+            Self::ElementSets(sets) => {
+                (sets[index].position(time).unwrap_or(NOWHERE), Axes::OfDate)
+            }
+            Self::Fixed(fixed) => (fixed[index], Axes::EarthFixed),
         }
     }
 

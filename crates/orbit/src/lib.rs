@@ -40,3 +40,6 @@ pub use visibility::{Coverage, Sky};
 
 /// The speed of light in vacuum, in m/s (exact by definition).
 pub const LIGHT_M_PER_S: f64 = 299_792_458.0;
+
+/// The radius of the geostationary orbit: a sidereal day by Kepler's third law (WGS84).
+pub const GEOSTATIONARY_RADIUS_M: f64 = 42_164_172.0;

@@ -37,21 +37,28 @@ impl ShellMotion {
 
     /// Appends the positions of all satellites, plane after plane.
     pub(crate) fn extend_inertial(&self, elapsed_s: f64, positions: &mut Vec<Vec3>) {
-        let (sin_turn, cos_turn) = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
-        let (sin_inclination, cos_inclination) = self.inclination_rad.sin_cos();
+        let turn = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
         let slots = self.latitude_arguments.len() / self.nodes_rad.len();
         for (node_rad, plane) in self.nodes_rad.iter().zip(self.latitude_arguments.chunks(slots)) {
-            let (sin, cos) = (node_rad + self.rates.node_rad_per_s * elapsed_s).sin_cos();
-            let a = self.semi_major_axis_m;
-            let ascending = Vec3::new(cos, sin, 0.0) * a;
-            let ahead =
-                Vec3::new(-sin * cos_inclination, cos * cos_inclination, sin_inclination) * a;
-            positions.extend(plane.iter().map(|(cos_start, sin_start)| {
-                let along = cos_start * cos_turn - sin_start * sin_turn;
-                let across = sin_start * cos_turn + cos_start * sin_turn;
-                ascending * along + ahead * across
-            }));
+            let axes = self.plane_axes(*node_rad, elapsed_s);
+            positions.extend(plane.iter().map(|start| turned(axes, *start, turn)));
         }
+    }
+
+    /// The position of one satellite.
+    pub(crate) fn inertial(&self, index: usize, elapsed_s: f64) -> Vec3 {
+        let turn = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
+        let slots = self.latitude_arguments.len() / self.nodes_rad.len();
+        let axes = self.plane_axes(self.nodes_rad[index / slots], elapsed_s);
+        turned(axes, self.latitude_arguments[index], turn)
+    }
+
+    /// Where a plane's satellites are at the ascending node, and a quarter of a turn later.
+    fn plane_axes(&self, node_rad: f64, elapsed_s: f64) -> [Vec3; 2] {
+        let (sin_inclination, cos_inclination) = self.inclination_rad.sin_cos();
+        let (sin, cos) = (node_rad + self.rates.node_rad_per_s * elapsed_s).sin_cos();
+        let ahead = Vec3::new(-sin * cos_inclination, cos * cos_inclination, sin_inclination);
+        [Vec3::new(cos, sin, 0.0) * self.semi_major_axis_m, ahead * self.semi_major_axis_m]
     }
 
     /// How many satellites there are.
@@ -68,6 +75,13 @@ impl ShellMotion {
     pub(crate) fn largest_turn_rad_per_s(&self) -> f64 {
         self.rates.latitude_argument_rad_per_s.abs() + self.rates.node_rad_per_s.abs()
     }
+}
+
+/// A satellite whose argument of latitude was `start` (cosine, sine), after a turn (sine, cosine).
+fn turned([ascending, ahead]: [Vec3; 2], start: (f64, f64), turn: (f64, f64)) -> Vec3 {
+    let along = start.0 * turn.1 - start.1 * turn.0;
+    let across = start.1 * turn.1 + start.0 * turn.0;
+    ascending * along + ahead * across
 }
 
 /// The right ascension of a plane's ascending node at the epoch, in degrees.

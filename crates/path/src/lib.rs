@@ -8,6 +8,7 @@ mod compat;
 mod compute;
 pub mod events;
 pub mod export;
+pub mod fibre;
 pub mod handover;
 pub mod import;
 mod outage;
@@ -18,8 +19,8 @@ pub mod trace;
 
 pub use compat::Compat;
 pub use compute::{PathFrames, compute};
-pub use outage::OutageModel;
-pub use request::{PathError, PathOptions, PathRequest, Place, Relay, UnknownName};
+pub use outage::{Draw, OutageModel};
+pub use request::{PathError, PathOptions, PathRequest, Place, Relay, UnknownName, UtcGrid};
 pub use trace::{
     BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace, TraceError,
 };

@@ -1,7 +1,7 @@
 //! +Grid: each satellite links to its neighbours in its plane and in the planes beside it.
 
-use skyhop_orbit::{Shell, Vec3};
-use skyhop_units::Instant;
+use skyhop_orbit::{ElementSet, Formation, Shell, Vec3};
+use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::Topology;
 use crate::route::Graph;
@@ -16,6 +16,41 @@ pub struct Grid {
     parts: Vec<u32>,
     reach: Reach,
     light_m_per_s: f64,
+    /// The links of the constellation's shells.
+    shells: Vec<(u32, u32)>,
+    /// The satellites by element set, where there are any.
+    recovered: Option<Recovered>,
+}
+
+/// How long the formation of satellites by element set holds: their orbits differ a little, so that
+/// neighbours drift apart by some degrees in a day.
+const FORMATION_FOR: Duration = Duration::from_secs(600);
+
+/// Satellites whose planes and slots are recovered from their orbits.
+struct Recovered {
+    sets: Vec<ElementSet>,
+    /// The number of the first of them.
+    first: u32,
+    start: UtcInstant,
+    seam: bool,
+    /// When the formation was last worked out.
+    at: Option<Instant>,
+}
+
+impl Recovered {
+    /// The links of the formation, if it is time to work it out again.
+    fn links(&mut self, now: Instant) -> Option<impl Iterator<Item = (u32, u32)> + use<>> {
+        let fresh = |at: Instant| {
+            at <= now && now.saturating_since(at).as_nanos() < FORMATION_FOR.as_nanos()
+        };
+        if self.at.is_some_and(fresh) {
+            return None;
+        }
+        self.at = Some(now);
+        let formation = Formation::of(&self.sets, self.start.after(now - Instant::START));
+        let first = self.first;
+        Some(formation.grid_links(self.seam).into_iter().map(move |(a, b)| (first + a, first + b)))
+    }
 }
 
 /// How far links between satellites reach.
@@ -34,23 +69,38 @@ impl Grid {
     pub fn new(request: &PathRequest) -> Self {
         let (constellation, compat) = (&request.constellation, request.compat);
         let seam = request.options.isl_seam;
-        let mut links = Vec::new();
+        let mut shells = Vec::new();
         let mut first = 0;
         for shell in &constellation.shells {
-            links.extend(grid_links(shell, first, compat, seam));
+            shells.extend(grid_links(shell, first, compat, seam));
             first += shell.satellites();
         }
-        let weighted: Vec<_> = links.into_iter().map(|(a, b)| (a, b, 0.0)).collect();
-        let mut graph = Graph::default();
-        graph.rebuild(constellation.satellites() as usize, &weighted);
-        let mut parts = Vec::new();
-        graph.parts(&mut parts);
+        first += constellation.geostationary.len() as u32;
+        let sets = constellation.element_sets.clone();
+        let recovered = Recovered { sets, first, start: request.start, seam, at: None };
         let reach = match (compat, constellation.longest_isl) {
             (Compat::Leoem, _) => Reach::Unlimited,
             (Compat::Hypatia, Some(longest)) => Reach::Length(longest.metres()),
             _ => Reach::Above(EQUATORIAL_RADIUS_M + request.options.isl_clearance.metres()),
         };
-        Self { graph, parts, reach, light_m_per_s: compat.earth().light_m_per_s() }
+        let mut grid = Self {
+            graph: Graph::default(),
+            parts: Vec::new(),
+            reach,
+            light_m_per_s: compat.earth().light_m_per_s(),
+            shells,
+            recovered: Some(recovered).filter(|recovered| !recovered.sets.is_empty()),
+        };
+        grid.rebuild(constellation.satellites() as usize, []);
+        grid
+    }
+
+    /// Replaces the links of satellites by element set.
+    fn rebuild(&mut self, satellites: usize, recovered: impl IntoIterator<Item = (u32, u32)>) {
+        let links = self.shells.iter().copied().chain(recovered);
+        let weighted: Vec<_> = links.map(|(a, b)| (a, b, 0.0)).collect();
+        self.graph.rebuild(satellites, &weighted);
+        self.graph.parts(&mut self.parts);
     }
 }
 
@@ -71,7 +121,10 @@ impl Reach {
 }
 
 impl Topology for Grid {
-    fn update(&mut self, _now: Instant, positions: &[Vec3]) {
+    fn update(&mut self, now: Instant, positions: &[Vec3]) {
+        if let Some(links) = self.recovered.as_mut().and_then(|recovered| recovered.links(now)) {
+            self.rebuild(positions.len(), links);
+        }
         let (reach, light_m_per_s) = (self.reach, self.light_m_per_s);
         let changed = self.graph.reweigh(|a, b| {
             let (a, b) = (positions[a as usize], positions[b as usize]);

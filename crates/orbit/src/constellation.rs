@@ -26,6 +26,9 @@ pub struct Constellation {
     pub epoch: UtcInstant,
     /// The lowest elevation at which terminals and gateways use a satellite, in degrees.
     pub minimum_elevation_deg: f64,
+    /// How the names of its satellites begin in the public catalogue.
+    #[serde(default)]
+    pub satellite_prefix: Option<String>,
     /// How the shells' satellites move.
     #[serde(default)]
     pub propagator: Propagator,

@@ -4,6 +4,7 @@
 //! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files and
 //! [`export`] writes it for them.
 
+pub mod all_pairs;
 mod compat;
 mod compute;
 pub mod events;

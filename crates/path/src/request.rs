@@ -53,7 +53,7 @@ pub struct PathOptions {
     pub isl_clearance: Length,
     /// How far from the geostationary arc sites keep, in degrees.
     pub geo_avoidance_deg: Option<f64>,
-    /// The points of presence of an access path; each gateway uses the nearest.
+    /// The points of presence of an access path; `from` uses the nearest.
     pub pops: Vec<Place>,
     /// How much longer fibre is than the great circle.
     pub fibre_stretch: f64,
@@ -134,7 +134,7 @@ pub enum Relay {
     Isl,
     /// Up and down over gateways.
     BentPipe,
-    /// One satellite, a gateway, its point of presence, and fibre to the other end.
+    /// One satellite, a gateway, the point of presence of `from`, and fibre to the other end.
     Access,
     /// One geostationary satellite that both ends see.
     Geo,
@@ -323,7 +323,7 @@ impl PathOptions {
 }
 
 impl Place {
-    fn validate(&self) -> Result<(), PathError> {
+    pub(crate) fn validate(&self) -> Result<(), PathError> {
         let Geodetic { latitude_deg, longitude_deg, altitude_m } = self.position;
         let on_earth = (-90.0..=90.0).contains(&latitude_deg)
             && (-180.0..=360.0).contains(&longitude_deg)

@@ -179,15 +179,42 @@ impl Router {
         from.iter().find(|link| link.satellite == first).map(|link| [*link, last])
     }
 
-    /// Where the search began that reached a node.
-    fn origin(&self, mut node: u32) -> u32 {
-        loop {
-            let previous = self.reached[node as usize].previous;
-            if previous == node {
-                return node;
-            }
-            node = previous;
+    /// Finds the shortest routes from all of `from` to every node; [`Router::reached`] and
+    /// [`Router::route_back`] tell about them.
+    pub fn search_all(&mut self, graph: &Graph, from: &[Link]) {
+        self.begin(graph.nodes());
+        for link in from {
+            self.reach(link.satellite, link.satellite, link.delay_s);
         }
+        while let Some(Reverse((bits, node))) = self.queue.pop() {
+            let distance = f64::from_bits(bits);
+            if distance > self.reached[node as usize].distance {
+                continue;
+            }
+            for edge in graph.edges(node).iter().filter(|edge| edge.is_open()) {
+                self.reach(edge.to, node, distance + edge.weight);
+            }
+        }
+    }
+
+    /// The distance at which the last search reached a node; `None` where it did not.
+    pub fn reached(&self, node: u32) -> Option<f64> {
+        let reached = self.reached.get(node as usize)?;
+        (reached.search == self.search).then_some(reached.distance)
+    }
+
+    /// The nodes of the route by which the last search reached `node`, from there backwards.
+    pub fn route_back(&self, node: u32) -> impl Iterator<Item = u32> {
+        let before = |node: &u32| {
+            let previous = self.reached[*node as usize].previous;
+            (previous != *node).then_some(previous)
+        };
+        std::iter::successors(Some(node), before)
+    }
+
+    /// Where the search began that reached a node.
+    fn origin(&self, node: u32) -> u32 {
+        self.route_back(node).last().unwrap_or(node)
     }
 
     fn search(&mut self, graph: &Graph, from: u32, to: u32) -> Option<f64> {

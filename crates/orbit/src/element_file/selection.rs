@@ -84,6 +84,7 @@ impl ElementFile {
             source: self.file.clone(),
             epoch,
             minimum_elevation_deg: selection.minimum_elevation_deg,
+            satellite_prefix: None,
             propagator: Propagator::Sgp4,
             longest_ground_link: None,
             longest_isl: None,

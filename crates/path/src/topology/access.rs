@@ -1,4 +1,4 @@
-//! Access: one satellite, a gateway, the point of presence nearest to it, and fibre to the other end.
+//! Access: one satellite, a gateway, the user's point of presence, and fibre to the other end.
 
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
@@ -15,8 +15,12 @@ pub struct Access {
     sky: Sky,
     satellites: u32,
     compat: Compat,
-    /// Per gateway: the node of its point of presence, and the fibre behind it.
-    ground: Vec<Fibre>,
+    /// The node of the user's point of presence.
+    pop: u32,
+    /// Per gateway: the fibre to the point of presence.
+    to_pop_s: Vec<f64>,
+    /// The fibre from there to the other end.
+    to_end_s: f64,
     /// Per satellite: the gateway over which `to` is nearest, as index, and the delay to it.
     best: Vec<Option<(u32, f64)>>,
     links: Vec<(u32, u32, f64)>,
@@ -26,14 +30,6 @@ pub struct Access {
     to: u32,
 }
 
-/// The ground's part of a path, from a gateway on.
-#[derive(Debug, Clone, Copy)]
-struct Fibre {
-    pop: u32,
-    to_pop_s: f64,
-    to_end_s: f64,
-}
-
 impl Access {
     /// The links of a request with gateways and points of presence.
     pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
@@ -41,16 +37,14 @@ impl Access {
         let pops = &request.options.pops;
         let first_pop = satellites + request.gateways.len() as u32;
         let stretch = request.options.fibre_stretch;
-        let ground = request.gateways.iter().filter_map(|gateway| {
-            let (index, pop) = nearest(gateway, pops)?;
-            Some(Fibre {
-                pop: first_pop + index,
-                to_pop_s: fibre_delay_s(gateway.position, pop.position, stretch),
-                to_end_s: fibre_delay_s(pop.position, request.to.position, stretch),
-            })
-        });
+        // Users belong to the nearest point of presence (Wang and others, A Cross-US View of Starlink's
+        // PoP and Satellite Assignment Strategy, LEO-NET 2026), whatever gateway serves them.
+        let (index, pop) = nearest(&request.from, pops);
+        let fibre_s = |place: &Place| fibre_delay_s(place.position, pop.position, stretch);
         Self {
-            ground: ground.collect(),
+            pop: first_pop + index,
+            to_pop_s: request.gateways.iter().map(fibre_s).collect(),
+            to_end_s: fibre_s(&request.to),
             sky: sky(request, &request.gateways, ephemeris),
             satellites,
             compat: request.compat,
@@ -64,15 +58,16 @@ impl Access {
 
     /// The delay from a satellite over a gateway to `to`.
     fn delay_s(&self, gateway: usize, satellite: Vec3) -> f64 {
-        let fibre = self.ground[gateway];
         let down_s = self.compat.ground_delay_s(satellite, &self.sky.sites()[gateway]);
-        down_s + fibre.to_pop_s + fibre.to_end_s
+        down_s + self.to_pop_s[gateway] + self.to_end_s
     }
 }
 
-fn nearest<'p>(gateway: &Place, pops: &'p [Place]) -> Option<(u32, &'p Place)> {
-    let distance_m = |pop: &Place| great_circle_m(gateway.position, pop.position);
-    (0..).zip(pops).min_by(|(_, a), (_, b)| distance_m(a).total_cmp(&distance_m(b)))
+/// The nearest of the points of presence, of which there is at least one.
+fn nearest<'p>(user: &Place, pops: &'p [Place]) -> (u32, &'p Place) {
+    let distance_m = |pop: &Place| great_circle_m(user.position, pop.position);
+    let nearest = (0..).zip(pops).min_by(|(_, a), (_, b)| distance_m(a).total_cmp(&distance_m(b)));
+    nearest.expect("the request was checked")
 }
 
 impl Topology for Access {
@@ -80,7 +75,7 @@ impl Topology for Access {
         self.sky.update(now, positions);
         self.best.clear();
         self.best.resize(self.satellites as usize, None);
-        for gateway in 0..self.ground.len() {
+        for gateway in 0..self.to_pop_s.len() {
             for satellite in self.sky.visible(gateway, positions) {
                 let delay_s = self.delay_s(gateway, positions[satellite as usize]);
                 let best = &mut self.best[satellite as usize];
@@ -114,11 +109,11 @@ impl Topology for Access {
     fn hops(&self, route: &[u32], positions: &[Vec3], hops: &mut Hops) {
         let [satellite, _] = route else { return };
         let Some((gateway, _)) = self.best[*satellite as usize] else { return };
-        let fibre = self.ground[gateway as usize];
         let site = &self.sky.sites()[gateway as usize];
         let down_s = self.compat.ground_delay_s(positions[*satellite as usize], site);
-        hops.nodes.extend([*satellite, self.satellites + gateway, fibre.pop].map(|n| n as i32));
-        let delays = [down_s, fibre.to_pop_s, fibre.to_end_s].map(Duration::from_secs_f64);
+        hops.nodes.extend([*satellite, self.satellites + gateway, self.pop].map(|n| n as i32));
+        let delays =
+            [down_s, self.to_pop_s[gateway as usize], self.to_end_s].map(Duration::from_secs_f64);
         hops.delays.extend(delays);
     }
 }

@@ -374,7 +374,7 @@ fn steps_of_a_tenth_and_of_a_second_agree_on_handovers_up_to_the_step() {
     for policy in POLICIES {
         let mut coarse = request(Relay::Isl);
         coarse.handover = policy.name.to_owned();
-        coarse.duration = Duration::from_secs(240);
+        coarse.duration = Duration::from_secs(500);
         let fine = PathRequest { step: Duration::from_millis(100), ..coarse.clone() };
         let (coarse, fine) = (handovers(&coarse), handovers(&fine));
         println!(

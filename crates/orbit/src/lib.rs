@@ -1,10 +1,11 @@
 //! Where satellites and sites are, and which of them see each other.
 //!
-//! A [`Constellation`] (read from TOML) names shells of satellites; an [`Ephemeris`] turns it into
-//! positions at a moment of UTC; a [`Sky`] tells which satellites each [`Site`] sees.
+//! A [`Constellation`] names shells of satellites (read from TOML) or holds element sets (from an
+//! [`ElementFile`]); an [`Ephemeris`] turns it into positions at a moment of UTC; a [`Sky`] tells which
+//! satellites each [`Site`] sees; a [`Formation`] finds planes and slots among element sets.
 //!
 //! # Accuracy
-//! Satellites move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
+//! Element sets are propagated with SGP4. Satellites of shells move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
 //! Short-periodic terms, drag and resonances are left out: over the first day the positions stay
 //! within 15 km of SGP4 started from the same mean elements (12 km, nearly all of it periodic), which
 //! is 50 us of one-way delay at most. The turn from inertial to earth-fixed axes uses GMST of 1982

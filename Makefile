@@ -23,7 +23,7 @@ lint: setup
 	$(PYTHON) -m mypy
 
 bench: setup
-	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench link
+	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
 	$(PYTHON) scripts/bench.py
 
 validate: setup

@@ -38,6 +38,22 @@ class Scenario:
     def to_json(self) -> str: ...
 
 @final
+class Constellation:
+    """A constellation as a scenario uses it."""
+
+    name: str
+    epoch: str
+    minimum_elevation_deg: float
+    account: str | None
+    @staticmethod
+    def of(scenario: Scenario) -> Constellation: ...
+    def skipped(self) -> list[tuple[str, str, str]]: ...
+    def satellites(
+        self,
+    ) -> list[tuple[int, str | None, int | None, int | None, int | None, int | None]]: ...
+    def positions(self, time: str, inertial: bool) -> bytes: ...
+
+@final
 class PathTrace:
     """A time-varying path."""
 
@@ -82,6 +98,9 @@ class RunDirectory:
     def write(self, experiment: Experiment, outcome: Outcome) -> None: ...
     def abandon(self) -> None: ...
 
+def write_all_pairs(
+    scenario: Scenario, find_place: FindPlace, sites: list[str], file: str, progress: Progress
+) -> None: ...
 def run_live(
     experiment: Experiment,
     client: list[str] | None,

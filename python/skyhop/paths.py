@@ -19,17 +19,23 @@ from skyhop.scenarios import Scenario, load_scenario
 
 Progress: TypeAlias = Callable[[int, int], None]
 
+COMPUTED = "skyhop path"
+"""What the header of a path computed over a constellation says about its source."""
+
 
 class Path:
     """The path between two places as it changes over time.
 
     Attributes:
         header: how it was made: ends, constellation, relay, policies, seed.
+        account: of a path just computed over a file of element sets: how many were used, how many
+            were not and why, in a line.
     """
 
     def __init__(self, core: _core.PathTrace) -> None:
         self._core = core
         self.header: dict[str, Any] = json.loads(core.header_json())
+        self.account: str | None = None
         self._frames: pa.Table | None = None
 
     @property
@@ -38,6 +44,13 @@ class Path:
         if self._frames is None:
             self._frames = pq.read_table(io.BytesIO(self._core.to_parquet()))
         return self._frames
+
+    @property
+    def segments(self) -> pa.Table:
+        """Where the delay arises, one row per frame: user links, ISLs, gateway links, fibre."""
+        from skyhop.delay_segments import delay_segments
+
+        return delay_segments(self)
 
     def write(self, file: str | os.PathLike[str]) -> None:
         """Write a path file, whole or not at all.
@@ -88,7 +101,7 @@ def path(
     sets: Sequence[str] = (),
     duration: str | None = None,
     progress: Progress | None = None,
-    **keys: str,
+    **keys: str | float,
 ) -> Path:
     """Compute the path between two places, or the `[path]` of a scenario.
 
@@ -105,7 +118,7 @@ def path(
         InputError: a place, key or value is wrong.
         RunError: the path never exists.
     """
-    content: dict[str, str | None] = {"from": from_, "to": to, **keys}
+    content: dict[str, str | float | None] = {"from": from_, "to": to, **keys}
     keyed = [
         f"path.{key}={json.dumps(value, ensure_ascii=False)}"
         for key, value in content.items()
@@ -115,7 +128,10 @@ def path(
         keyed.append(f"run.duration={json.dumps(duration)}")
     source: Scenario = {"path": {}} if scenario is None else scenario
     loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
-    return Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
+    trace = Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
+    if trace.header["source"] == COMPUTED:
+        trace.account = _core.Constellation.of(loaded).account
+    return trace
 
 
 def import_path(

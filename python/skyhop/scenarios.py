@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from skyhop import _core
+from skyhop.downloads import downloaded, is_address
 from skyhop.errors import InputError
 
 Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | _core.Scenario
@@ -23,6 +24,8 @@ def load_scenario(
         sets: overrides, each "KEY=VALUE"; what is checked already takes none.
         origin: what errors call a scenario that is not a file.
 
+    A constellation that is an address is downloaded first.
+
     Raises:
         InputError: one line that names the file, the key and what was expected.
     """
@@ -30,6 +33,17 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is checked already: give overrides when it is loaded")
         return scenario
+    loaded = _loaded(scenario, sets, origin)
+    constellation = json.loads(loaded.to_json())["path"].get("constellation", "")
+    if not is_address(constellation):
+        return loaded
+    file = json.dumps(os.fspath(downloaded(constellation)))
+    return _loaded(scenario, [*sets, f"path.constellation={file}"], origin)
+
+
+def _loaded(
+    scenario: str | os.PathLike[str] | Mapping[str, Any], sets: Sequence[str], origin: str
+) -> _core.Scenario:
     if isinstance(scenario, Mapping):
         return _core.Scenario.from_json(json.dumps(scenario), origin, list(sets))
     return _core.Scenario.read(os.fspath(scenario), list(sets))

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
+use crate::{Account, ElementSet};
+
 /// The most satellites that a constellation may have.
 const MOST_SATELLITES: u64 = 1_000_000;
 
@@ -24,9 +26,51 @@ pub struct Constellation {
     pub epoch: UtcInstant,
     /// The lowest elevation at which terminals and gateways use a satellite, in degrees.
     pub minimum_elevation_deg: f64,
+    /// How the names of its satellites begin in the public catalogue.
+    #[serde(default)]
+    pub satellite_prefix: Option<String>,
+    /// How the shells' satellites move.
+    #[serde(default)]
+    pub propagator: Propagator,
+    /// The longest link between ground and satellite of a tool that limits it by distance.
+    #[serde(default)]
+    pub longest_ground_link: Option<Length>,
+    /// The longest link between satellites of a tool that limits it by distance.
+    #[serde(default)]
+    pub longest_isl: Option<Length>,
     /// Groups of satellites at one altitude; they are numbered one after the other.
     #[serde(rename = "shell", default)]
     pub shells: Vec<Shell>,
+    /// Satellites that stand above the equator; numbered after the shells' satellites.
+    #[serde(default)]
+    pub geostationary: Vec<Geostationary>,
+    /// Satellites by element set, from a TLE or OMM file; numbered after all others.
+    #[serde(skip)]
+    pub element_sets: Vec<ElementSet>,
+    /// What became of the records of the file that the element sets are from.
+    #[serde(skip)]
+    pub account: Option<Account>,
+}
+
+/// How the satellites of shells move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Propagator {
+    /// Circular orbits with secular drift.
+    #[default]
+    Secular,
+    /// SGP4 from an element set per satellite, its angles rounded to a TLE's four decimals.
+    Sgp4,
+}
+
+/// A satellite that keeps its place above the equator.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geostationary {
+    /// What it is called.
+    pub name: String,
+    /// Its longitude in degrees, east positive.
+    pub longitude_deg: f64,
 }
 
 /// A Walker pattern: circular orbits in evenly spaced planes (Walker 1984).
@@ -50,6 +94,15 @@ pub struct Shell {
     /// The range of right ascension over which the planes are spread: 360 (delta) or 180 (star).
     #[serde(default = "full_circle")]
     pub node_span_deg: f64,
+    /// Instead of `phasing`: every second plane is ahead by half the distance between satellites.
+    #[serde(default)]
+    pub staggered: bool,
+    /// For SGP4: revolutions per day, as an element set has them (Kozai's mean motion).
+    #[serde(default)]
+    pub mean_motion_rev_per_day: Option<f64>,
+    /// For SGP4.
+    #[serde(default)]
+    pub eccentricity: f64,
 }
 
 fn equatorial_radius() -> Length {
@@ -132,7 +185,8 @@ impl Constellation {
 
     /// How many satellites there are.
     pub fn satellites(&self) -> u32 {
-        self.shells.iter().map(Shell::satellites).sum()
+        let others = self.geostationary.len() + self.element_sets.len();
+        self.shells.iter().map(Shell::satellites).sum::<u32>() + others as u32
     }
 
     /// The first value that makes no sense: key, value, what was expected.
@@ -142,13 +196,21 @@ impl Constellation {
             let key = "minimum_elevation_deg".to_owned();
             return Err((key, elevation.to_string(), "0 to less than 90 degrees"));
         }
-        if self.shells.is_empty() {
-            return Err(("shell".to_owned(), "missing".to_owned(), "at least one [[shell]]"));
+        if self.shells.is_empty() && self.geostationary.is_empty() {
+            let expected = "at least one [[shell]] or [[geostationary]]";
+            return Err(("shell".to_owned(), "missing".to_owned(), expected));
         }
         for (index, shell) in self.shells.iter().enumerate() {
-            shell.check().map_err(|(key, value, expected)| {
+            shell.check(self.propagator).map_err(|(key, value, expected)| {
                 (format!("shell.{index}.{key}"), value, expected)
             })?;
+        }
+        for (index, satellite) in self.geostationary.iter().enumerate() {
+            if !(-180.0..=360.0).contains(&satellite.longitude_deg) {
+                let key = format!("geostationary.{index}.longitude_deg");
+                let value = satellite.longitude_deg.to_string();
+                return Err((key, value, "-180 to 360 degrees"));
+            }
         }
         let total: u64 = self
             .shells
@@ -169,7 +231,15 @@ impl Shell {
         self.planes * self.satellites_per_plane
     }
 
-    fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    /// How far ahead of plane 0 the satellites of a plane are, in slots.
+    pub fn slots_ahead(&self, plane: u32) -> f64 {
+        if self.staggered {
+            return 0.5 * f64::from(plane % 2);
+        }
+        f64::from(self.phasing) * f64::from(plane) / f64::from(self.planes)
+    }
+
+    fn check(&self, propagator: Propagator) -> Result<(), (&'static str, String, &'static str)> {
         let altitude_km = self.altitude.metres() / 1e3;
         let radius_km = self.reference_radius.metres() / 1e3;
         let wrong = |key, value: &dyn ToString, expected| Err((key, value.to_string(), expected));
@@ -198,6 +268,20 @@ impl Shell {
         if !(self.node_span_deg > 0.0 && self.node_span_deg <= 360.0) {
             return wrong("node_span_deg", &self.node_span_deg, "more than 0, at most 360 degrees");
         }
-        Ok(())
+        if self.staggered && self.phasing != 0 {
+            return wrong("phasing", &self.phasing, "no phasing where planes are staggered");
+        }
+        if !(0.0..0.9).contains(&self.eccentricity) {
+            return wrong("eccentricity", &self.eccentricity, "0 to less than 0.9");
+        }
+        match self.mean_motion_rev_per_day {
+            None if propagator == Propagator::Sgp4 => {
+                wrong("mean_motion_rev_per_day", &"missing", "one where propagator = \"sgp4\"")
+            }
+            Some(rev) if !(0.1..18.0).contains(&rev) => {
+                wrong("mean_motion_rev_per_day", &rev, "0.1 to less than 18")
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -1,118 +1,218 @@
 //! Where every satellite of a constellation is at a moment.
 
-use std::f64::consts::TAU;
-
 use skyhop_units::UtcInstant;
 
-use crate::{Constellation, EarthModel, SecularRates, Shell, Vec3};
+use crate::walker::{ShellMotion, element_sets};
+use crate::{
+    Constellation, EarthModel, EarthRotation, ElementSet, GEOSTATIONARY_RADIUS_M, Propagator, Vec3,
+};
+
+const EARTH_TURN_RAD_PER_S: f64 = 7.3e-5;
 
 /// The positions of a constellation's satellites over time.
 ///
-/// Satellites are numbered shell after shell, and plane * satellites_per_plane + slot in a shell.
+/// Satellites are numbered shell after shell, and plane * satellites_per_plane + slot in a shell;
+/// geostationary ones and those by element set follow in their order.
 #[derive(Debug, Clone)]
 pub struct Ephemeris {
-    shells: Vec<ShellMotion>,
+    groups: Vec<Motion>,
     epoch: UtcInstant,
     earth: EarthModel,
 }
 
-/// A shell with everything that does not change over time worked out.
+/// How some satellites move.
 #[derive(Debug, Clone)]
-struct ShellMotion {
-    semi_major_axis_m: f64,
-    inclination_rad: f64,
-    rates: SecularRates,
-    /// Right ascension of each plane's ascending node at the epoch.
-    nodes_rad: Vec<f64>,
-    /// Cosine and sine of each satellite's argument of latitude at the epoch, plane after plane.
-    latitude_arguments: Vec<(f64, f64)>,
+enum Motion {
+    Shell(ShellMotion),
+    /// By SGP4, in the true equator and mean equinox of date.
+    ElementSets(Vec<ElementSet>),
+    /// Not at all: earth-fixed positions.
+    Fixed(Vec<Vec3>),
 }
 
 impl Ephemeris {
     /// The constellation's satellites as they move around this Earth.
     pub fn new(constellation: &Constellation, earth: EarthModel) -> Self {
-        let shells = constellation.shells.iter().map(|s| ShellMotion::new(s, earth)).collect();
-        Self { shells, epoch: constellation.epoch, earth }
+        let epoch = constellation.epoch;
+        let mut groups: Vec<Motion> = constellation
+            .shells
+            .iter()
+            .map(|shell| match constellation.propagator {
+                Propagator::Secular => Motion::Shell(ShellMotion::new(shell, earth)),
+                Propagator::Sgp4 => Motion::ElementSets(element_sets(shell, epoch)),
+            })
+            .collect();
+        let fixed = constellation.geostationary.iter().map(|satellite| {
+            let (sin, cos) = satellite.longitude_deg.to_radians().sin_cos();
+            Vec3::new(cos, sin, 0.0) * GEOSTATIONARY_RADIUS_M
+        });
+        groups.push(Motion::Fixed(fixed.collect()));
+        groups.push(Motion::ElementSets(constellation.element_sets.clone()));
+        groups.retain(|group| group.satellites() > 0);
+        Self { groups, epoch, earth }
     }
 
     /// How many satellites there are.
     pub fn satellites(&self) -> usize {
-        self.shells.iter().map(|shell| shell.latitude_arguments.len()).sum()
+        self.groups.iter().map(Motion::satellites).sum()
     }
 
     /// The largest distance from the Earth's centre at which a satellite may be, in metres.
     pub fn largest_radius_m(&self) -> f64 {
         // The LeoEM sphere moves satellites up by at most 14 km (at the poles).
-        self.shells.iter().map(|shell| shell.semi_major_axis_m).fold(0.0, f64::max) + 15e3
+        self.groups.iter().map(Motion::largest_radius_m).fold(0.0, f64::max) + 15e3
     }
 
     /// A speed that no satellite exceeds in earth-fixed axes, in m/s.
     pub fn largest_speed_m_per_s(&self) -> f64 {
-        const EARTH_TURN_RAD_PER_S: f64 = 7.3e-5;
-        let speed = |shell: &ShellMotion| {
-            let turn = shell.rates.latitude_argument_rad_per_s.abs()
-                + shell.rates.node_rad_per_s.abs()
-                + EARTH_TURN_RAD_PER_S;
-            turn * shell.semi_major_axis_m
-        };
         // One per cent for what the LeoEM sphere does to distances.
-        self.shells.iter().map(speed).fold(0.0, f64::max) * 1.01
+        self.groups.iter().map(Motion::largest_speed_m_per_s).fold(0.0, f64::max) * 1.01
     }
 
-    /// Writes all inertial positions at `time` into `positions`.
+    /// Writes all inertial positions at `time` into `positions`; not-a-number for a satellite whose
+    /// elements no longer hold.
     pub fn inertial(&self, time: UtcInstant, positions: &mut Vec<Vec3>) {
         positions.clear();
-        let elapsed_s = (time.unix_nanos() - self.epoch.unix_nanos()) as f64 / 1e9;
-        for shell in &self.shells {
-            shell.extend_inertial(elapsed_s, positions);
+        for group in &self.groups {
+            let first = positions.len();
+            if group.extend(time, self.epoch, positions) == Axes::EarthFixed {
+                let back = self.earth.rotation().at(time).inverse();
+                for position in &mut positions[first..] {
+                    *position = back.apply(*position);
+                }
+            }
         }
     }
 
-    /// Writes all earth-fixed positions at `time` into `positions`.
+    /// Writes all earth-fixed positions at `time` into `positions`; not-a-number for a satellite
+    /// whose elements no longer hold, which is then in nobody's view.
     pub fn earth_fixed(&self, time: UtcInstant, positions: &mut Vec<Vec3>) {
-        self.inertial(time, positions);
-        let rotation = self.earth.rotation().at(time);
-        for position in positions {
-            *position = self.earth.project(rotation.apply(*position));
+        positions.clear();
+        for group in &self.groups {
+            let first = positions.len();
+            let rotation = match group.extend(time, self.epoch, positions) {
+                Axes::EarthFixed => continue,
+                Axes::Inertial => self.earth.rotation().at(time),
+                Axes::OfDate => EarthRotation::MeanOfDate.at(time),
+            };
+            for position in &mut positions[first..] {
+                *position = self.earth.project(rotation.apply(*position));
+            }
         }
     }
 }
 
-impl ShellMotion {
-    fn new(shell: &Shell, earth: EarthModel) -> Self {
-        let semi_major_axis_m = shell.altitude.metres()
-            + earth.reference_radius_m().unwrap_or(shell.reference_radius.metres());
-        let inclination_rad = shell.inclination_deg.to_radians();
-        let (planes, slots) = (f64::from(shell.planes), f64::from(shell.satellites_per_plane));
-        let span = shell.node_span_deg.to_radians();
-        let nodes_rad = (0..shell.planes).map(|p| span * f64::from(p) / planes).collect();
-        let argument = |p: u32, slot: u32| {
-            TAU * (f64::from(slot) + f64::from(shell.phasing) * f64::from(p) / planes) / slots
-        };
-        let latitude_arguments = (0..shell.planes)
-            .flat_map(|p| (0..shell.satellites_per_plane).map(move |slot| (p, slot)))
-            .map(|(p, slot)| argument(p, slot).sin_cos())
-            .map(|(sin, cos)| (cos, sin))
-            .collect();
-        let rates = earth.secular_rates(semi_major_axis_m, inclination_rad);
-        Self { semi_major_axis_m, inclination_rad, rates, nodes_rad, latitude_arguments }
+impl Ephemeris {
+    /// The earth-fixed position of one satellite at `time`; not-a-number as in
+    /// [`Ephemeris::earth_fixed`], and for a satellite that there is not.
+    pub fn earth_fixed_of(&self, satellite: u32, time: UtcInstant) -> Vec3 {
+        let mut index = satellite as usize;
+        for group in &self.groups {
+            if index < group.satellites() {
+                let (position, axes) = group.position(index, time, self.epoch);
+                return self.turned(position, axes, time);
+            }
+            index -= group.satellites();
+        }
+        NOWHERE
     }
 
-    fn extend_inertial(&self, elapsed_s: f64, positions: &mut Vec<Vec3>) {
-        let (sin_turn, cos_turn) = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
-        let (sin_inclination, cos_inclination) = self.inclination_rad.sin_cos();
-        let slots = self.latitude_arguments.len() / self.nodes_rad.len();
-        for (node_rad, plane) in self.nodes_rad.iter().zip(self.latitude_arguments.chunks(slots)) {
-            let (sin, cos) = (node_rad + self.rates.node_rad_per_s * elapsed_s).sin_cos();
-            let a = self.semi_major_axis_m;
-            let ascending = Vec3::new(cos, sin, 0.0) * a;
-            let ahead =
-                Vec3::new(-sin * cos_inclination, cos * cos_inclination, sin_inclination) * a;
-            positions.extend(plane.iter().map(|(cos_start, sin_start)| {
-                let along = cos_start * cos_turn - sin_start * sin_turn;
-                let across = sin_start * cos_turn + cos_start * sin_turn;
-                ascending * along + ahead * across
-            }));
+    fn turned(&self, position: Vec3, axes: Axes, time: UtcInstant) -> Vec3 {
+        let rotation = match axes {
+            Axes::EarthFixed => return position,
+            Axes::Inertial => self.earth.rotation().at(time),
+            Axes::OfDate => EarthRotation::MeanOfDate.at(time),
+        };
+        self.earth.project(rotation.apply(position))
+    }
+}
+
+/// Where a satellite is that cannot be propagated.
+const NOWHERE: Vec3 = Vec3::new(f64::NAN, f64::NAN, f64::NAN);
+
+/// What positions refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Axes {
+    /// The inertial axes of the Earth's model.
+    Inertial,
+    /// Those of SGP4.
+    OfDate,
+    EarthFixed,
+}
+
+impl Motion {
+    fn satellites(&self) -> usize {
+        match self {
+            Self::Shell(shell) => shell.satellites(),
+            Self::ElementSets(sets) => sets.len(),
+            Self::Fixed(positions) => positions.len(),
         }
     }
+
+    /// Appends the positions of all satellites and says in which axes.
+    fn extend(&self, time: UtcInstant, epoch: UtcInstant, positions: &mut Vec<Vec3>) -> Axes {
+        match self {
+            Self::Shell(shell) => {
+                let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
+                shell.extend_inertial(elapsed_s, positions);
+                Axes::Inertial
+            }
+            Self::ElementSets(sets) => {
+                positions.extend(sets.iter().map(|set| set.position(time).unwrap_or(NOWHERE)));
+                Axes::OfDate
+            }
+            Self::Fixed(fixed) => {
+                positions.extend(fixed);
+                Axes::EarthFixed
+            }
+        }
+    }
+
+    /// The position of one satellite, and in which axes.
+    fn position(&self, index: usize, time: UtcInstant, epoch: UtcInstant) -> (Vec3, Axes) {
+        match self {
+            Self::Shell(shell) => {
+                let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
+                (shell.inertial(index, elapsed_s), Axes::Inertial)
+            }
+            Self::ElementSets(sets) => {
+                (sets[index].position(time).unwrap_or(NOWHERE), Axes::OfDate)
+            }
+            Self::Fixed(fixed) => (fixed[index], Axes::EarthFixed),
+        }
+    }
+
+    fn largest_radius_m(&self) -> f64 {
+        match self {
+            Self::Shell(shell) => shell.largest_radius_m(),
+            Self::ElementSets(sets) => sets.iter().map(apogee_m).fold(0.0, f64::max),
+            Self::Fixed(positions) => positions.iter().map(|p| p.norm()).fold(0.0, f64::max),
+        }
+    }
+
+    fn largest_speed_m_per_s(&self) -> f64 {
+        match self {
+            Self::Shell(shell) => {
+                (shell.largest_turn_rad_per_s() + EARTH_TURN_RAD_PER_S) * shell.largest_radius_m()
+            }
+            Self::ElementSets(sets) => sets.iter().map(fastest_m_per_s).fold(0.0, f64::max),
+            Self::Fixed(_) => 0.0,
+        }
+    }
+}
+
+/// What is periodic in SGP4's radius, and how far drag may change the axis: amply.
+const RADIUS_MARGIN_M: f64 = 50e3;
+
+fn apogee_m(set: &ElementSet) -> f64 {
+    set.semi_major_axis_m() * (1.0 + set.elements().eccentricity) + RADIUS_MARGIN_M
+}
+
+/// The speed at the perigee (vis-viva) with the Earth's turn at the apogee.
+fn fastest_m_per_s(set: &ElementSet) -> f64 {
+    const MU_M3_PER_S2: f64 = 3.986_008e14;
+    let axis_m = set.semi_major_axis_m();
+    let perigee_m = axis_m * (1.0 - set.elements().eccentricity) - RADIUS_MARGIN_M;
+    let at_perigee = (MU_M3_PER_S2 * (2.0 / perigee_m.max(6.3e6) - 1.0 / axis_m)).max(0.0).sqrt();
+    at_perigee + EARTH_TURN_RAD_PER_S * apogee_m(set)
 }

@@ -1,10 +1,11 @@
 //! Where satellites and sites are, and which of them see each other.
 //!
-//! A [`Constellation`] (read from TOML) names shells of satellites; an [`Ephemeris`] turns it into
-//! positions at a moment of UTC; a [`Sky`] tells which satellites each [`Site`] sees.
+//! A [`Constellation`] names shells of satellites (read from TOML) or holds element sets (from an
+//! [`ElementFile`]); an [`Ephemeris`] turns it into positions at a moment of UTC; a [`Sky`] tells which
+//! satellites each [`Site`] sees; a [`Formation`] finds planes and slots among element sets.
 //!
 //! # Accuracy
-//! Satellites move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
+//! Element sets are propagated with SGP4. Satellites of shells move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
 //! Short-periodic terms, drag and resonances are left out: over the first day the positions stay
 //! within 15 km of SGP4 started from the same mean elements (12 km, nearly all of it periodic), which
 //! is 50 us of one-way delay at most. The turn from inertial to earth-fixed axes uses GMST of 1982
@@ -12,15 +13,27 @@
 
 mod constellation;
 mod earth;
+mod element_file;
+mod element_set;
 mod ephemeris;
+mod formation;
 mod rotation;
 mod secular;
 mod vector;
 mod visibility;
+mod walker;
 
-pub use constellation::{Constellation, ConstellationError, Shell};
+pub use constellation::{Constellation, ConstellationError, Geostationary, Propagator, Shell};
 pub use earth::{EarthModel, Geodetic, Site};
+pub use element_file::{
+    Account, ElementFile, ElementFileError, FilterError, SatelliteFilter, Selection,
+    SelectionError, SkipReason, Skipped,
+};
+pub use element_set::{ElementSet, ElementSetError, MeanElements};
 pub use ephemeris::Ephemeris;
+pub use formation::{
+    Formation, FormationPlace, FormationPlane, FormationSatellite, FormationShell,
+};
 pub use rotation::{EarthRotation, Rotation};
 pub use secular::SecularRates;
 pub use vector::Vec3;
@@ -28,3 +41,6 @@ pub use visibility::{Coverage, Sky};
 
 /// The speed of light in vacuum, in m/s (exact by definition).
 pub const LIGHT_M_PER_S: f64 = 299_792_458.0;
+
+/// The radius of the geostationary orbit: a sidereal day by Kepler's third law (WGS84).
+pub const GEOSTATIONARY_RADIUS_M: f64 = 42_164_172.0;

@@ -2,7 +2,7 @@
 
 use skyhop_units::{Duration, Instant};
 
-use crate::{Ephemeris, Site, Vec3};
+use crate::{Ephemeris, GEOSTATIONARY_RADIUS_M, Site, Vec3};
 
 /// How long the satellites near a site are remembered before all are looked at again.
 const NEARBY_FOR: Duration = Duration::from_secs(20);
@@ -58,6 +58,37 @@ pub struct Sky {
     near_m: f64,
     near: Vec<Vec<u32>>,
     near_since: Option<Instant>,
+    geo_arc: Option<GeoArc>,
+}
+
+/// The part of the sky around the geostationary arc, as each site sees it.
+#[derive(Debug, Clone)]
+struct GeoArc {
+    cos_avoided: f64,
+    /// For each site the directions of points of the arc above its horizon, of length one.
+    directions: Vec<Vec<Vec3>>,
+}
+
+impl GeoArc {
+    fn new(sites: &[Site], degrees: f64) -> Self {
+        // Two points to a degree: at 18 deg from the arc, the nearest is off by 0.01 deg at most.
+        let arc = (0..720).map(|half_deg| {
+            let (sin, cos) = (f64::from(half_deg) / 2.0).to_radians().sin_cos();
+            Vec3::new(cos, sin, 0.0) * GEOSTATIONARY_RADIUS_M
+        });
+        let seen_from = |site: &Site| -> Vec<Vec3> {
+            let sights = arc.clone().map(|point| point - site.position);
+            let above = sights.filter(|sight| sight.dot(site.up) > 0.0);
+            above.map(|sight| sight * (1.0 / sight.norm())).collect()
+        };
+        let directions = sites.iter().map(seen_from).collect();
+        Self { cos_avoided: degrees.to_radians().cos(), directions }
+    }
+
+    fn avoids(&self, site: usize, sight: Vec3) -> bool {
+        let limit = self.cos_avoided * sight.norm();
+        self.directions[site].iter().any(|direction| direction.dot(sight) > limit)
+    }
 }
 
 impl Sky {
@@ -66,7 +97,25 @@ impl Sky {
         let margin_m = NEARBY_FOR.as_secs_f64() * ephemeris.largest_speed_m_per_s();
         let near_m = coverage.largest_range_m(ephemeris.largest_radius_m()) + margin_m;
         let near = vec![Vec::new(); sites.len()];
-        Self { sites, coverage, near_m, near, near_since: None }
+        Self { sites, coverage, near_m, near, near_since: None, geo_arc: None }
+    }
+
+    /// The same without the satellites that a site sees within so many degrees of the geostationary
+    /// arc: there a low satellite would disturb the links of geostationary ones.
+    #[must_use]
+    pub fn avoiding_geo_arc(self, degrees: f64) -> Self {
+        let geo_arc = Some(GeoArc::new(&self.sites, degrees));
+        Self { geo_arc, ..self }
+    }
+
+    /// Whether the site with this index and a satellite can use each other.
+    pub fn includes(&self, site: usize, satellite: Vec3) -> bool {
+        let place = &self.sites[site];
+        self.coverage.includes(place, satellite)
+            && !self
+                .geo_arc
+                .as_ref()
+                .is_some_and(|arc| arc.avoids(site, satellite - place.position))
     }
 
     /// The sites, in the order given.
@@ -100,8 +149,7 @@ impl Sky {
         site: usize,
         positions: &'a [Vec3],
     ) -> impl Iterator<Item = u32> + 'a {
-        let (place, coverage) = (&self.sites[site], self.coverage);
         let near = self.near[site].iter().copied();
-        near.filter(move |id| coverage.includes(place, positions[*id as usize]))
+        near.filter(move |id| self.includes(site, positions[*id as usize]))
     }
 }

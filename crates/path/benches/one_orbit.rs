@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use skyhop_orbit::Constellation;
-use skyhop_path::{Compat, OutageModel, PathRequest, Place, Relay, compute};
+use skyhop_path::{Compat, OutageModel, PathOptions, PathRequest, Place, Relay, compute};
 use skyhop_units::Duration;
 
 const STEPS: u64 = 5731;
@@ -41,6 +41,7 @@ fn request(relay: Relay, compat: Compat) -> PathRequest {
         step: Duration::from_secs(1),
         duration: Duration::from_secs(STEPS),
         seed: 0,
+        options: PathOptions::default(),
     }
 }
 

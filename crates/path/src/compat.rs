@@ -18,38 +18,51 @@ pub enum Compat {
     None,
     /// LeoEM's, as its published paths were made.
     Leoem,
+    /// Hypatia's: WGS84 ground, ranges instead of elevations, the same slot in the plane beside.
+    Hypatia,
 }
 
 impl Compat {
     /// All modes, in the order in which lists show them.
-    pub const ALL: [Self; 2] = [Self::None, Self::Leoem];
+    pub const ALL: [Self; 3] = [Self::None, Self::Leoem, Self::Hypatia];
 
     /// The name in scenarios and path files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Leoem => "leoem",
+            Self::Hypatia => "hypatia",
+        }
+    }
+
+    /// The handover policy that belongs to the mode: what the other tool does.
+    pub const fn handover(self) -> &'static str {
+        match self {
+            Self::None | Self::Leoem => "leoem",
+            Self::Hypatia => "immediate",
         }
     }
 
     pub(crate) const fn earth(self) -> EarthModel {
         match self {
-            Self::None => EarthModel::Wgs84,
+            Self::None | Self::Hypatia => EarthModel::Wgs84,
             Self::Leoem => EarthModel::LeoemSphere,
         }
     }
 
     pub(crate) const fn coverage(self, constellation: &Constellation) -> Coverage {
-        match self {
-            Self::None => Coverage::Elevation { degrees: constellation.minimum_elevation_deg },
-            Self::Leoem => Coverage::Range { metres: LEOEM_COVERAGE_M },
+        let elevation = Coverage::Elevation { degrees: constellation.minimum_elevation_deg };
+        match (self, constellation.longest_ground_link) {
+            (Self::Leoem, _) => Coverage::Range { metres: LEOEM_COVERAGE_M },
+            (Self::Hypatia, Some(longest)) => Coverage::Range { metres: longest.metres() },
+            _ => elevation,
         }
     }
 
     /// One-way delay between a satellite and a site, in seconds.
     pub(crate) fn ground_delay_s(self, satellite: Vec3, site: &Site) -> f64 {
         let distance_m = match self {
-            Self::None => site.range_m(satellite),
+            Self::None | Self::Hypatia => site.range_m(satellite),
             // LeoEM's distance takes y a second time where z should be.
             Self::Leoem => {
                 let sight = satellite - site.position;
@@ -61,7 +74,7 @@ impl Compat {
 
     /// Whether the last plane of a shell links to its first.
     pub(crate) const fn links_across_seam(self) -> bool {
-        matches!(self, Self::None)
+        !matches!(self, Self::Leoem)
     }
 
     /// Whether an end keeps its satellite after it has left coverage.
@@ -76,7 +89,7 @@ impl Compat {
 
     pub(crate) const fn between_frames(self) -> BetweenFrames {
         match self {
-            Self::None => BetweenFrames::Linear,
+            Self::None | Self::Hypatia => BetweenFrames::Linear,
             Self::Leoem => BetweenFrames::Step,
         }
     }

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
-use skyhop_units::{Duration, Instant};
+use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::Compat;
 use crate::events::{Dismantled, EventRules};
-use crate::handover::{self, HandoverPolicy, Link, Selection, View};
+use crate::handover::{self, HandoverPolicy, Link, Outlook, Selection, View};
 use crate::request::{PathError, PathRequest};
 use crate::route::Router;
-use crate::topology::{Topology, topology};
+use crate::topology::{Hops, Topology, sky, topology};
 use crate::trace::{Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION};
 
 /// Computes a whole path. `progress` hears after each step how many of how many are done, and may
@@ -62,16 +62,14 @@ impl<'r> PathFrames<'r> {
     /// The request makes no sense.
     pub fn new(request: &'r PathRequest) -> Result<Self, PathError> {
         request.validate()?;
-        let (compat, constellation) = (request.compat, &request.constellation);
-        let ephemeris = Ephemeris::new(constellation, compat.earth());
-        let sites = [&request.from, &request.to].map(|place| compat.earth().site(place.position));
+        let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
         Ok(Self {
             request,
             next_step: 0,
             positions: Vec::new(),
-            sky: Sky::new(sites.to_vec(), compat.coverage(constellation), &ephemeris),
+            sky: sky(request, [&request.from, &request.to], &ephemeris),
             in_view: Default::default(),
-            policy: (handover::policy(&request.handover)?.make)(),
+            policy: (handover::policy(&request.handover)?.make)(request.options.grid),
             topology: topology(request, &ephemeris),
             router: Router::default(),
             route: Vec::new(),
@@ -110,9 +108,12 @@ impl<'r> PathFrames<'r> {
         self.look_up(at);
         let selection = self.policy.choose(&View {
             now: at,
+            utc: time,
             in_view: [&self.in_view[0], &self.in_view[1]],
             keeps_lost_satellite: self.request.compat.keeps_lost_satellite(),
             parts: self.topology.parts(),
+            graph: self.topology.graph(),
+            outlook: &Forecast { ephemeris: &self.ephemeris, sky: &self.sky, now: time },
         });
         self.routed(at, selection).unwrap_or(Frame {
             at,
@@ -126,15 +127,22 @@ impl<'r> PathFrames<'r> {
         })
     }
 
-    /// Finds the satellites that each user sees.
+    /// Finds the satellites that each user sees. An end without a satellite of its own is its own
+    /// only link.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
+        let ground = self.topology.end_without_satellite();
         for (end, in_view) in self.in_view.iter_mut().enumerate() {
             in_view.clear();
+            if let (1, Some(satellite)) = (end, ground) {
+                in_view.push(Link { satellite, delay_s: 0.0, sin_elevation: 1.0 });
+                continue;
+            }
             in_view.extend(self.sky.visible(end, &self.positions).map(|satellite| {
                 let position = self.positions[satellite as usize];
                 let site = &self.sky.sites()[end];
-                Link { satellite, delay_s: self.request.compat.ground_delay_s(position, site) }
+                let delay_s = self.request.compat.ground_delay_s(position, site);
+                Link { satellite, delay_s, sin_elevation: site.sin_elevation(position) }
             }));
         }
     }
@@ -142,23 +150,23 @@ impl<'r> PathFrames<'r> {
     /// The frame with the shortest route between the selected satellites, where there is one.
     fn routed(&mut self, at: Instant, selection: Selection) -> Option<Frame> {
         let [Some(from), Some(to)] = selection else { return None };
-        let graph = self.topology.graph();
-        self.router.shortest(graph, from.satellite, to.satellite, &mut self.route)?;
-        let mut nodes = vec![NODE_FROM];
-        nodes.extend(self.route.iter().map(|node| *node as i32));
-        nodes.push(NODE_TO);
-
-        let mut hop_delays = vec![self.end_delay(0, from)];
-        hop_delays.extend(self.route.windows(2).map(|hop| {
-            let edge = graph.edges(hop[0]).iter().find(|edge| edge.to == hop[1]);
-            Duration::from_secs_f64(edge.expect("a route follows edges").weight)
-        }));
-        hop_delays.push(self.end_delay(1, to));
-        let delay = Some(hop_delays.iter().copied().sum());
+        self.router.shortest(
+            self.topology.graph(),
+            from.satellite,
+            to.satellite,
+            &mut self.route,
+        )?;
+        let mut hops = Hops { nodes: vec![NODE_FROM], delays: vec![self.end_delay(0, from)] };
+        self.topology.hops(&self.route, &self.positions, &mut hops);
+        hops.nodes.push(NODE_TO);
+        if self.topology.end_without_satellite().is_none() {
+            hops.delays.push(self.end_delay(1, to));
+        }
+        let delay = Some(hops.delays.iter().copied().sum());
         Some(Frame {
             at,
-            nodes,
-            hop_delays,
+            nodes: hops.nodes,
+            hop_delays: hops.delays,
             delay,
             delay_back: delay,
             rate: None,
@@ -204,11 +212,41 @@ impl ExactSizeIterator for PathFrames<'_> {}
 impl PathRequest {
     fn event_rules(&self) -> EventRules {
         let dismantled = match self.compat {
-            Compat::None => {
+            Compat::None | Compat::Hypatia => {
                 Dismantled::GatewayLinks { satellites: self.constellation.satellites() }
             }
             Compat::Leoem => Dismantled::AllAsLeoem,
         };
-        EventRules { outage: self.outage, dismantled }
+        EventRules { outage: self.outage, dismantled, seed: self.seed }
+    }
+}
+
+/// Looks ahead along the orbits.
+struct Forecast<'a> {
+    ephemeris: &'a Ephemeris,
+    sky: &'a Sky,
+    now: UtcInstant,
+}
+
+impl Outlook for Forecast<'_> {
+    fn in_view_for(&self, end: usize, satellite: u32) -> Duration {
+        const STRIDE: Duration = Duration::from_secs(20);
+        const LONGEST: Duration = Duration::from_secs(3_600);
+        const PRECISION: Duration = Duration::from_millis(10);
+        let sees = |after: Duration| {
+            let position = self.ephemeris.earth_fixed_of(satellite, self.now.after(after));
+            self.sky.includes(end, position)
+        };
+        let mut seen = Duration::ZERO;
+        while seen < LONGEST && sees(seen + STRIDE) {
+            seen += STRIDE;
+        }
+        // Between `seen` and a stride later it sets.
+        let mut unseen = seen + STRIDE;
+        while seen < LONGEST && unseen - seen > PRECISION {
+            let middle = seen + (unseen - seen) / 2;
+            *(if sees(middle) { &mut seen } else { &mut unseen }) = middle;
+        }
+        seen
     }
 }

@@ -3,6 +3,7 @@
 use skyhop_units::{Duration, Instant};
 
 use crate::OutageModel;
+use crate::outage::Draw;
 use crate::trace::{EventKind, Frame, PathEvent};
 
 /// How differences between frames become events.
@@ -12,13 +13,15 @@ pub struct EventRules {
     pub outage: OutageModel,
     /// Which links in the middle are dismantled when the route changes.
     pub dismantled: Dismantled,
+    /// The seed of outages that are drawn.
+    pub seed: u64,
 }
 
 /// Which links in the middle of a path are dismantled when its route leaves or joins them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dismantled {
-    /// Those that touch a gateway: nodes from this number on. Inter-satellite links are kept, and a
-    /// frame in which only they differ is a reroute.
+    /// Those between a satellite and a gateway: nodes from this number on are on the ground.
+    /// Inter-satellite links and fibre are kept, and a frame in which only they differ is a reroute.
     GatewayLinks {
         /// The number of satellites.
         satellites: u32,
@@ -40,7 +43,7 @@ impl EventRules {
             (None, _, Some(_)) | (Some(_), None, None) => Vec::new(),
             (_, _, None) => vec![event(EventKind::Lost, None, Duration::ZERO)],
             (Some(_), None, Some(_)) => {
-                let outage = self.outage.restored(end_delays(frame));
+                let outage = self.outage.restored(self.end_delays(frame), self.draw(frame, 0));
                 vec![event(EventKind::Restored, None, outage)]
             }
             (_, Some(previous), Some(_)) if previous.nodes == frame.nodes => Vec::new(),
@@ -53,12 +56,12 @@ impl EventRules {
         let mut events = Vec::new();
         let last_hop = frame.hop_delays.len() as u16 - 1;
         let [was, is] = [previous, frame].map(end_satellites);
-        let [old, new] = [previous, frame].map(end_delays);
+        let [old, new] = [previous, frame].map(|frame| self.end_delays(frame));
         let end = |end: usize, hop| PathEvent {
             at: frame.at,
             kind: EventKind::End,
             hop: Some(hop),
-            outage: self.outage.handover(old[end], new[end]),
+            outage: self.outage.handover(old[end], new[end], self.draw(frame, end as u64)),
         };
         if was[0] != is[0] {
             events.push(end(0, 0));
@@ -69,13 +72,32 @@ impl EventRules {
             hop: Some(hop),
             outage: Duration::ZERO,
         }));
-        if was[1] != is[1] {
+        // An access path's other end is on the ground and has no satellite to change.
+        if was[1] != is[1] && self.is_satellite(is[1]) {
             events.push(end(1, last_hop));
         }
         if events.is_empty() {
             events.push(reroute(frame.at));
         }
         events
+    }
+
+    /// The one-way delays between the ends and their satellites; of the first twice where the last
+    /// has none.
+    fn end_delays(&self, frame: &Frame) -> [Duration; 2] {
+        let (first, last) = (frame.hop_delays[0], frame.hop_delays[frame.hop_delays.len() - 1]);
+        [first, if self.is_satellite(end_satellites(frame)[1]) { last } else { first }]
+    }
+
+    fn is_satellite(&self, node: i32) -> bool {
+        match self.dismantled {
+            Dismantled::AllAsLeoem => true,
+            Dismantled::GatewayLinks { satellites } => node < satellites as i32,
+        }
+    }
+
+    fn draw(&self, frame: &Frame, end: u64) -> Draw {
+        Draw::new(self.seed, frame.at, end)
     }
 
     fn dismantled_hops<'a>(
@@ -89,7 +111,8 @@ impl EventRules {
             Dismantled::AllAsLeoem => true,
             Dismantled::GatewayLinks { satellites } => {
                 let hop = usize::from(*hop);
-                frame.nodes[hop..=hop + 1].iter().any(|node| *node >= satellites as i32)
+                let ends = &frame.nodes[hop..=hop + 1];
+                ends.iter().filter(|node| **node >= satellites as i32).count() == 1
             }
         };
         // The first link in the middle is hop 1: hop 0 is the user's.
@@ -137,9 +160,4 @@ fn middle(nodes: &[i32]) -> &[i32] {
 /// The first and the last satellite of a route.
 fn end_satellites(frame: &Frame) -> [i32; 2] {
     [frame.nodes[1], frame.nodes[frame.nodes.len() - 2]]
-}
-
-/// The one-way delays of the first and the last hop.
-fn end_delays(frame: &Frame) -> [Duration; 2] {
-    [frame.hop_delays[0], frame.hop_delays[frame.hop_delays.len() - 1]]
 }

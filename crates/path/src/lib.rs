@@ -4,10 +4,12 @@
 //! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files and
 //! [`export`] writes it for them.
 
+pub mod all_pairs;
 mod compat;
 mod compute;
 pub mod events;
 pub mod export;
+pub mod fibre;
 pub mod handover;
 pub mod import;
 mod outage;
@@ -18,8 +20,8 @@ pub mod trace;
 
 pub use compat::Compat;
 pub use compute::{PathFrames, compute};
-pub use outage::OutageModel;
-pub use request::{PathError, PathRequest, Place, Relay, UnknownName};
+pub use outage::{Draw, OutageModel};
+pub use request::{PathError, PathOptions, PathRequest, Place, Relay, UnknownName, UtcGrid};
 pub use trace::{
     BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace, TraceError,
 };

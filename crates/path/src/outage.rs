@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use skyhop_units::{Duration, QuantityError};
+use skyhop_units::{Duration, Instant, QuantityError};
 
 /// How long an end handover takes the link down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,36 +11,73 @@ pub enum OutageModel {
     /// 1.5 RTT to the satellite that is left and 1.5 RTT to the new one, as LeoEM does (SaTCP
     /// section III): three times the sum of the one-way delays.
     Leoem,
+    /// Drawn for each event, evenly from 30 to 100 ms: the range that measurements of Starlink's
+    /// reconfigurations report (SatPipe, section III); how it is spread within is not known.
+    Starlink,
     /// Not at all.
     None,
     /// Always this long.
     Constant(Duration),
 }
 
+/// The bounds of Starlink's outages.
+const STARLINK_NS: [u64; 2] = [30_000_000, 100_000_000];
+
 impl OutageModel {
     /// The outage of an end whose one-way delay to its satellite was `old` and is `new`.
-    pub fn handover(self, old: Duration, new: Duration) -> Duration {
+    pub fn handover(self, old: Duration, new: Duration, draw: Draw) -> Duration {
         match self {
             Self::Leoem => (old + new) * 3,
-            Self::None => Duration::ZERO,
-            Self::Constant(outage) => outage,
+            other => other.independent_of_delay(draw),
         }
     }
 
     /// The outage when there is a path again, by the one-way delays of both ends.
-    pub fn restored(self, ends: [Duration; 2]) -> Duration {
+    pub fn restored(self, ends: [Duration; 2], draw: Draw) -> Duration {
         match self {
             Self::Leoem => ends[0].max(ends[1]) * 3,
-            Self::None => Duration::ZERO,
+            other => other.independent_of_delay(draw),
+        }
+    }
+
+    fn independent_of_delay(self, draw: Draw) -> Duration {
+        match self {
+            Self::Leoem | Self::None => Duration::ZERO,
+            Self::Starlink => Duration::from_nanos(draw.between(STARLINK_NS)),
             Self::Constant(outage) => outage,
         }
     }
+}
+
+/// A random number that belongs to one event, whatever else is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draw(u64);
+
+impl Draw {
+    /// The number of the event that happens to an end `at` some time, in a path with `seed`.
+    pub const fn new(seed: u64, at: Instant, end: u64) -> Self {
+        Self(mixed(mixed(mixed(seed) ^ at.as_nanos()) ^ end))
+    }
+
+    /// A number from `low` to `high`, all equally likely.
+    const fn between(self, [low, high]: [u64; 2]) -> u64 {
+        low + ((self.0 as u128 * (high - low + 1) as u128) >> 64) as u64
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): one step from `state`.
+const fn mixed(state: u64) -> u64 {
+    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl fmt::Display for OutageModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Leoem => f.write_str("leoem"),
+            Self::Starlink => f.write_str("starlink"),
             Self::None => f.write_str("none"),
             Self::Constant(outage) => outage.fmt(f),
         }
@@ -54,6 +91,7 @@ impl FromStr for OutageModel {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         match text {
             "leoem" => Ok(Self::Leoem),
+            "starlink" => Ok(Self::Starlink),
             "none" => Ok(Self::None),
             _ => text.parse().map(Self::Constant).map_err(with_names),
         }
@@ -62,7 +100,7 @@ impl FromStr for OutageModel {
 
 /// The duration's error, with the names that would have done as well.
 fn with_names(error: QuantityError) -> QuantityError {
-    const EXPECTED: &str = "\"leoem\", \"none\" or a duration such as \"80 ms\"";
+    const EXPECTED: &str = "\"leoem\", \"starlink\", \"none\" or a duration such as \"80 ms\"";
     match error {
         QuantityError::NoNumber { text, .. } => {
             QuantityError::NoNumber { text, expected: EXPECTED }
@@ -73,5 +111,27 @@ fn with_names(error: QuantityError) -> QuantityError {
         QuantityError::OutOfRange { text, .. } => {
             QuantityError::OutOfRange { text, expected: EXPECTED }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starlinks_outages_fill_their_range_and_depend_on_the_event_alone() {
+        let outage = |second: u64, end| {
+            let draw = Draw::new(7, Instant::START + Duration::from_secs(second), end);
+            OutageModel::Starlink.handover(Duration::ZERO, Duration::ZERO, draw).as_nanos()
+        };
+        let drawn: Vec<u64> = (0..2_000).map(|second| outage(second, second % 2)).collect();
+        let (low, high) = (drawn.iter().min().unwrap(), drawn.iter().max().unwrap());
+        assert!(*low >= 30_000_000 && *low < 31_000_000, "{low}");
+        assert!(*high <= 100_000_000 && *high > 99_000_000, "{high}");
+        let mean = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
+        assert!((mean - 65e6).abs() < 2e6, "{mean}");
+        assert_eq!(outage(5, 0), outage(5, 0));
+        assert_ne!(outage(5, 0), outage(5, 1));
+        assert_ne!(outage(5, 0), outage(6, 0));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use skyhop_orbit::{Constellation, Geodetic};
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
 
 use crate::trace::TraceError;
@@ -22,7 +22,7 @@ pub struct PathRequest {
     pub from: Place,
     /// The end that becomes node -2.
     pub to: Place,
-    /// The gateways of a bent-pipe path; their order gives the node ids. Unused by ISL paths.
+    /// The gateways of a bent-pipe or access path; their order gives the node ids.
     pub gateways: Vec<Place>,
     /// How satellites pass traffic on.
     pub relay: Relay,
@@ -40,6 +40,65 @@ pub struct PathRequest {
     pub duration: Duration,
     /// The seed of whatever is drawn at random.
     pub seed: u64,
+    /// What is rarely asked for.
+    pub options: PathOptions,
+}
+
+/// The finer choices of a path; their defaults suit most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathOptions {
+    /// Whether the last plane of a shell links to its first.
+    pub isl_seam: bool,
+    /// How far above the ground links between satellites must pass.
+    pub isl_clearance: Length,
+    /// How far from the geostationary arc sites keep, in degrees.
+    pub geo_avoidance_deg: Option<f64>,
+    /// The points of presence of an access path; `from` uses the nearest.
+    pub pops: Vec<Place>,
+    /// How much longer fibre is than the great circle.
+    pub fibre_stretch: f64,
+    /// When policies that follow a grid choose.
+    pub grid: UtcGrid,
+}
+
+/// Moments of UTC at equal distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UtcGrid {
+    /// The time between two moments.
+    pub period: Duration,
+    /// When in each period, counted from the full minute where a minute has whole periods.
+    pub offset: Duration,
+}
+
+impl Default for UtcGrid {
+    /// Starlink's: 12, 27, 42 and 57 seconds past each minute (SatPipe; Tanveer and others, Making
+    /// Sense of Constellations, 2023).
+    fn default() -> Self {
+        Self { period: Duration::from_secs(15), offset: Duration::from_secs(12) }
+    }
+}
+
+impl UtcGrid {
+    /// How many moments have passed since 1970.
+    pub fn index(&self, time: UtcInstant) -> i64 {
+        let period_ns = self.period.as_nanos().max(1) as i64;
+        (time.unix_nanos() - self.offset.as_nanos() as i64).div_euclid(period_ns)
+    }
+}
+
+impl Default for PathOptions {
+    /// With a seam; links pass 80 km above the ground, where the atmosphere does not disturb them;
+    /// sites use all of the sky; no point of presence; fibre 1.4 times the great circle.
+    fn default() -> Self {
+        Self {
+            isl_seam: true,
+            isl_clearance: Length::from_kilometres(80.0),
+            geo_avoidance_deg: None,
+            pops: Vec::new(),
+            fibre_stretch: 1.4,
+            grid: UtcGrid::default(),
+        }
+    }
 }
 
 /// A named place.
@@ -75,18 +134,29 @@ pub enum Relay {
     Isl,
     /// Up and down over gateways.
     BentPipe,
+    /// One satellite, a gateway, the point of presence of `from`, and fibre to the other end.
+    Access,
+    /// One geostationary satellite that both ends see.
+    Geo,
 }
 
 impl Relay {
     /// All relays, in the order in which lists show them.
-    pub const ALL: [Self; 2] = [Self::Isl, Self::BentPipe];
+    pub const ALL: [Self; 4] = [Self::Isl, Self::BentPipe, Self::Access, Self::Geo];
 
     /// The name in scenarios and path files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Isl => "isl",
             Self::BentPipe => "bent-pipe",
+            Self::Access => "access",
+            Self::Geo => "geo",
         }
+    }
+
+    /// Whether paths of this kind pass gateways.
+    pub const fn uses_gateways(self) -> bool {
+        matches!(self, Self::BentPipe | Self::Access)
     }
 }
 
@@ -160,9 +230,29 @@ pub enum PathError {
     /// There is no handover policy of this name.
     #[error(transparent)]
     Handover(#[from] UnknownName),
-    /// A bent-pipe path needs gateways.
-    #[error("a bent-pipe path needs gateways, but the list is empty")]
+    /// A bent-pipe or access path needs gateways.
+    #[error("a path of this kind needs gateways, but the list is empty")]
     NoGateways,
+    /// An access path needs a point of presence.
+    #[error("an access path needs points of presence, but the list is empty")]
+    NoPops,
+    /// A geo path needs geostationary satellites.
+    #[error(
+        "a geo path needs a constellation of geostationary satellites, but {constellation} has none; \
+         \"geo:-95\" is one at 95 degrees west"
+    )]
+    NotGeostationary {
+        /// Its name.
+        constellation: String,
+    },
+    /// An option makes no sense.
+    #[error("{what}; expected {expected}")]
+    Option {
+        /// What is wrong.
+        what: String,
+        /// What may be.
+        expected: &'static str,
+    },
     /// The progress callback said to stop.
     #[error("stopped after {done} of {steps} steps")]
     Stopped {
@@ -196,15 +286,44 @@ impl PathRequest {
             return Err(PathError::TooLong { steps: self.steps() });
         }
         handover::policy(&self.handover)?;
-        if self.relay == Relay::BentPipe && self.gateways.is_empty() {
+        if self.relay.uses_gateways() && self.gateways.is_empty() {
             return Err(PathError::NoGateways);
         }
-        [&self.from, &self.to].into_iter().chain(&self.gateways).try_for_each(Place::validate)
+        if self.relay == Relay::Access && self.options.pops.is_empty() {
+            return Err(PathError::NoPops);
+        }
+        if self.relay == Relay::Geo && self.constellation.geostationary.is_empty() {
+            let constellation = self.constellation.name.clone();
+            return Err(PathError::NotGeostationary { constellation });
+        }
+        self.options.validate()?;
+        let ends = [&self.from, &self.to].into_iter();
+        ends.chain(&self.gateways).chain(&self.options.pops).try_for_each(Place::validate)
+    }
+}
+
+impl PathOptions {
+    fn validate(&self) -> Result<(), PathError> {
+        let wrong = |what: String, expected| Err(PathError::Option { what, expected });
+        if !(1.0..=10.0).contains(&self.fibre_stretch) {
+            let what = format!("fibre is {} times as long as the great circle", self.fibre_stretch);
+            return wrong(what, "1 to 10 times");
+        }
+        if self.grid.period == Duration::ZERO {
+            return wrong("the grid's period is 0 s".to_owned(), "more than that");
+        }
+        match self.geo_avoidance_deg {
+            Some(degrees) if !(0.0..90.0).contains(&degrees) => {
+                let what = format!("{degrees} deg are kept from the geostationary arc");
+                wrong(what, "0 to less than 90 deg")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Place {
-    fn validate(&self) -> Result<(), PathError> {
+    pub(crate) fn validate(&self) -> Result<(), PathError> {
         let Geodetic { latitude_deg, longitude_deg, altitude_m } = self.position;
         let on_earth = (-90.0..=90.0).contains(&latitude_deg)
             && (-180.0..=360.0).contains(&longitude_deg)

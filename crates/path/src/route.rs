@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::handover::Link;
+
 /// A directed graph with weights, each node's edges side by side (compressed sparse rows).
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -16,8 +18,15 @@ pub struct Graph {
 pub struct Edge {
     /// The node it leads to.
     pub to: u32,
-    /// Its length, not negative: here the one-way delay in seconds.
+    /// Its length, not negative: here the one-way delay in seconds. Infinite where the edge is closed.
     pub weight: f64,
+}
+
+impl Edge {
+    /// Whether the edge may be used now; an edge whose length is not known is closed.
+    pub fn is_open(&self) -> bool {
+        self.weight < f64::INFINITY
+    }
 }
 
 impl Graph {
@@ -57,13 +66,18 @@ impl Graph {
         &self.edges[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
-    /// Gives every edge the weight that `weight(from, to)` says.
-    pub fn reweigh(&mut self, weight: impl Fn(u32, u32) -> f64) {
+    /// Gives every edge the weight that `weight(from, to)` says; returns whether an edge was opened
+    /// or closed.
+    pub fn reweigh(&mut self, weight: impl Fn(u32, u32) -> f64) -> bool {
+        let mut changed = false;
         for (from, ends) in (0..).zip(self.starts.windows(2)) {
             for edge in &mut self.edges[ends[0] as usize..ends[1] as usize] {
+                let was_open = edge.is_open();
                 edge.weight = weight(from, edge.to);
+                changed |= edge.is_open() != was_open;
             }
         }
+        changed
     }
 
     /// Writes into `parts` for each node the lowest node that it has a route to.
@@ -79,7 +93,7 @@ impl Graph {
             parts[root as usize] = root;
             pending.push(root);
             while let Some(node) = pending.pop() {
-                for edge in self.edges(node) {
+                for edge in self.edges(node).iter().filter(|edge| edge.is_open()) {
                     let part = &mut parts[edge.to as usize];
                     if *part == UNKNOWN {
                         *part = root;
@@ -133,6 +147,76 @@ impl Router {
         Some(length)
     }
 
+    /// The links through which the path between two ends is shortest; of equals the lowest
+    /// satellites.
+    pub fn nearest_pair(&mut self, graph: &Graph, from: &[Link], to: &[Link]) -> Option<[Link; 2]> {
+        self.begin(graph.nodes());
+        for link in from {
+            self.reach(link.satellite, link.satellite, link.delay_s);
+        }
+        let mut best: Option<(f64, Link)> = None;
+        while let Some(Reverse((bits, node))) = self.queue.pop() {
+            let distance = f64::from_bits(bits);
+            // What is left is farther away than the best without its last link.
+            if best.is_some_and(|(shortest, _)| distance >= shortest) {
+                break;
+            }
+            if distance > self.reached[node as usize].distance {
+                continue;
+            }
+            if let Ok(index) = to.binary_search_by_key(&node, |link| link.satellite) {
+                let total = distance + to[index].delay_s;
+                if best.is_none_or(|(shortest, _)| total < shortest) {
+                    best = Some((total, to[index]));
+                }
+            }
+            for edge in graph.edges(node).iter().filter(|edge| edge.is_open()) {
+                self.reach(edge.to, node, distance + edge.weight);
+            }
+        }
+        let (_, last) = best?;
+        let first = self.origin(last.satellite);
+        from.iter().find(|link| link.satellite == first).map(|link| [*link, last])
+    }
+
+    /// Finds the shortest routes from all of `from` to every node; [`Router::reached`] and
+    /// [`Router::route_back`] tell about them.
+    pub fn search_all(&mut self, graph: &Graph, from: &[Link]) {
+        self.begin(graph.nodes());
+        for link in from {
+            self.reach(link.satellite, link.satellite, link.delay_s);
+        }
+        while let Some(Reverse((bits, node))) = self.queue.pop() {
+            let distance = f64::from_bits(bits);
+            if distance > self.reached[node as usize].distance {
+                continue;
+            }
+            for edge in graph.edges(node).iter().filter(|edge| edge.is_open()) {
+                self.reach(edge.to, node, distance + edge.weight);
+            }
+        }
+    }
+
+    /// The distance at which the last search reached a node; `None` where it did not.
+    pub fn reached(&self, node: u32) -> Option<f64> {
+        let reached = self.reached.get(node as usize)?;
+        (reached.search == self.search).then_some(reached.distance)
+    }
+
+    /// The nodes of the route by which the last search reached `node`, from there backwards.
+    pub fn route_back(&self, node: u32) -> impl Iterator<Item = u32> {
+        let before = |node: &u32| {
+            let previous = self.reached[*node as usize].previous;
+            (previous != *node).then_some(previous)
+        };
+        std::iter::successors(Some(node), before)
+    }
+
+    /// Where the search began that reached a node.
+    fn origin(&self, node: u32) -> u32 {
+        self.route_back(node).last().unwrap_or(node)
+    }
+
     fn search(&mut self, graph: &Graph, from: u32, to: u32) -> Option<f64> {
         self.begin(graph.nodes());
         self.reach(from, from, 0.0);
@@ -144,7 +228,7 @@ impl Router {
             if distance > self.reached[node as usize].distance {
                 continue;
             }
-            for edge in graph.edges(node) {
+            for edge in graph.edges(node).iter().filter(|edge| edge.is_open()) {
                 self.reach(edge.to, node, distance + edge.weight);
             }
         }

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Geodetic, LIGHT_M_PER_S, Vec3};
+use skyhop_path::handover::POLICIES;
 use skyhop_path::{
-    BetweenFrames, Compat, EventKind, Frame, OutageModel, PathError, PathFrames, PathRequest,
-    PathTrace, Place, Relay, TraceError, compute,
+    BetweenFrames, Compat, EventKind, Frame, OutageModel, PathError, PathFrames, PathOptions,
+    PathRequest, PathTrace, Place, Relay, TraceError, compute,
 };
 use skyhop_units::{Duration, Instant};
 
@@ -44,7 +45,21 @@ fn request(relay: Relay) -> PathRequest {
         step: Duration::from_secs(1),
         duration: Duration::from_secs(120),
         seed: 0,
+        options: PathOptions {
+            pops: vec![
+                Place::new("Los Angeles", 34.05, -118.24),
+                Place::new("Denver", 39.74, -104.99),
+            ],
+            ..PathOptions::default()
+        },
     }
+}
+
+/// The same over a geostationary satellite above the middle.
+fn geo_request() -> PathRequest {
+    let toml = include_str!("../../../data/constellations/geo-americas.toml");
+    let constellation = Constellation::parse(toml, "geo-americas.toml").unwrap();
+    PathRequest { constellation, ..request(Relay::Geo) }
 }
 
 fn computed(request: &PathRequest) -> PathTrace {
@@ -60,13 +75,18 @@ fn requests() -> impl Strategy<Value = PathRequest> {
             },
         )
     };
-    let relay = prop_oneof![Just(Relay::Isl), Just(Relay::BentPipe)];
-    (place("a"), place("b"), relay, 0_u64..100_000_000, 100_u64..5_000).prop_map(
-        |(from, to, relay, offset_s, step_ms)| {
-            let mut request = request(relay);
+    let times = (0_u64..100_000_000, 100_u64..5_000);
+    let avoidance = prop_oneof![Just(None), (5.0..25.0).prop_map(Some)];
+    let habits = (prop::sample::select(&Relay::ALL), prop::sample::select(&POLICIES), avoidance);
+    (place("a"), place("b"), times, habits).prop_map(
+        |(from, to, (offset_s, step_ms), (relay, policy, geo_avoidance_deg))| {
+            let is_geo = relay == Relay::Geo;
+            let mut request = if is_geo { geo_request() } else { request(relay) };
             request.start = request.start.after(Duration::from_secs(offset_s));
             request.step = Duration::from_millis(step_ms);
             request.duration = Duration::from_secs(40);
+            request.handover = policy.name.to_owned();
+            request.options.geo_avoidance_deg = geo_avoidance_deg.filter(|_| !is_geo);
             PathRequest { from, to, ..request }
         },
     )
@@ -78,7 +98,11 @@ fn position(node: i32, request: &PathRequest, satellites: &[Vec3]) -> Vec3 {
         -1 => &request.from,
         -2 => &request.to,
         id if (id as usize) < satellites.len() => return satellites[id as usize],
-        id => &request.gateways[id as usize - satellites.len()],
+        id => {
+            let row = id as usize - satellites.len();
+            let gateways = request.gateways.len();
+            request.gateways.get(row).unwrap_or_else(|| &request.options.pops[row - gateways])
+        }
     };
     EarthModel::Wgs84.site(place.position).position
 }
@@ -93,6 +117,11 @@ fn check_geometry(frame: &Frame, request: &PathRequest) -> Result<(), TestCaseEr
     prop_assert!(frame.delay.unwrap().as_secs_f64() >= straight_s - 1e-8);
     for (hop, delay) in frame.nodes.windows(2).zip(&frame.hop_delays) {
         let true_s = at(hop[0]).distance_m(at(hop[1])) / LIGHT_M_PER_S;
+        if request.relay == Relay::Access && hop[0] >= satellites.len() as i32 {
+            // Fibre: longer than the straight line by the detour and the glass.
+            prop_assert!(delay.as_secs_f64() >= 1.5 * true_s - 1e-9, "fibre {hop:?} is too fast");
+            continue;
+        }
         prop_assert!((delay.as_secs_f64() - true_s).abs() < 1e-9, "hop {hop:?} is off");
         check_elevation(hop, request, satellites.len(), &at)?;
     }
@@ -145,8 +174,9 @@ proptest! {
                 (Some(_), None) => prop_assert_eq!(kinds, [EventKind::Lost]),
                 (None, Some(_)) => prop_assert_eq!(kinds, [EventKind::Restored]),
                 (Some(_), Some(_)) => {
+                    let last = |frame: &Frame| frame.nodes[frame.nodes.len() - 2];
                     let ends = usize::from(old.nodes[1] != new.nodes[1])
-                        + usize::from(old.nodes[old.nodes.len() - 2] != new.nodes[new.nodes.len() - 2]);
+                        + usize::from(last(old) != last(new) && last(new) < satellites);
                     prop_assert_eq!(kinds.iter().filter(|k| **k == EventKind::End).count(), ends);
                     if kinds.contains(&EventKind::Reroute) {
                         prop_assert_eq!(kinds.len(), 1);
@@ -154,7 +184,8 @@ proptest! {
                     for event in new.events.iter().filter(|e| e.kind == EventKind::Intermediate) {
                         let hop = usize::from(event.hop.unwrap());
                         prop_assert!(hop > 0 && hop + 1 < new.hop_delays.len());
-                        prop_assert!(new.nodes[hop..=hop + 1].iter().any(|n| *n >= satellites));
+                        let ground = new.nodes[hop..=hop + 1].iter().filter(|n| **n >= satellites);
+                        prop_assert_eq!(ground.count(), 1);
                     }
                 }
                 (None, None) => {}
@@ -169,7 +200,8 @@ proptest! {
         let minimum_deg = request.constellation.minimum_elevation_deg;
         let mut positions = Vec::new();
         let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
-        prop_assume!(request.relay == Relay::Isl);
+        let request = PathRequest { handover: "leoem".to_owned(), ..request };
+        prop_assume!(request.relay == Relay::Isl && request.options.geo_avoidance_deg.is_none());
         for frame in PathFrames::new(&request).unwrap().filter(|frame| frame.delay.is_some()) {
             ephemeris.earth_fixed(request.start.after(frame.at - Instant::START), &mut positions);
             let is = [frame.nodes[1], frame.nodes[frame.nodes.len() - 2]];
@@ -205,8 +237,9 @@ fn frames_cover_the_duration_in_steps() {
 
 #[test]
 fn the_same_request_gives_the_same_trace() {
-    for relay in Relay::ALL {
-        let request = request(relay);
+    for request in
+        [request(Relay::Isl), request(Relay::BentPipe), request(Relay::Access), geo_request()]
+    {
         assert_eq!(computed(&request), computed(&request));
     }
 }
@@ -262,6 +295,12 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(message(|r| r.step = Duration::ZERO).contains("step is 0 s"));
     assert!(message(|r| r.duration = Duration::ZERO).contains("duration is 0 s"));
     assert!(message(|r| r.gateways.clear()).contains("gateways"));
+    assert!(message(|r| r.relay = Relay::Geo).contains("geostationary"));
+    let no_pops = message(|r| (r.relay, r.options.pops) = (Relay::Access, Vec::new()));
+    assert!(no_pops.contains("points of presence"));
+    assert!(message(|r| r.options.fibre_stretch = 0.5).contains("0.5 times"));
+    assert!(message(|r| r.options.grid.period = Duration::ZERO).contains("period"));
+    assert!(message(|r| r.options.geo_avoidance_deg = Some(95.0)).contains("95 deg"));
     assert!(message(|r| r.handover = "best".to_owned()).contains("\"leoem\""));
     assert!(message(|r| r.from.position.latitude_deg = 91.0).contains("San Diego"));
     assert!(message(|r| r.gateways[3].position.longitude_deg = f64::NAN).contains("gateway 0.3"));
@@ -275,11 +314,126 @@ fn names_are_read_back_and_unknown_ones_list_what_there_is() {
     for compat in Compat::ALL {
         assert_eq!(compat.name().parse::<Compat>().unwrap(), compat);
     }
-    for outage in [OutageModel::Leoem, OutageModel::None, "80 ms".parse().unwrap()] {
+    let constant = OutageModel::Constant(Duration::from_millis(80));
+    for outage in [OutageModel::Leoem, OutageModel::Starlink, OutageModel::None, constant] {
         assert_eq!(outage.to_string().parse::<OutageModel>().unwrap(), outage);
     }
     let message = "laser".parse::<Relay>().unwrap_err().to_string();
-    assert!(message.contains("\"isl\" or \"bent-pipe\""), "{message}");
+    assert!(message.contains("\"isl\" or \"bent-pipe\" or \"access\" or \"geo\""), "{message}");
     let message = "80".parse::<OutageModel>().unwrap_err().to_string();
-    assert!(message.contains("\"leoem\", \"none\" or a duration"), "{message}");
+    assert!(message.contains("\"leoem\", \"starlink\", \"none\" or a duration"), "{message}");
+}
+
+#[test]
+fn an_access_path_is_one_satellite_a_gateway_the_users_pop_and_fibre() {
+    let request = request(Relay::Access);
+    let (satellites, gateways) = (request.constellation.satellites() as i32, 45);
+    for frame in computed(&request).frames {
+        let [-1, satellite, gateway, pop, -2] = frame.nodes[..] else {
+            panic!("{:?}", frame.nodes)
+        };
+        assert!((0..satellites).contains(&satellite));
+        assert!((satellites..satellites + gateways).contains(&gateway));
+        // San Diego is nearest to Los Angeles, the first of the list.
+        assert_eq!(pop, satellites + gateways);
+        // Los Angeles - New York: 3,936 km, times 1.4 at two thirds of the speed of light.
+        assert!((frame.hop_delays[3].as_secs_f64() * 1e3 - 27.57).abs() < 0.15);
+        assert!(frame.events.iter().all(|event| event.hop.is_none_or(|hop| hop <= 1)));
+    }
+}
+
+#[test]
+fn a_geo_path_is_as_long_as_the_geometry_says() {
+    let trace = computed(&geo_request());
+    assert_eq!(trace.events().count(), 0);
+    for frame in &trace.frames {
+        assert_eq!(frame.nodes.len(), 3);
+        // From San Diego 37,000 km to 95.2 W or 97.1 W, from New York 38,000 km.
+        let rtt_ms = 2e3 * frame.delay.unwrap().as_secs_f64();
+        assert!((495.0..510.0).contains(&rtt_ms), "{rtt_ms}");
+    }
+}
+
+/// Where each handover of an end is, and which satellite it brings.
+fn handovers(request: &PathRequest) -> Vec<(Instant, u16, i32)> {
+    let found = |frame: Frame| {
+        let nodes = frame.nodes;
+        let ends = frame.events.into_iter().filter(|event| event.kind == EventKind::End);
+        let row = move |event: skyhop_path::PathEvent| {
+            let hop = event.hop.unwrap();
+            let satellite = if hop == 0 { nodes[1] } else { nodes[nodes.len() - 2] };
+            (event.at, hop.min(1), satellite)
+        };
+        ends.map(row).collect::<Vec<_>>()
+    };
+    PathFrames::new(request).unwrap().flat_map(found).collect()
+}
+
+#[test]
+fn steps_of_a_tenth_and_of_a_second_agree_on_handovers_up_to_the_step() {
+    for policy in POLICIES {
+        let mut coarse = request(Relay::Isl);
+        coarse.handover = policy.name.to_owned();
+        coarse.duration = Duration::from_secs(500);
+        let fine = PathRequest { step: Duration::from_millis(100), ..coarse.clone() };
+        let (coarse, fine) = (handovers(&coarse), handovers(&fine));
+        println!(
+            "{}: {} handovers in steps of 1 s, {} of 0.1 s",
+            policy.name,
+            coarse.len(),
+            fine.len()
+        );
+        assert!(!coarse.is_empty(), "{}", policy.name);
+        for (at, end, satellite) in &coarse {
+            let near = fine.iter().filter(|(fine_at, fine_end, fine_satellite)| {
+                (end, satellite) == (fine_end, fine_satellite)
+                    && *fine_at <= *at
+                    && at.saturating_since(*fine_at) < Duration::from_secs(1)
+            });
+            assert_eq!(near.count(), 1, "{} at {at} to {satellite}: {fine:?}", policy.name);
+        }
+        assert_eq!(coarse.len(), fine.len(), "{}", policy.name);
+    }
+}
+
+#[test]
+fn policies_on_a_grid_choose_at_its_moments_only_while_the_path_holds() {
+    for name in ["nearest-grid", "max-elevation-grid", "longest-visible-grid"] {
+        let mut request = request(Relay::Isl);
+        request.handover = name.to_owned();
+        request.duration = Duration::from_secs(300);
+        let minimum_deg = request.constellation.minimum_elevation_deg;
+        let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
+        let mut last: Option<Frame> = None;
+        for frame in PathFrames::new(&request).unwrap() {
+            let time = request.start.after(frame.at - Instant::START);
+            let is_moment = time.unix_nanos() / 1_000_000_000 % 15 == 12;
+            for event in frame.events.iter().filter(|event| event.kind == EventKind::End) {
+                let before = &last.as_ref().unwrap().nodes;
+                let (was, place) = match event.hop {
+                    Some(0) => (before[1], &request.from),
+                    _ => (before[before.len() - 2], &request.to),
+                };
+                let site = EarthModel::Wgs84.site(place.position);
+                let has_set =
+                    site.elevation_deg(ephemeris.earth_fixed_of(was as u32, time)) < minimum_deg;
+                assert!(is_moment || has_set, "{name} at {time}");
+            }
+            last = Some(frame);
+        }
+    }
+}
+
+#[test]
+fn sticky_hands_over_least() {
+    let count = |name: &str| {
+        let mut request = request(Relay::Isl);
+        request.handover = name.to_owned();
+        request.duration = Duration::from_secs(1_800);
+        request.step = Duration::from_secs(3);
+        handovers(&request).len()
+    };
+    let counts = POLICIES.map(|policy| (count(policy.name), policy.name));
+    println!("{counts:?}");
+    assert_eq!(counts.iter().min().unwrap().1, "sticky");
 }

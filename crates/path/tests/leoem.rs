@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use flate2::read::GzDecoder;
 use skyhop_orbit::Constellation;
 use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
-use skyhop_path::{Compat, EventKind, OutageModel, PathRequest, PathTrace, Place, Relay, compute};
+use skyhop_path::{
+    Compat, EventKind, OutageModel, PathOptions, PathRequest, PathTrace, Place, Relay, compute,
+};
 use skyhop_units::Duration;
 
 const SAN_DIEGO: (f64, f64) = (32.881, -117.237);
@@ -58,6 +60,7 @@ fn recomputed(from: (f64, f64), to: (f64, f64), relay: Relay, steps: usize) -> O
         step: Duration::from_secs(1),
         duration: Duration::from_secs(steps as u64),
         seed: 0,
+        options: PathOptions::default(),
     };
     Some(compute(&request, |_, _| ControlFlow::Continue(())).unwrap())
 }

@@ -77,7 +77,7 @@ fn constellation(name: &str) -> Constellation {
 #[test]
 fn a_full_grid_gives_every_satellite_four_neighbours() {
     for name in ["leoem-starlink", "starlink-shell1"] {
-        let links = grid_links(&constellation(name).shells[0], 0, Compat::None);
+        let links = grid_links(&constellation(name).shells[0], 0, Compat::None, true);
         let distinct: BTreeSet<_> = links.iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
         assert_eq!((links.len(), distinct.len()), (2 * 1584, 2 * 1584));
         let mut neighbours = vec![0; 1584];
@@ -97,7 +97,7 @@ fn links_between_planes_are_short_across_the_seam_as_elsewhere() {
         Ephemeris::new(&constellation, EarthModel::Wgs84)
             .earth_fixed(constellation.epoch, &mut positions);
         let slots = constellation.shells[0].satellites_per_plane;
-        for (a, b) in grid_links(&constellation.shells[0], 0, Compat::None) {
+        for (a, b) in grid_links(&constellation.shells[0], 0, Compat::None, true) {
             let km = positions[a as usize].distance_m(positions[b as usize]) / 1e3;
             assert!(a / slots == b / slots || km < longest_km, "{name}: {a} to {b} is {km} km");
         }
@@ -106,7 +106,7 @@ fn links_between_planes_are_short_across_the_seam_as_elsewhere() {
 
 #[test]
 fn leoems_grid_has_no_seam_and_keeps_slots() {
-    let links = grid_links(&constellation("leoem-starlink").shells[0], 0, Compat::Leoem);
+    let links = grid_links(&constellation("leoem-starlink").shells[0], 0, Compat::Leoem, true);
     assert_eq!(links.len(), 1584 + 23 * 66);
     assert!(
         links.iter().all(|(a, b)| a / 66 == b / 66 || (a / 66 + 1 == b / 66 && a % 66 == b % 66))
@@ -121,9 +121,9 @@ fn small_shells_have_each_link_once() {
         phasing: 0,
         ..constellation("starlink-shell1").shells[0]
     };
-    assert_eq!(grid_links(&shell(1, 1), 0, Compat::None), []);
-    assert_eq!(grid_links(&shell(1, 2), 0, Compat::None), [(0, 1)]);
-    assert_eq!(grid_links(&shell(2, 1), 5, Compat::None), [(5, 6)]);
-    assert_eq!(grid_links(&shell(1, 3), 0, Compat::None), [(0, 1), (1, 2), (2, 0)]);
-    assert_eq!(grid_links(&shell(3, 1), 0, Compat::None), [(0, 1), (1, 2), (2, 0)]);
+    assert_eq!(grid_links(&shell(1, 1), 0, Compat::None, true), []);
+    assert_eq!(grid_links(&shell(1, 2), 0, Compat::None, true), [(0, 1)]);
+    assert_eq!(grid_links(&shell(2, 1), 5, Compat::None, true), [(5, 6)]);
+    assert_eq!(grid_links(&shell(1, 3), 0, Compat::None, true), [(0, 1), (1, 2), (2, 0)]);
+    assert_eq!(grid_links(&shell(3, 1), 0, Compat::None, true), [(0, 1), (1, 2), (2, 0)]);
 }

@@ -50,7 +50,7 @@ pub(crate) fn list_sites() -> PyResult<Vec<Entry>> {
 /// The rows of a list of sites: name, latitude (deg), longitude (deg), altitude (m).
 #[pyfunction]
 pub(crate) fn sites(name: &str) -> PyResult<Vec<(String, f64, f64, f64)>> {
-    let rows = catalogue::site_list(name, Path::new(""), "sites")
+    let rows = catalogue::site_list(name, Path::new(""), "sites", name)
         .map_err(|error| from_scenario(&error, None))?;
     Ok(rows
         .into_iter()

@@ -2,8 +2,10 @@
 
 mod catalogue;
 mod congestion_controls;
+mod constellation;
 mod errors;
 mod experiment;
+mod pairs;
 mod paths;
 mod progress;
 
@@ -19,9 +21,13 @@ mod core {
     #[pymodule_export]
     use crate::congestion_controls::{CongestionControl, check_cc, list_cc, load_cc, unload_cc};
     #[pymodule_export]
+    use crate::constellation::PyConstellation;
+    #[pymodule_export]
     use crate::experiment::{
         PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live, run_sim,
     };
+    #[pymodule_export]
+    use crate::pairs::write_all_pairs;
     #[pymodule_export]
     use crate::paths::{PyPathTrace, duration_s, satellites_at, write_bytes};
     #[pymodule_export]

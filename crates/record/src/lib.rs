@@ -1,6 +1,7 @@
 //! Path files and run directories: the only place that writes results.
 
 mod error;
+mod pairs_file;
 mod parquet_file;
 mod path_file;
 mod run;
@@ -9,6 +10,7 @@ mod summarise;
 mod tables;
 
 pub use error::RecordError;
+pub use pairs_file::PairsWriter;
 pub use parquet_file::replace_file;
 pub use path_file::{path_to_parquet, read_path, write_path};
 pub use run::{

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use skyhop_link::{Link, LinkConfig, LinkError, LinkSchedule};
-use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{
     BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
@@ -15,10 +14,11 @@ use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use crate::change::{apply_rtt, fixed_frames};
 use crate::experiment::Experiment;
 use crate::parse::NamedScenario;
+use crate::path_request::DEFAULT_START;
 use crate::schedule::{Direction, DirectionSettings, link_schedule};
 use crate::seed::seed_for;
 use crate::types::{
-    Change, Compat, DuringOutage, FlowKind, LinkBack, LinkSection, PathKind, PathSection, Relay,
+    Change, DuringOutage, FlowKind, LinkBack, LinkSection, PathKind, PathSection, Relay,
 };
 use crate::{ScenarioError, catalogue};
 
@@ -60,7 +60,7 @@ impl NamedScenario {
         match path.kind {
             PathKind::Constellation => {
                 let request = self.path_request(find_place)?;
-                skyhop_path::compute(&request, progress).map_err(|error| self.path_error(&error))
+                self.computed(&request, progress)
             }
             PathKind::Fixed => Ok(self.fixed_path()),
             PathKind::Trace => {
@@ -70,6 +70,18 @@ impl NamedScenario {
                 Ok(skyhop_record::read_path(&file)?)
             }
         }
+    }
+
+    /// Computes the path of a request that [`NamedScenario::path_request`] gave.
+    ///
+    /// # Errors
+    /// The path never exists, or `progress` stopped it.
+    pub fn computed(
+        &self,
+        request: &PathRequest,
+        progress: Progress<'_>,
+    ) -> Result<PathTrace, ScenarioError> {
+        skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))
     }
 
     /// Builds everything that an engine runs.
@@ -104,7 +116,7 @@ impl NamedScenario {
     }
 
     /// The directory that relative file names begin from.
-    fn base(&self) -> &Path {
+    pub(crate) fn base(&self) -> &Path {
         Path::new(&self.origin).parent().unwrap_or(Path::new(""))
     }
 
@@ -118,6 +130,8 @@ impl NamedScenario {
             PathError::Trace(TraceError::NeverConnected { .. }) => {
                 let remedy = match self.scenario.path.relay {
                     Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
+                    Relay::Access => "no gateway may be near enough: try other gateways",
+                    Relay::Geo => "one satellite must stand above both: try another longitude",
                     _ => "no satellite may come that far: try another constellation",
                 };
                 let what = format!("{error}; {remedy}");
@@ -125,78 +139,6 @@ impl NamedScenario {
             }
             other => ScenarioError::Path { origin: self.origin.clone(), what: other.to_string() },
         }
-    }
-
-    fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
-        let PathSection { constellation, handover, outage, start, step, .. } = &self.scenario.path;
-        let path = &self.scenario.path;
-        let end = |key: &str, name: &Option<String>| {
-            find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
-        };
-        if let Err(unknown) = skyhop_path::handover::policy(handover) {
-            return Err(self.wrong("path.handover", unknown.to_string()));
-        }
-        let relay = self.relay()?;
-        Ok(PathRequest {
-            from: end("path.from", &path.from)?,
-            to: end("path.to", &path.to)?,
-            constellation: self.constellation(constellation)?,
-            gateways: match relay {
-                skyhop_path::Relay::BentPipe => self.gateways(&path.gateways)?,
-                skyhop_path::Relay::Isl => Vec::new(),
-            },
-            relay,
-            handover: handover.clone(),
-            outage: outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
-            compat: self.compat()?,
-            start: *start,
-            step: *step,
-            duration: self.scenario.run.duration,
-            seed: self.scenario.run.seed,
-        })
-    }
-
-    fn relay(&self) -> Result<skyhop_path::Relay, ScenarioError> {
-        match self.scenario.path.relay {
-            Relay::Isl => Ok(skyhop_path::Relay::Isl),
-            Relay::BentPipe => Ok(skyhop_path::Relay::BentPipe),
-            Relay::Access | Relay::Geo => Err(self.wrong(
-                "path.relay",
-                "access and geo are not part of this version; expected \"isl\" or \"bent-pipe\"",
-            )),
-        }
-    }
-
-    fn compat(&self) -> Result<skyhop_path::Compat, ScenarioError> {
-        match self.scenario.path.compat {
-            Compat::None => Ok(skyhop_path::Compat::None),
-            Compat::Leoem => Ok(skyhop_path::Compat::Leoem),
-            Compat::Hypatia => Err(self.wrong(
-                "path.compat",
-                "hypatia is not part of this version; expected \"none\" or \"leoem\"",
-            )),
-        }
-    }
-
-    fn constellation(&self, name: &str) -> Result<Constellation, ScenarioError> {
-        let (text, found) = catalogue::constellation_text(name, self.base(), &self.origin)?;
-        Constellation::parse(&text, &found)
-            .map_err(|error| self.wrong("path.constellation", error.to_string()))
-    }
-
-    fn gateways(&self, name: &str) -> Result<Vec<Place>, ScenarioError> {
-        let rows = catalogue::site_list(name, self.base(), &self.origin)?;
-        Ok(rows
-            .into_iter()
-            .map(|row| Place {
-                name: row.name,
-                position: Geodetic {
-                    latitude_deg: row.latitude_deg,
-                    longitude_deg: row.longitude_deg,
-                    altitude_m: row.altitude_m,
-                },
-            })
-            .collect())
     }
 
     fn fixed_path(&self) -> PathTrace {
@@ -217,7 +159,7 @@ impl NamedScenario {
             handover: None,
             outage: None,
             compat: None,
-            start: Some(path.start),
+            start: Some(path.start.unwrap_or(DEFAULT_START)),
             duration_ns: run.duration.as_nanos(),
             step_ns: run.duration.as_nanos(),
             between_frames: BetweenFrames::Step,
@@ -308,7 +250,11 @@ impl NamedScenario {
             value.retain(|key, _| !foreign.contains(&key.as_str()));
         }
         let path = &mut value["path"];
+        if self.scenario.path.kind != PathKind::Trace {
+            path["start"] = serde_json::json!(trace.header.start);
+        }
         if self.scenario.path.kind == PathKind::Constellation {
+            path["handover"] = serde_json::json!(trace.header.handover);
             for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
                 let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
                 path[format!("{key}_position")] = serde_json::json!({

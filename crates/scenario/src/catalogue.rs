@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use skyhop_orbit::{Constellation, ElementFile, Geodetic};
+use skyhop_path::Place;
 
 use crate::ScenarioError;
 use crate::error::unreadable;
@@ -24,6 +26,14 @@ pub struct SiteRow {
     /// Height above the ellipsoid.
     #[serde(default)]
     pub altitude_m: f64,
+}
+
+impl SiteRow {
+    /// The row as a place of a path.
+    pub fn into_place(self) -> Place {
+        let Self { name, latitude_deg, longitude_deg, altitude_m } = self;
+        Place { name, position: Geodetic { latitude_deg, longitude_deg, altitude_m } }
+    }
 }
 
 /// The names of all constellations that come with skyhop.
@@ -51,10 +61,31 @@ pub fn constellation_text(
     }
     let path = find_file(base, name).ok_or_else(|| {
         let known = constellation_names().join(", ");
-        let what = format!("unknown constellation \"{name}\"; expected {known}, or a file");
+        let what =
+            format!("unknown constellation \"{name}\"; expected {known}, geo:LONGITUDE, or a file");
         ScenarioError::key(origin, "path.constellation", what)
     })?;
     Ok((read(&path)?, path.display().to_string()))
+}
+
+/// The lowest elevation for the satellites of a file: that of the constellation that comes with skyhop
+/// and calls its satellites as most in the file are called, or else 25 degrees.
+///
+/// # Errors
+/// A constellation that comes with skyhop is damaged.
+pub fn minimum_elevation_deg(file: &ElementFile) -> Result<f64, ScenarioError> {
+    const USUAL_DEG: f64 = 25.0;
+    for name in constellation_names() {
+        let (text, found) = constellation_text(&name, Path::new(""), &name)?;
+        let constellation = Constellation::parse(&text, &found)
+            .map_err(|error| ScenarioError::key(&found, "constellation", error.to_string()))?;
+        let Some(prefix) = &constellation.satellite_prefix else { continue };
+        let named = file.sets.iter().filter(|set| set.elements().name.starts_with(prefix)).count();
+        if 2 * named > file.sets.len() {
+            return Ok(constellation.minimum_elevation_deg);
+        }
+    }
+    Ok(USUAL_DEG)
 }
 
 /// The rows of the list of sites called `name`, or of the CSV file `name`.
@@ -62,15 +93,20 @@ pub fn constellation_text(
 /// # Errors
 /// Neither exists, the file cannot be read, a column is missing, or a position is impossible; each
 /// names the file and the line.
-pub fn site_list(name: &str, base: &Path, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
+pub fn site_list(
+    name: &str,
+    base: &Path,
+    origin: &str,
+    key: &str,
+) -> Result<Vec<SiteRow>, ScenarioError> {
     let file = SITES.get_file(format!("{name}.csv"));
     if let Some(text) = file.and_then(|file| file.contents_utf8()) {
         return parse_sites(text, &format!("site list {name}"));
     }
     let path = find_file(base, name).ok_or_else(|| {
         let known = site_list_names().join(", ");
-        let what = format!("unknown list of gateways \"{name}\"; expected {known}, or a CSV file");
-        ScenarioError::key(origin, "path.gateways", what)
+        let what = format!("unknown list of sites \"{name}\"; expected {known}, or a CSV file");
+        ScenarioError::key(origin, key, what)
     })?;
     parse_sites(&read(&path)?, &path.display().to_string())
 }

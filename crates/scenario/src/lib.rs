@@ -13,6 +13,7 @@ mod format;
 pub mod import;
 mod override_key;
 mod parse;
+mod path_request;
 mod schedule;
 mod seed;
 mod topology;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_record::PATH_LINK;
-use skyhop_units::{Bytes, Duration, QueueLimit, Rate, Ratio, UtcInstant};
+use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
 /// What to run: a path, a link over it, flows, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub struct PathSection {
     /// What kind of path.
     #[serde(default)]
     pub kind: PathKind,
-    /// The constellation's name or file.
+    /// The constellation's name, "geo:LONGITUDE", a TOML file, or a file or address of element sets.
     #[serde(default = "default_constellation")]
     pub constellation: String,
     /// One end: a site, a city, or "lat,lon[,alt_m]".
@@ -52,18 +52,18 @@ pub struct PathSection {
     /// How the ends are joined.
     #[serde(default)]
     pub relay: Relay,
-    /// The handover policy.
-    #[serde(default = "default_leoem")]
-    pub handover: String,
+    /// The handover policy; where nothing is said, leoem, and immediate with compat = "hypatia".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<String>,
     /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
     #[serde(default = "default_leoem")]
     pub outage: String,
     /// What becomes of packets that reach an outage.
     #[serde(default)]
     pub during_outage: DuringOutage,
-    /// When the path begins.
-    #[serde(default = "default_start")]
-    pub start: UtcInstant,
+    /// When the path begins; where nothing is said, at the constellation's epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<UtcInstant>,
     /// The time between computed frames.
     #[serde(default = "default_step")]
     pub step: Duration,
@@ -73,6 +73,36 @@ pub struct PathSection {
     /// Another tool's habits, to be compared with it.
     #[serde(default)]
     pub compat: Compat,
+    /// Which satellites: all, or such as "name=STARLINK-1*; shell=0; plane=0-35".
+    #[serde(default = "default_all")]
+    pub satellites: String,
+    /// The lowest elevation at which sites use satellites; the constellation's own where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minimum_elevation: Option<Angle>,
+    /// How far from the geostationary arc sites keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub geo_avoidance: Option<Angle>,
+    /// How far from the start the epoch of an element set may be.
+    #[serde(default = "default_stale_after")]
+    pub stale_after: Duration,
+    /// Whether the last plane of a shell links to its first.
+    #[serde(default = "default_true")]
+    pub isl_seam: bool,
+    /// How far above the ground links between satellites must pass.
+    #[serde(default = "default_isl_clearance")]
+    pub isl_clearance: Length,
+    /// For relay = "access": the points of presence: a list's name or a file, as gateways.
+    #[serde(default = "default_pops")]
+    pub pops: String,
+    /// For relay = "access": how much longer fibre is than the great circle.
+    #[serde(default = "default_fibre_stretch")]
+    pub fibre_stretch: f64,
+    /// For policies on a grid: the time between choices, in UTC.
+    #[serde(default = "default_period")]
+    pub grid_period: Duration,
+    /// For policies on a grid: the first choice of each minute.
+    #[serde(default = "default_offset")]
+    pub grid_offset: Duration,
     /// For kind = "fixed": the round trip without queueing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
@@ -97,6 +127,16 @@ impl PathSection {
                 "step",
                 "gateways",
                 "compat",
+                "satellites",
+                "minimum_elevation",
+                "geo_avoidance",
+                "stale_after",
+                "isl_seam",
+                "isl_clearance",
+                "pops",
+                "fibre_stretch",
+                "grid_period",
+                "grid_offset",
             ],
             PathKind::Fixed => &["rtt", "during_outage", "from", "to", "start"],
             PathKind::Trace => &["file", "during_outage"],
@@ -447,13 +487,33 @@ fn default_none() -> String {
     "none".to_owned()
 }
 
-fn default_start() -> UtcInstant {
-    // 2019-12-01T00:00:00Z, the epoch of the published LeoEM paths.
-    UtcInstant::from_unix_nanos(1_575_158_400_000_000_000)
-}
-
 fn default_step() -> Duration {
     Duration::from_secs(1)
+}
+
+fn default_all() -> String {
+    "all".to_owned()
+}
+
+fn default_true() -> bool {
+    true
+}
+
+fn default_stale_after() -> Duration {
+    // Two weeks: SGP4 is off by kilometres per day, and an operator's manoeuvres add to that.
+    Duration::from_secs(14 * 86_400)
+}
+
+fn default_isl_clearance() -> Length {
+    Length::from_kilometres(80.0)
+}
+
+fn default_pops() -> String {
+    "starlink-pops".to_owned()
+}
+
+fn default_fibre_stretch() -> f64 {
+    1.4
 }
 
 fn default_gateways() -> String {

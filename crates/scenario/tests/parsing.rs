@@ -22,10 +22,10 @@ fn what_is_not_given_has_the_documented_default() {
         "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n[[flow]]\nkind = \"probe\"";
     let scenario = parse_scenario(text, "x.toml", &[]).unwrap().scenario;
     assert_eq!(scenario.path.constellation, "starlink-shell1");
-    assert_eq!(scenario.path.handover, "leoem");
+    assert_eq!(scenario.path.handover, None);
     assert_eq!(scenario.path.outage, "leoem");
     assert_eq!(scenario.path.gateways, "starlink-gateways");
-    assert_eq!(scenario.path.start.to_string(), "2019-12-01T00:00:00Z");
+    assert_eq!(scenario.path.start, None);
     assert_eq!(scenario.path.step, Duration::from_secs(1));
     assert_eq!(scenario.link.rate, Rate::from_bits_per_second(150_000_000));
     assert_eq!(scenario.link.queue, QueueLimit::Bdp(1.0));

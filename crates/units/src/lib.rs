@@ -4,6 +4,7 @@
 //! in the same form. Time is integer nanoseconds throughout, so that two engines that add the same
 //! numbers reach the same instant.
 
+mod angle;
 mod length;
 mod quantity;
 mod rate;
@@ -12,6 +13,7 @@ mod size;
 mod time;
 mod utc;
 
+pub use angle::Angle;
 pub use length::Length;
 pub use quantity::QuantityError;
 pub use rate::Rate;

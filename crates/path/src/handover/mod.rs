@@ -1,10 +1,19 @@
 //! Handover policies: which satellite each end of a path uses. One file each, one table.
 
+mod immediate;
 mod leoem;
+mod longest_visible_grid;
+mod max_elevation_grid;
+mod nearest_grid;
+mod on_grid;
+mod sticky;
 
-use skyhop_units::Instant;
+use std::collections::BTreeSet;
 
-use crate::request::UnknownName;
+use skyhop_units::{Duration, Instant, UtcInstant};
+
+use crate::request::{UnknownName, UtcGrid};
+use crate::route::Graph;
 
 /// A policy that can be asked for.
 #[derive(Debug, Clone, Copy)]
@@ -14,15 +23,43 @@ pub struct PolicyEntry {
     /// What it does, in a line.
     pub summary: &'static str,
     /// Makes one for a path that begins.
-    pub make: fn() -> Box<dyn HandoverPolicy>,
+    pub make: fn(UtcGrid) -> Box<dyn HandoverPolicy>,
 }
 
 /// All policies.
-pub const POLICIES: [PolicyEntry; 1] = [PolicyEntry {
-    name: "leoem",
-    summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
-    make: || Box::new(leoem::Leoem::default()),
-}];
+pub const POLICIES: [PolicyEntry; 6] = [
+    PolicyEntry {
+        name: "leoem",
+        summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
+        make: |_| Box::new(leoem::Leoem::default()),
+    },
+    PolicyEntry {
+        name: "immediate",
+        summary: "at each step the satellites of the shortest path, as Hypatia does",
+        make: |_| Box::new(immediate::Immediate::default()),
+    },
+    PolicyEntry {
+        name: "nearest-grid",
+        summary: "the nearest satellite, chosen at :12, :27, :42 and :57 UTC or when the path breaks",
+        make: |grid| Box::new(nearest_grid::policy(grid)),
+    },
+    PolicyEntry {
+        name: "max-elevation-grid",
+        summary: "the highest satellite, chosen at :12, :27, :42 and :57 UTC or when the path breaks",
+        make: |grid| Box::new(max_elevation_grid::policy(grid)),
+    },
+    PolicyEntry {
+        name: "longest-visible-grid",
+        summary: "the satellite that stays in view longest, chosen at :12, :27, :42 and :57 UTC or \
+                  when the path breaks",
+        make: |grid| Box::new(longest_visible_grid::policy(grid)),
+    },
+    PolicyEntry {
+        name: "sticky",
+        summary: "a satellite is kept until the path breaks, then the one that stays in view longest",
+        make: |_| Box::new(sticky::Sticky::default()),
+    },
+];
 
 /// The policy with this name.
 ///
@@ -49,19 +86,33 @@ pub struct Link {
     pub satellite: u32,
     /// The one-way delay of the link when the satellite was chosen, in seconds.
     pub delay_s: f64,
+    /// The sine of the satellite's elevation at that time.
+    pub sin_elevation: f64,
+}
+
+/// Knows how long satellites stay in view.
+pub trait Outlook {
+    /// How long from now on an end sees a satellite; at most an hour.
+    fn in_view_for(&self, end: usize, satellite: u32) -> Duration;
 }
 
 /// What a policy sees at a step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The time since the path began.
     pub now: Instant,
+    /// The same moment of UTC.
+    pub utc: UtcInstant,
     /// The links that each end could have now, in ascending order of satellites.
     pub in_view: [&'a [Link]; 2],
     /// Whether a satellite may be kept that is no longer in view.
     pub keeps_lost_satellite: bool,
     /// The part of the network that each satellite belongs to: a route exists within a part.
     pub parts: &'a [u32],
+    /// The links between satellites (and gateways), with their delays.
+    pub graph: &'a Graph,
+    /// What the next minutes bring.
+    pub outlook: &'a dyn Outlook,
 }
 
 impl View<'_> {
@@ -79,6 +130,20 @@ impl View<'_> {
     pub fn nearest(&self, end: usize) -> Option<Link> {
         let links = self.in_view[end].iter().copied();
         links.reduce(|best, link| if link.delay_s < best.delay_s { link } else { best })
+    }
+
+    /// The links of an end over which the other end could be reached, if it chose well.
+    pub fn useful(&self, end: usize) -> impl Iterator<Item = Link> {
+        let part = |link: &Link| self.parts[link.satellite as usize];
+        let others: BTreeSet<u32> = self.in_view[1 - end].iter().map(part).collect();
+        self.in_view[end].iter().copied().filter(move |link| others.contains(&part(link)))
+    }
+
+    /// The links of an end that have a route to a link of the other end.
+    pub fn reaching(&self, end: usize, other: Link) -> impl Iterator<Item = Link> {
+        let part = self.parts[other.satellite as usize];
+        let links = self.in_view[end].iter().copied();
+        links.filter(move |link| self.parts[link.satellite as usize] == part)
     }
 
     /// Whether an end may go on using a satellite.

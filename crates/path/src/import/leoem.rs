@@ -56,7 +56,8 @@ pub fn parse_leoem_log(
     log: impl BufRead,
     options: &LeoemLogOptions,
 ) -> Result<PathTrace, ImportError> {
-    let rules = EventRules { outage: options.outage, dismantled: Dismantled::AllAsLeoem };
+    let dismantled = Dismantled::AllAsLeoem;
+    let rules = EventRules { outage: options.outage, dismantled, seed: 0 };
     let mut frames: Vec<Frame> = Vec::new();
     let mut lines = Lines::new(log);
     while let Some(line) = lines.next()? {

@@ -3,7 +3,7 @@
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::Instant;
 
-use super::Topology;
+use super::{Topology, sky};
 use crate::route::Graph;
 use crate::{Compat, PathRequest};
 
@@ -20,12 +20,14 @@ pub struct BentPipe {
 impl BentPipe {
     /// The links between a request's constellation and its gateways.
     pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
-        let compat = request.compat;
-        let sites = request.gateways.iter().map(|place| compat.earth().site(place.position));
-        let sky = Sky::new(sites.collect(), compat.coverage(&request.constellation), ephemeris);
-        let satellites = request.constellation.satellites();
-        let (links, graph, parts) = (Vec::new(), Graph::default(), Vec::new());
-        Self { sky, satellites, compat, links, graph, parts }
+        Self {
+            sky: sky(request, &request.gateways, ephemeris),
+            satellites: request.constellation.satellites(),
+            compat: request.compat,
+            links: Vec::new(),
+            graph: Graph::default(),
+            parts: Vec::new(),
+        }
     }
 }
 

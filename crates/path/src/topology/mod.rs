@@ -1,18 +1,22 @@
 //! Which links there are in the middle of a path: one file per relay.
 
+mod access;
 mod bent_pipe;
+mod geo;
 mod grid;
 
-use skyhop_orbit::{Ephemeris, Vec3};
-use skyhop_units::Instant;
+use skyhop_orbit::{Ephemeris, Sky, Vec3};
+use skyhop_units::{Duration, Instant};
 
+pub use access::Access;
 pub use bent_pipe::BentPipe;
+pub use geo::Geo;
 pub use grid::{Grid, grid_links};
 
 use crate::route::Graph;
-use crate::{PathRequest, Relay};
+use crate::{PathRequest, Place, Relay};
 
-/// The links between satellites, or between satellites and gateways, as they change over time.
+/// The links between satellites, or between satellites and the ground, as they change over time.
 ///
 /// Nodes 0 to N-1 are the satellites; gateways follow in their order.
 pub trait Topology: Send {
@@ -24,12 +28,52 @@ pub trait Topology: Send {
 
     /// For each node the lowest node that it has a route to.
     fn parts(&self) -> &[u32];
+
+    /// The node of the end `to` where that end has no satellite of its own.
+    fn end_without_satellite(&self) -> Option<u32> {
+        None
+    }
+
+    /// Appends a route of the graph to `hops`: its nodes, and the delay of each link.
+    fn hops(&self, route: &[u32], _positions: &[Vec3], hops: &mut Hops) {
+        hops.nodes.extend(route.iter().map(|node| *node as i32));
+        hops.delays.extend(route.windows(2).map(|hop| {
+            let edge = self.graph().edges(hop[0]).iter().find(|edge| edge.to == hop[1]);
+            Duration::from_secs_f64(edge.expect("a route follows edges").weight)
+        }));
+    }
+}
+
+/// A path's nodes and the one-way delays between them, as a frame has them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Hops {
+    /// Node ids.
+    pub nodes: Vec<i32>,
+    /// One fewer than nodes, once the path is whole.
+    pub delays: Vec<Duration>,
 }
 
 /// The topology that a request asks for.
 pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topology> {
     match request.relay {
-        Relay::Isl => Box::new(Grid::new(&request.constellation, request.compat)),
+        Relay::Isl => Box::new(Grid::new(request)),
         Relay::BentPipe => Box::new(BentPipe::new(request, ephemeris)),
+        Relay::Access => Box::new(Access::new(request, ephemeris)),
+        Relay::Geo => Box::new(Geo::new(request)),
+    }
+}
+
+/// The sky over some places, as a request lets them use it.
+pub(crate) fn sky<'p>(
+    request: &PathRequest,
+    places: impl IntoIterator<Item = &'p Place>,
+    ephemeris: &Ephemeris,
+) -> Sky {
+    let compat = request.compat;
+    let sites = places.into_iter().map(|place| compat.earth().site(place.position)).collect();
+    let sky = Sky::new(sites, compat.coverage(&request.constellation), ephemeris);
+    match request.options.geo_avoidance_deg {
+        Some(degrees) => sky.avoiding_geo_arc(degrees),
+        None => sky,
     }
 }

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
-from skyhop.cli.terminal import progress_bar
+from skyhop.cli.terminal import print_note, progress_bar
 
 HELP = """\
 Compute the path between two places over a constellation, and write it to a path file.
@@ -18,6 +18,8 @@ Give the places here, or a scenario file with a [path]; options override the fil
 Examples:
 
   skyhop path --from "San Diego" --to "New York" --relay bent-pipe --duration "1 h" -o sd-ny.parquet --plot sd-ny.png
+
+  skyhop path --from Seattle --to Denver --relay access --constellation starlink.tle.gz -o access.parquet
 
   skyhop path scenario.toml -o path.parquet
 
@@ -40,16 +42,21 @@ def compute(
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help='How much time to cover, such as "1 h".')
     ] = None,
-    relay: Annotated[str | None, typer.Option(help="isl or bent-pipe.")] = None,
+    relay: Annotated[str | None, typer.Option(help="isl, bent-pipe, access or geo.")] = None,
     constellation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="See skyhop list constellations.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="See skyhop list constellations; or geo:LONGITUDE; or a file or an address of "
+            "element sets (TLE, OMM).",
+        ),
     ] = None,
     handover: Annotated[
         str | None, typer.Option(metavar="POLICY", help="See skyhop list handovers.")
     ] = None,
     outage: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help='leoem, none, or a time such as "80 ms".'),
+        typer.Option(metavar="MODEL", help='leoem, starlink, none, or a time such as "80 ms".'),
     ] = None,
     during_outage: Annotated[str | None, typer.Option(help="drop or hold.")] = None,
     start: Annotated[str | None, typer.Option(metavar="UTC", help="When the path begins.")] = None,
@@ -60,7 +67,42 @@ def compute(
         str | None, typer.Option(metavar="LIST", help="See skyhop list sites; or a CSV file.")
     ] = None,
     compat: Annotated[
-        str | None, typer.Option(help="none, or leoem to follow that tool's habits.")
+        str | None,
+        typer.Option(help="none, or leoem or hypatia to follow that tool's habits."),
+    ] = None,
+    satellites: Annotated[
+        str | None,
+        typer.Option(metavar="WHICH", help='Such as "name=STARLINK-1*; shell=0; plane=0-35".'),
+    ] = None,
+    minimum_elevation: Annotated[
+        str | None, typer.Option(metavar="ANGLE", help='Such as "25 deg".')
+    ] = None,
+    geo_avoidance: Annotated[
+        str | None,
+        typer.Option(metavar="ANGLE", help="How far to keep from the geostationary arc."),
+    ] = None,
+    stale_after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How far from the start an element set may be."),
+    ] = None,
+    isl_seam: Annotated[
+        bool | None, typer.Option(help="Whether the last plane links to the first.")
+    ] = None,
+    isl_clearance: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="How far above the ground links pass.")
+    ] = None,
+    pops: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="For --relay access: the points of presence."),
+    ] = None,
+    fibre_stretch: Annotated[
+        float | None, typer.Option(help="For --relay access: fibre over great circle.")
+    ] = None,
+    grid_period: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For policies on a grid: the period.")
+    ] = None,
+    grid_offset: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For policies on a grid: when in it.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="constellation, fixed or trace.")] = None,
     rtt: Annotated[
@@ -89,6 +131,16 @@ def compute(
         "step": step,
         "gateways": gateways,
         "compat": compat,
+        "satellites": satellites,
+        "minimum_elevation": minimum_elevation,
+        "geo_avoidance": geo_avoidance,
+        "stale_after": stale_after,
+        "isl_seam": isl_seam,
+        "isl_clearance": isl_clearance,
+        "pops": pops,
+        "fibre_stretch": fibre_stretch,
+        "grid_period": grid_period,
+        "grid_offset": grid_offset,
         "kind": kind,
         "rtt": rtt,
         "file": file,
@@ -107,4 +159,6 @@ def compute(
             progress=progress,
             **given,
         )
+    if trace.account is not None:
+        print_note(trace.account)
     finish(trace, output, plot)

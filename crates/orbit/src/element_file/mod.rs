@@ -1,0 +1,189 @@
+//! Element sets from files: TLE with two or three lines, OMM as JSON, CSV or XML; plain or gzip.
+//!
+//! What a file holds is read off its content, not its name. A record that cannot be used is skipped
+//! and named ([`Skipped`]); a file that holds something else altogether is an error.
+
+mod account;
+mod omm;
+mod selection;
+mod tle;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use thiserror::Error;
+
+use crate::ElementSet;
+
+pub use account::{Account, SkipReason, Skipped};
+pub use selection::{FilterError, SatelliteFilter, Selection, SelectionError};
+
+/// The most text that is read: the whole public catalogue as OMM in XML has about 60 MB.
+const MOST_BYTES: u64 = 128_000_000;
+/// The most records that are read: the whole public catalogue has about 35,000.
+const MOST_RECORDS: usize = 200_000;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// What a file of element sets holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ElementFile {
+    /// The file's name.
+    pub file: String,
+    /// The element sets, in the file's order.
+    pub sets: Vec<ElementSet>,
+    /// The records that are no element sets, in the file's order.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Why a file of element sets cannot be used at all.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum ElementFileError {
+    /// The file cannot be opened or read, or its compression is damaged.
+    #[error("cannot read the element sets {file}: {source}")]
+    Read { file: String, source: io::Error },
+    /// The file is far larger than any catalogue.
+    #[error("{file} has more than {} MB of text; expected a TLE or OMM file", MOST_BYTES / 1_000_000)]
+    TooLarge { file: String },
+    /// The file has far more records than any catalogue.
+    #[error("{file} has more than {MOST_RECORDS} records; expected a TLE or OMM file")]
+    TooMany { file: String },
+    /// A web page, most often a server's error message.
+    #[error("{file} is a web page (HTML), not a TLE or OMM file; is the address right?")]
+    Html { file: String },
+    /// The text begins like an OMM but is damaged.
+    #[error("{file} is no whole OMM {format}: {what}")]
+    Syntax { file: String, format: &'static str, what: String },
+    /// There is not a single record.
+    #[error("{file} holds no element sets; it begins with \"{beginning}\"")]
+    Nothing { file: String, beginning: String },
+}
+
+/// What a record becomes.
+type Record = Result<ElementSet, Skipped>;
+
+impl ElementFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is far too large, or holds something else.
+    pub fn load(path: &Path) -> Result<Self, ElementFileError> {
+        let file = path.display().to_string();
+        let wrong = |source| ElementFileError::Read { file: file.clone(), source };
+        let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
+        let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
+        let mut bytes = Vec::new();
+        let read = if gzipped {
+            MultiGzDecoder::new(reader).take(MOST_BYTES + 1).read_to_end(&mut bytes)
+        } else {
+            reader.take(MOST_BYTES + 1).read_to_end(&mut bytes)
+        };
+        read.map_err(wrong)?;
+        Self::parse(&bytes, &file)
+    }
+
+    /// Reads the bytes of a file, without compression; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// As [`ElementFile::load`].
+    pub fn parse(bytes: &[u8], file: &str) -> Result<Self, ElementFileError> {
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(ElementFileError::TooLarge { file: file.to_owned() });
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_start_matches('\u{feff}');
+        let format = Format::of(text);
+        let mut records = Records::new(file);
+        let read = match format {
+            Format::Html => return Err(ElementFileError::Html { file: file.to_owned() }),
+            Format::Tle => tle::read(text, &mut records),
+            Format::Json => omm::read_json(text, &mut records),
+            Format::Csv => omm::read_csv(text, &mut records),
+            Format::Xml => omm::read_xml(text, &mut records),
+        };
+        read?;
+        if records.sets.is_empty() && records.skipped.is_empty() {
+            let beginning = text.trim_start().lines().next().unwrap_or_default();
+            let beginning = beginning.chars().filter(|c| !c.is_control()).take(40).collect();
+            return Err(ElementFileError::Nothing { file: file.to_owned(), beginning });
+        }
+        Ok(Self { file: file.to_owned(), sets: records.sets, skipped: records.skipped })
+    }
+
+    /// Whether a file seems to hold element sets, by its first kilobytes: not a constellation's TOML.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_likely(path: &Path) -> io::Result<bool> {
+        let mut reader = BufReader::new(File::open(path)?);
+        if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
+            return Ok(true);
+        }
+        let mut bytes = Vec::new();
+        reader.take(4_096).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(match Format::of(&text) {
+            // TOML has lines "key = value" and "[[shell]]", which no TLE has and JSON does not.
+            Format::Tle => !text.lines().any(|line| line.contains(" = ")),
+            Format::Json => !text.trim_start().starts_with("[["),
+            _ => true,
+        })
+    }
+}
+
+/// Collects what a parser finds.
+struct Records<'f> {
+    file: &'f str,
+    sets: Vec<ElementSet>,
+    skipped: Vec<Skipped>,
+}
+
+impl<'f> Records<'f> {
+    fn new(file: &'f str) -> Self {
+        Self { file, sets: Vec::new(), skipped: Vec::new() }
+    }
+
+    fn add(&mut self, record: Record) -> Result<(), ElementFileError> {
+        match record {
+            Ok(set) => self.sets.push(set),
+            Err(skipped) => self.skipped.push(skipped),
+        }
+        if self.sets.len() + self.skipped.len() > MOST_RECORDS {
+            return Err(ElementFileError::TooMany { file: self.file.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, format: &'static str, what: &dyn std::fmt::Display) -> ElementFileError {
+        let what = what.to_string().lines().collect::<Vec<_>>().join("; ");
+        ElementFileError::Syntax { file: self.file.to_owned(), format, what }
+    }
+}
+
+/// What a text seems to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Tle,
+    Json,
+    Csv,
+    Xml,
+    Html,
+}
+
+impl Format {
+    fn of(text: &str) -> Self {
+        let start: String = text.trim_start().chars().take(2_000).collect();
+        let start = start.to_ascii_lowercase();
+        let header = start.lines().next().unwrap_or_default();
+        match start.chars().next() {
+            Some('<') if start.contains("<ndm") || start.contains("<omm") => Self::Xml,
+            Some('<') if start.starts_with("<?xml") && !start.contains("<html") => Self::Xml,
+            Some('<') => Self::Html,
+            Some('[' | '{') => Self::Json,
+            _ if header.contains("mean_motion") && header.contains(',') => Self::Csv,
+            _ => Self::Tle,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Shells, planes and slots recovered from element sets.
+
+use skyhop_units::UtcInstant;
+
+use crate::{ElementSet, Vec3};
+
+/// Inclinations of one shell follow each other within this many degrees.
+const INCLINATION_GAP_DEG: f64 = 0.05;
+/// Altitudes of one shell follow each other within this many metres: OneWeb's planes are 4 km apart,
+/// and Starlink keeps planes of one shell at altitudes up to 5 km apart.
+const ALTITUDE_GAP_M: f64 = 6e3;
+/// Altitudes are counted in bins of this size; a bin with few satellites belongs to no shell, as
+/// they are on their way.
+const ALTITUDE_BIN_M: f64 = 1e3;
+/// The fewest satellites of a shell, and of a bin of altitudes within one.
+const FEWEST_IN_SHELL: usize = 10;
+const FEWEST_IN_BIN: usize = 5;
+/// The least gap between the nodes of neighbouring planes, in degrees.
+const NODE_GAP_DEG: f64 = 0.5;
+/// How much larger than the next a gap is at least that tells planes from what is within.
+const STEEP: f64 = 3.0;
+/// Planes no farther apart than this are always beside each other, in degrees.
+const BESIDE_DEG: f64 = 20.0;
+const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
+
+/// How satellites stand to each other.
+///
+/// A shell is a group of satellites of nearly the same inclination and altitude; its planes are where
+/// the right ascensions of the ascending nodes crowd together; the satellites of a plane are ordered
+/// by argument of latitude. Satellites that fit nowhere (on their way up, down or to another plane)
+/// have no place.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Formation {
+    /// The shells, by inclination and then altitude.
+    pub shells: Vec<FormationShell>,
+    /// The place of each satellite, in the order given.
+    pub places: Vec<Option<FormationPlace>>,
+}
+
+/// A shell of a [`Formation`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormationShell {
+    /// The mean inclination in degrees.
+    pub inclination_deg: f64,
+    /// The mean altitude above the equator's radius in metres.
+    pub altitude_m: f64,
+    /// The planes, by right ascension.
+    pub planes: Vec<FormationPlane>,
+}
+
+/// A plane of a [`FormationShell`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormationPlane {
+    /// The mean right ascension of the ascending node in degrees.
+    pub node_deg: f64,
+    /// The satellites, by argument of latitude.
+    pub satellites: Vec<FormationSatellite>,
+}
+
+/// A satellite of a [`FormationPlane`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FormationSatellite {
+    /// Its number.
+    pub id: u32,
+    /// The angle from the ascending node to it, in degrees.
+    pub latitude_argument_deg: f64,
+}
+
+/// Where a satellite is in a [`Formation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormationPlace {
+    /// The index of its shell.
+    pub shell: u32,
+    /// The index of its plane within the shell.
+    pub plane: u32,
+    /// Its index within the plane.
+    pub slot: u32,
+}
+
+/// A satellite's orbit at the moment.
+#[derive(Debug, Clone, Copy)]
+struct Orbit {
+    id: u32,
+    inclination_deg: f64,
+    altitude_m: f64,
+    node_deg: f64,
+    latitude_argument_deg: f64,
+}
+
+impl Formation {
+    /// The formation of `sets` at `time`; satellites are numbered as they come.
+    pub fn of(sets: &[ElementSet], time: UtcInstant) -> Self {
+        let orbits: Vec<Orbit> =
+            (0..).zip(sets).filter_map(|(id, set)| Orbit::at(id, set, time)).collect();
+        let mut shells = Vec::new();
+        for mut group in runs(orbits, |o| o.inclination_deg, INCLINATION_GAP_DEG) {
+            keep_crowded_altitudes(&mut group);
+            let groups = runs(group, |o| o.altitude_m, ALTITUDE_GAP_M);
+            shells.extend(groups.into_iter().filter_map(FormationShell::of));
+        }
+        let mut places = vec![None; sets.len()];
+        for (shell, found) in (0..).zip(&shells) {
+            for (plane, found) in (0..).zip(&found.planes) {
+                for (slot, satellite) in (0..).zip(&found.satellites) {
+                    places[satellite.id as usize] = Some(FormationPlace { shell, plane, slot });
+                }
+            }
+        }
+        Self { shells, places }
+    }
+
+    /// The links of a +Grid: along each plane to the next satellite, and to the plane beside by
+    /// nearest argument of latitude, each satellite at most once per side.
+    ///
+    /// Planes are beside each other where the gap between their nodes is at most 20 degrees or one and
+    /// a half times the shell's usual gap: not across the seam of a star.
+    pub fn grid_links(&self, seam: bool) -> Vec<(u32, u32)> {
+        let mut links = Vec::new();
+        for shell in &self.shells {
+            for plane in &shell.planes {
+                links.extend(plane.ring());
+            }
+            for (a, b) in shell.neighbours(seam) {
+                links.extend(a.matched(b));
+            }
+        }
+        links
+    }
+}
+
+impl Orbit {
+    /// From position and velocity: the plane's normal gives the node. `None` where SGP4 cannot tell.
+    fn at(id: u32, set: &ElementSet, time: UtcInstant) -> Option<Self> {
+        let (position, velocity) = set.state(time).ok()?;
+        let normal = cross(position, velocity);
+        let node = Vec3::new(-normal.y, normal.x, 0.0);
+        let along = position.dot(node) / node.norm();
+        let ahead = position.dot(cross(normal, node)) / (normal.norm() * node.norm());
+        let orbit = Self {
+            id,
+            inclination_deg: set.elements().inclination_deg,
+            altitude_m: set.semi_major_axis_m() - EQUATORIAL_RADIUS_M,
+            node_deg: node.y.atan2(node.x).to_degrees().rem_euclid(360.0),
+            latitude_argument_deg: ahead.atan2(along).to_degrees().rem_euclid(360.0),
+        };
+        // An orbit above the equator has no node.
+        (orbit.node_deg.is_finite() && orbit.latitude_argument_deg.is_finite()).then_some(orbit)
+    }
+}
+
+impl FormationShell {
+    /// The shell that a group of satellites makes, where there are enough for one.
+    fn of(orbits: Vec<Orbit>) -> Option<Self> {
+        if orbits.len() < FEWEST_IN_SHELL {
+            return None;
+        }
+        let mean = |of: fn(&Orbit) -> f64| orbits.iter().map(of).sum::<f64>() / orbits.len() as f64;
+        let (inclination_deg, altitude_m) = (mean(|o| o.inclination_deg), mean(|o| o.altitude_m));
+        let mut planes = crowded_nodes(orbits);
+        let mut sizes: Vec<usize> = planes.iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        let usual = sizes[sizes.len() / 2];
+        planes.retain(|plane| plane.len() * 4 >= usual);
+        let mut planes: Vec<FormationPlane> = planes.into_iter().map(FormationPlane::of).collect();
+        planes.sort_by(|a, b| a.node_deg.total_cmp(&b.node_deg));
+        Some(Self { inclination_deg, altitude_m, planes })
+    }
+
+    /// Planes that are beside each other, each pair once.
+    fn neighbours(&self, seam: bool) -> Vec<(&FormationPlane, &FormationPlane)> {
+        let planes = &self.planes;
+        let last = match planes.len() {
+            0 | 1 => return Vec::new(),
+            2 => 1,
+            more => more,
+        };
+        let gap = |index: usize| {
+            let next = planes[(index + 1) % planes.len()].node_deg;
+            (next - planes[index].node_deg).rem_euclid(360.0)
+        };
+        let mut gaps: Vec<f64> = (0..planes.len()).map(gap).collect();
+        gaps.sort_by(f64::total_cmp);
+        let usual = gaps[gaps.len() / 2];
+        (0..last)
+            .filter(|index| {
+                gap(*index) <= BESIDE_DEG.max(1.5 * usual) && (seam || index + 1 < planes.len())
+            })
+            .map(|index| (&planes[index], &planes[(index + 1) % planes.len()]))
+            .collect()
+    }
+}
+
+impl FormationPlane {
+    fn of(orbits: Vec<Orbit>) -> Self {
+        // Around the first, so that a plane at the equinox is not torn apart.
+        let first = orbits[0].node_deg;
+        let offset = |o: &Orbit| (o.node_deg - first + 180.0).rem_euclid(360.0) - 180.0;
+        let mean = orbits.iter().map(offset).sum::<f64>() / orbits.len() as f64;
+        let satellite = |o: &Orbit| FormationSatellite {
+            id: o.id,
+            latitude_argument_deg: o.latitude_argument_deg,
+        };
+        let mut satellites: Vec<FormationSatellite> = orbits.iter().map(satellite).collect();
+        satellites.sort_by(|a, b| {
+            a.latitude_argument_deg.total_cmp(&b.latitude_argument_deg).then(a.id.cmp(&b.id))
+        });
+        Self { node_deg: (first + mean).rem_euclid(360.0), satellites }
+    }
+
+    /// Each satellite with the next, the last with the first.
+    fn ring(&self) -> Vec<(u32, u32)> {
+        let ids: Vec<u32> = self.satellites.iter().map(|s| s.id).collect();
+        let mut links: Vec<(u32, u32)> = ids.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        if ids.len() > 2 {
+            links.push((ids[ids.len() - 1], ids[0]));
+        }
+        links
+    }
+
+    /// Pairs with the plane beside: nearest in argument of latitude first, each satellite once.
+    fn matched(&self, beside: &Self) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for a in &self.satellites {
+            for b in &beside.satellites {
+                let apart = (a.latitude_argument_deg - b.latitude_argument_deg).rem_euclid(360.0);
+                pairs.push((apart.min(360.0 - apart), a.id, b.id));
+            }
+        }
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        let (mut taken, mut links) = (std::collections::BTreeSet::new(), Vec::new());
+        // A satellite without a counterpart within a slot has none.
+        let slot_deg = 360.0 / self.satellites.len().max(beside.satellites.len()) as f64;
+        for (_, a, b) in pairs.into_iter().take_while(|(apart, _, _)| *apart <= slot_deg) {
+            if !taken.contains(&a) && !taken.contains(&b) {
+                taken.extend([a, b]);
+                links.push((a, b));
+            }
+        }
+        links
+    }
+}
+
+/// Splits what is sorted by `key` wherever two neighbours are more than `gap` apart.
+fn runs(mut orbits: Vec<Orbit>, key: impl Fn(&Orbit) -> f64, gap: f64) -> Vec<Vec<Orbit>> {
+    orbits.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.id.cmp(&b.id)));
+    orbits.chunk_by(|a, b| key(b) - key(a) <= gap).map(<[Orbit]>::to_vec).collect()
+}
+
+/// Drops satellites at altitudes that few others have.
+fn keep_crowded_altitudes(orbits: &mut Vec<Orbit>) {
+    let bin = |o: &Orbit| (o.altitude_m / ALTITUDE_BIN_M).floor() as i64;
+    let mut counts = std::collections::BTreeMap::new();
+    for orbit in orbits.iter() {
+        *counts.entry(bin(orbit)).or_insert(0_usize) += 1;
+    }
+    let around = |at: i64| (at - 1..=at + 1).filter_map(|b| counts.get(&b)).sum::<usize>();
+    orbits.retain(|orbit| around(bin(orbit)) >= FEWEST_IN_BIN);
+}
+
+/// Splits satellites into planes by right ascension.
+///
+/// Gaps between planes are much larger than gaps within: the border is where the sorted gaps fall
+/// most steeply, or at [`NODE_GAP_DEG`] where they nowhere fall steeply.
+fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
+    orbits.sort_by(|a, b| a.node_deg.total_cmp(&b.node_deg).then(a.id.cmp(&b.id)));
+    let count = orbits.len();
+    let gap = |index: usize| {
+        (orbits[(index + 1) % count].node_deg - orbits[index].node_deg).rem_euclid(360.0)
+    };
+    let mut gaps: Vec<f64> = (0..count).map(gap).collect();
+    gaps.sort_by(|a, b| b.total_cmp(a));
+    let steepness = |pair: &[f64]| pair[0] / pair[1].max(0.01);
+    let border = gaps
+        .windows(2)
+        .filter(|pair| pair[0] >= NODE_GAP_DEG && steepness(pair) >= STEEP)
+        .max_by(|a, b| steepness(a).total_cmp(&steepness(b)))
+        .map_or(NODE_GAP_DEG, |pair| pair[0]);
+    // Begins after a gap, so that no plane is split by the equinox.
+    let begin = (0..count).find(|index| gap(*index) >= border).map_or(0, |index| index + 1);
+    let mut planes = vec![Vec::new()];
+    for step in 0..count {
+        let index = (begin + step) % count;
+        planes.last_mut().expect("never empty").push(orbits[index]);
+        if gap(index) >= border && step + 1 < count {
+            planes.push(Vec::new());
+        }
+    }
+    planes
+}
+
+fn cross(a: Vec3, b: Vec3) -> Vec3 {
+    Vec3::new(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x)
+}

@@ -1,0 +1,119 @@
+//! Access: one satellite, a gateway, the user's point of presence, and fibre to the other end.
+
+use skyhop_orbit::{Ephemeris, Sky, Vec3};
+use skyhop_units::{Duration, Instant};
+
+use super::{Hops, Topology, sky};
+use crate::fibre::{fibre_delay_s, great_circle_m};
+use crate::route::Graph;
+use crate::{Compat, PathRequest, Place};
+
+/// A link from each satellite that sees a gateway to the end that has no satellite.
+///
+/// Nodes: satellites, gateways, points of presence, and last the end `to`.
+pub struct Access {
+    sky: Sky,
+    satellites: u32,
+    compat: Compat,
+    /// The node of the user's point of presence.
+    pop: u32,
+    /// Per gateway: the fibre to the point of presence.
+    to_pop_s: Vec<f64>,
+    /// The fibre from there to the other end.
+    to_end_s: f64,
+    /// Per satellite: the gateway over which `to` is nearest, as index, and the delay to it.
+    best: Vec<Option<(u32, f64)>>,
+    links: Vec<(u32, u32, f64)>,
+    graph: Graph,
+    parts: Vec<u32>,
+    /// The node of `to`.
+    to: u32,
+}
+
+impl Access {
+    /// The links of a request with gateways and points of presence.
+    pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
+        let satellites = request.constellation.satellites();
+        let pops = &request.options.pops;
+        let first_pop = satellites + request.gateways.len() as u32;
+        let stretch = request.options.fibre_stretch;
+        // Users belong to the nearest point of presence (Wang and others, A Cross-US View of Starlink's
+        // PoP and Satellite Assignment Strategy, LEO-NET 2026), whatever gateway serves them.
+        let (index, pop) = nearest(&request.from, pops);
+        let fibre_s = |place: &Place| fibre_delay_s(place.position, pop.position, stretch);
+        Self {
+            pop: first_pop + index,
+            to_pop_s: request.gateways.iter().map(fibre_s).collect(),
+            to_end_s: fibre_s(&request.to),
+            sky: sky(request, &request.gateways, ephemeris),
+            satellites,
+            compat: request.compat,
+            best: Vec::new(),
+            links: Vec::new(),
+            graph: Graph::default(),
+            parts: Vec::new(),
+            to: first_pop + pops.len() as u32,
+        }
+    }
+
+    /// The delay from a satellite over a gateway to `to`.
+    fn delay_s(&self, gateway: usize, satellite: Vec3) -> f64 {
+        let down_s = self.compat.ground_delay_s(satellite, &self.sky.sites()[gateway]);
+        down_s + self.to_pop_s[gateway] + self.to_end_s
+    }
+}
+
+/// The nearest of the points of presence, of which there is at least one.
+fn nearest<'p>(user: &Place, pops: &'p [Place]) -> (u32, &'p Place) {
+    let distance_m = |pop: &Place| great_circle_m(user.position, pop.position);
+    let nearest = (0..).zip(pops).min_by(|(_, a), (_, b)| distance_m(a).total_cmp(&distance_m(b)));
+    nearest.expect("the request was checked")
+}
+
+impl Topology for Access {
+    fn update(&mut self, now: Instant, positions: &[Vec3]) {
+        self.sky.update(now, positions);
+        self.best.clear();
+        self.best.resize(self.satellites as usize, None);
+        for gateway in 0..self.to_pop_s.len() {
+            for satellite in self.sky.visible(gateway, positions) {
+                let delay_s = self.delay_s(gateway, positions[satellite as usize]);
+                let best = &mut self.best[satellite as usize];
+                if best.is_none_or(|(_, shortest_s)| delay_s < shortest_s) {
+                    *best = Some((gateway as u32, delay_s));
+                }
+            }
+        }
+        self.links.clear();
+        self.links.extend(
+            (0..)
+                .zip(&self.best)
+                .filter_map(|(satellite, best)| best.map(|(_, s)| (satellite, self.to, s))),
+        );
+        self.graph.rebuild(self.to as usize + 1, &self.links);
+        self.graph.parts(&mut self.parts);
+    }
+
+    fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    fn parts(&self) -> &[u32] {
+        &self.parts
+    }
+
+    fn end_without_satellite(&self) -> Option<u32> {
+        Some(self.to)
+    }
+
+    fn hops(&self, route: &[u32], positions: &[Vec3], hops: &mut Hops) {
+        let [satellite, _] = route else { return };
+        let Some((gateway, _)) = self.best[*satellite as usize] else { return };
+        let site = &self.sky.sites()[gateway as usize];
+        let down_s = self.compat.ground_delay_s(positions[*satellite as usize], site);
+        hops.nodes.extend([*satellite, self.satellites + gateway, self.pop].map(|n| n as i32));
+        let delays =
+            [down_s, self.to_pop_s[gateway as usize], self.to_end_s].map(Duration::from_secs_f64);
+        hops.delays.extend(delays);
+    }
+}

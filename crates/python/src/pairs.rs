@@ -1,0 +1,70 @@
+//! Routes between all pairs of sites.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use skyhop_path::all_pairs::AllPairs;
+use skyhop_path::{PathRequest, Place};
+use skyhop_record::PairsWriter;
+use skyhop_scenario::{FindPlace, ScenarioError};
+
+use crate::errors::{from_record, from_scenario, input_error};
+use crate::experiment::{PyScenario, with_place_finder};
+use crate::progress::PyProgress;
+
+/// Computes the routes between all pairs of `sites` and writes them to a file.
+#[pyfunction]
+pub(crate) fn write_all_pairs(
+    py: Python<'_>,
+    scenario: &PyScenario,
+    find_place: Py<PyAny>,
+    sites: Vec<String>,
+    file: &str,
+    progress: Py<PyAny>,
+) -> PyResult<()> {
+    let progress = PyProgress::new(progress);
+    with_place_finder(py, find_place, |find_place| {
+        let places = places(find_place, &sites)?;
+        let request =
+            scenario.0.pairs_request(&places).map_err(|error| from_scenario(&error, None))?;
+        write(&request, &places, Path::new(file), &progress)
+    })
+}
+
+fn places(find_place: FindPlace<'_>, names: &[String]) -> PyResult<Vec<Place>> {
+    names.iter().map(|name| find_place(name).map_err(|what| input_error(&what))).collect()
+}
+
+fn write(
+    request: &PathRequest,
+    sites: &[Place],
+    file: &Path,
+    progress: &PyProgress,
+) -> PyResult<()> {
+    let steps = AllPairs::new(request, sites).map_err(|error| input_error(&error.to_string()))?;
+    let mut writer = PairsWriter::create(file, header(request, sites).to_string())
+        .map_err(|error| from_record(&error))?;
+    for (done, step) in (1..).zip(steps) {
+        writer.push(&step).map_err(|error| from_record(&error))?;
+        if progress.tell(done, request.steps()).is_break() {
+            return Err(from_scenario(&ScenarioError::Interrupted, progress.take_raised()));
+        }
+    }
+    writer.finish().map_err(|error| from_record(&error))
+}
+
+fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {
+    let place = |place: &Place| serde_json::json!(place.endpoint());
+    serde_json::json!({
+        "schema": 1,
+        "source": "skyhop all pairs",
+        "constellation": request.constellation.name,
+        "satellites": request.constellation.satellites(),
+        "relay": request.relay.name(),
+        "compat": request.compat.name(),
+        "start": request.start,
+        "step_ns": request.step.as_nanos(),
+        "sites": sites.iter().map(place).collect::<Vec<_>>(),
+        "gateways": request.gateways.iter().map(place).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,179 @@
+//! Files of all pairs' routes: one Parquet file, a row per step, written as the steps come.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::builder::{ArrayBuilder, Int32Builder, Int64Builder, ListBuilder, StructBuilder};
+use arrow_schema::{DataType, Field, Fields, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
+
+use crate::RecordError;
+use crate::parquet_file::{temporary_beside, write_error};
+
+/// So many steps are kept in memory and written together.
+const STEPS_AT_ONCE: usize = 256;
+const METADATA_KEY: &str = "skyhop";
+
+/// A file of all pairs that is being written. Dropped before [`PairsWriter::finish`], it leaves
+/// nothing behind.
+///
+/// Columns: `t_ns` int64; `delay_dd_ns` list<int64>, per pair the difference of the difference of the
+/// one-way delay (0 without a path) to the step before; `changes` list<struct<pair int32, nodes
+/// list<int32>>>, the routes that differ from the step before.
+pub struct PairsWriter {
+    path: PathBuf,
+    temporary: PathBuf,
+    /// `None` once it is finished.
+    writer: Option<ArrowWriter<File>>,
+    encoder: DelayEncoder,
+    rows: Rows,
+}
+
+struct Rows {
+    t_ns: Int64Builder,
+    delays: ListBuilder<Int64Builder>,
+    changes: ListBuilder<StructBuilder>,
+}
+
+impl PairsWriter {
+    /// Begins a file whose metadata entry `skyhop` holds `header`, a JSON text.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(path: &Path, header: String) -> Result<Self, RecordError> {
+        if path.exists() && !path.is_file() {
+            return Err(RecordError::NotAFile { path: path.to_owned() });
+        }
+        let temporary = temporary_beside(path);
+        let file = File::create(&temporary).map_err(|e| write_error(path, e))?;
+        let mut pairs = Self {
+            path: path.to_owned(),
+            temporary,
+            writer: None,
+            encoder: DelayEncoder::default(),
+            rows: Rows::new(),
+        };
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_owned(), header)]))
+            .set_column_dictionary_enabled(delay_column(), false)
+            .set_column_encoding(delay_column(), Encoding::DELTA_BINARY_PACKED)
+            .build();
+        let writer = ArrowWriter::try_new(file, schema(), Some(properties));
+        pairs.writer = Some(writer.map_err(|e| write_error(path, e))?);
+        Ok(pairs)
+    }
+
+    /// Appends a step.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn push(&mut self, step: &PairsStep) -> Result<(), RecordError> {
+        self.rows.push(step, &self.encoder.encode(&step.delays));
+        if self.rows.t_ns.len() == STEPS_AT_ONCE { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is left and puts the file in its place.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        self.flush()?;
+        if let Some(writer) = self.writer.take() {
+            writer.close().map_err(|e| write_error(&self.path, e))?;
+        }
+        fs::rename(&self.temporary, &self.path).map_err(|e| write_error(&self.path, e))
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let batch = self.rows.batch().map_err(|e| write_error(&self.path, e))?;
+        writer.write(&batch).and_then(|()| writer.flush()).map_err(|e| write_error(&self.path, e))
+    }
+}
+
+impl Drop for PairsWriter {
+    fn drop(&mut self) {
+        if let Some(unfinished) = self.writer.take() {
+            drop(unfinished);
+            if let Err(error) = fs::remove_file(&self.temporary) {
+                debug_assert!(error.kind() == std::io::ErrorKind::NotFound, "{error}");
+            }
+        }
+    }
+}
+
+impl Rows {
+    fn new() -> Self {
+        let change = StructBuilder::new(
+            change_fields(),
+            vec![
+                Box::new(Int32Builder::new()),
+                Box::new(ListBuilder::new(Int32Builder::new()).with_field(item(DataType::Int32))),
+            ],
+        );
+        Self {
+            t_ns: Int64Builder::new(),
+            delays: ListBuilder::new(Int64Builder::new()).with_field(item(DataType::Int64)),
+            changes: ListBuilder::new(change).with_field(item(DataType::Struct(change_fields()))),
+        }
+    }
+
+    fn push(&mut self, step: &PairsStep, differences_ns: &[i64]) {
+        const BUILT_ABOVE: &str = "the builder has this field";
+        self.t_ns.append_value(step.at.as_nanos() as i64);
+        self.delays.values().append_slice(differences_ns);
+        self.delays.append(true);
+        for change in &step.changes {
+            let row = self.changes.values();
+            let pair = row.field_builder::<Int32Builder>(0).expect(BUILT_ABOVE);
+            pair.append_value(change.pair as i32);
+            let nodes = row.field_builder::<ListBuilder<Int32Builder>>(1).expect(BUILT_ABOVE);
+            change.nodes.iter().for_each(|node| nodes.values().append_value(*node as i32));
+            nodes.append(true);
+            row.append(true);
+        }
+        self.changes.append(true);
+    }
+
+    /// The rows so far; there are none afterwards.
+    fn batch(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
+        let columns: Vec<arrow_array::ArrayRef> = vec![
+            Arc::new(self.t_ns.finish()),
+            Arc::new(self.delays.finish()),
+            Arc::new(self.changes.finish()),
+        ];
+        RecordBatch::try_new(schema(), columns)
+    }
+}
+
+fn item(data_type: DataType) -> Arc<Field> {
+    Arc::new(Field::new("item", data_type, false))
+}
+
+fn change_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("pair", DataType::Int32, false),
+        Field::new("nodes", DataType::List(item(DataType::Int32)), false),
+    ])
+}
+
+fn schema() -> Arc<Schema> {
+    Arc::new(Schema::new(vec![
+        Field::new("t_ns", DataType::Int64, false),
+        Field::new("delay_dd_ns", DataType::List(item(DataType::Int64)), false),
+        Field::new("changes", DataType::List(item(DataType::Struct(change_fields()))), false),
+    ]))
+}
+
+/// The delays' column as Parquet calls it.
+fn delay_column() -> ColumnPath {
+    ColumnPath::new(["delay_dd_ns", "list", "item"].map(str::to_owned).to_vec())
+}

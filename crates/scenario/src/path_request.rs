@@ -1,0 +1,219 @@
+//! What `[path]` asks the path computation for: names become data, files are read.
+
+use std::path::PathBuf;
+
+use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
+use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
+use skyhop_units::UtcInstant;
+
+use crate::assemble::FindPlace;
+use crate::parse::NamedScenario;
+use crate::types::{Compat, PathSection, Relay};
+use crate::{ScenarioError, catalogue};
+
+impl NamedScenario {
+    /// The path computation that `[path]` of kind "constellation" asks for.
+    ///
+    /// # Errors
+    /// Unknown names, files that cannot be read, element sets of which none can be used.
+    pub fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
+        let path = &self.scenario.path;
+        let end = |key: &str, name: &Option<String>| {
+            find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
+        };
+        self.request_between(end("path.from", &path.from)?, end("path.to", &path.to)?)
+    }
+
+    /// The request that all pairs of `sites` share; its own ends are the first and the last of them.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::path_request`], and fewer than two sites.
+    pub fn pairs_request(&self, sites: &[Place]) -> Result<PathRequest, ScenarioError> {
+        let [first, .., last] = sites else {
+            return Err(self.wrong("sites", "expected at least two places"));
+        };
+        self.request_between(first.clone(), last.clone())
+    }
+
+    /// The same between two places.
+    fn request_between(&self, from: Place, to: Place) -> Result<PathRequest, ScenarioError> {
+        let path = &self.scenario.path;
+        let (relay, compat) = (relay(path), compat(path));
+        let handover = self.handover(compat)?;
+        let constellation = self.constellation()?;
+        Ok(PathRequest {
+            from,
+            to,
+            gateways: self.places("path.gateways", &path.gateways, relay.uses_gateways())?,
+            relay,
+            handover,
+            outage: path.outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
+            compat,
+            start: path.start.unwrap_or(constellation.epoch),
+            step: path.step,
+            duration: self.scenario.run.duration,
+            seed: self.scenario.run.seed,
+            options: PathOptions {
+                isl_seam: path.isl_seam,
+                isl_clearance: path.isl_clearance,
+                geo_avoidance_deg: path.geo_avoidance.map(|angle| angle.degrees()),
+                pops: self.places("path.pops", &path.pops, relay == skyhop_path::Relay::Access)?,
+                fibre_stretch: path.fibre_stretch,
+                grid: UtcGrid { period: path.grid_period, offset: path.grid_offset },
+            },
+            constellation,
+        })
+    }
+
+    /// The handover policy: where none is given, the one that belongs to the compatibility mode.
+    fn handover(&self, compat: skyhop_path::Compat) -> Result<String, ScenarioError> {
+        let name = self.scenario.path.handover.as_deref().unwrap_or(compat.handover());
+        match skyhop_path::handover::policy(name) {
+            Ok(policy) => Ok(policy.name.to_owned()),
+            Err(unknown) => Err(self.wrong("path.handover", unknown.to_string())),
+        }
+    }
+
+    /// The constellation, with the satellites and the minimum elevation that are asked for.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::path_request`].
+    pub fn constellation(&self) -> Result<Constellation, ScenarioError> {
+        let name = &self.scenario.path.constellation;
+        let mut constellation = match (name.strip_prefix("geo:"), self.element_file(name)?) {
+            (Some(longitude), _) => self.geostationary(longitude)?,
+            (None, Some(path)) => return self.by_element_sets(&path),
+            (None, None) => self.constellation_by_name(name)?,
+        };
+        self.choose_shells(&mut constellation)?;
+        if let Some(minimum) = self.scenario.path.minimum_elevation {
+            constellation.minimum_elevation_deg = self.elevation(minimum.degrees())?;
+        }
+        Ok(constellation)
+    }
+
+    fn constellation_by_name(&self, name: &str) -> Result<Constellation, ScenarioError> {
+        let (text, found) = catalogue::constellation_text(name, self.base(), &self.origin)?;
+        Constellation::parse(&text, &found)
+            .map_err(|error| self.wrong("path.constellation", error.to_string()))
+    }
+
+    /// The file called `name`, if it holds element sets.
+    fn element_file(&self, name: &str) -> Result<Option<PathBuf>, ScenarioError> {
+        let shipped = catalogue::constellation_names().iter().any(|known| known == name);
+        let Some(path) = catalogue::find_file(self.base(), name).filter(|_| !shipped) else {
+            return Ok(None);
+        };
+        let likely = ElementFile::is_likely(&path)
+            .map_err(|source| ScenarioError::Read { path: path.clone(), source })?;
+        Ok(Some(path).filter(|_| likely))
+    }
+
+    fn by_element_sets(&self, file: &std::path::Path) -> Result<Constellation, ScenarioError> {
+        let wrong = |what: String| self.wrong("path.constellation", what);
+        let path = &self.scenario.path;
+        let file = ElementFile::load(file).map_err(|error| wrong(error.to_string()))?;
+        let minimum_elevation_deg = match path.minimum_elevation {
+            Some(minimum) => self.elevation(minimum.degrees())?,
+            None => catalogue::minimum_elevation_deg(&file)?,
+        };
+        let selection = Selection {
+            start: path.start,
+            duration: self.scenario.run.duration,
+            stale_after: path.stale_after,
+            satellites: self.satellites()?,
+            minimum_elevation_deg,
+        };
+        file.constellation(&selection).map_err(|error| wrong(error.to_string()))
+    }
+
+    fn satellites(&self) -> Result<skyhop_orbit::SatelliteFilter, ScenarioError> {
+        let text = &self.scenario.path.satellites;
+        text.parse().map_err(|error| self.wrong("path.satellites", format!("{error}")))
+    }
+
+    /// Keeps the shells that `satellites` names; planes and names are for element sets.
+    fn choose_shells(&self, constellation: &mut Constellation) -> Result<(), ScenarioError> {
+        let filter = self.satellites()?;
+        if filter.chooses_names() || filter.chooses_planes() {
+            let what = "names and planes can be chosen from element sets only, here only shells";
+            return Err(self.wrong("path.satellites", what));
+        }
+        if filter.chooses_places() {
+            let mut shell = 0..;
+            constellation.shells.retain(|_| shell.next().is_some_and(|s| filter.wants_shell(s)));
+            if constellation.satellites() == 0 {
+                let what = format!("{} has no such shell", constellation.name);
+                return Err(self.wrong("path.satellites", what));
+            }
+        }
+        Ok(())
+    }
+
+    fn geostationary(&self, longitude: &str) -> Result<Constellation, ScenarioError> {
+        let degrees = longitude.trim().parse::<f64>().ok();
+        let Some(longitude_deg) = degrees.filter(|deg| (-180.0..=360.0).contains(deg)) else {
+            let what = format!("\"geo:{longitude}\" is no longitude; expected one such as geo:-95");
+            return Err(self.wrong("path.constellation", what));
+        };
+        Ok(Constellation {
+            name: format!("geo:{longitude_deg}"),
+            description: format!("a geostationary satellite at {longitude_deg} deg east"),
+            source: "the scenario".to_owned(),
+            epoch: DEFAULT_START,
+            minimum_elevation_deg: GEOSTATIONARY_ELEVATION_DEG,
+            propagator: Propagator::Secular,
+            longest_ground_link: None,
+            longest_isl: None,
+            satellite_prefix: None,
+            shells: Vec::new(),
+            geostationary: vec![Geostationary {
+                name: format!("{longitude_deg} E"),
+                longitude_deg,
+            }],
+            element_sets: Vec::new(),
+            account: None,
+        })
+    }
+
+    fn elevation(&self, degrees: f64) -> Result<f64, ScenarioError> {
+        if (0.0..90.0).contains(&degrees) {
+            return Ok(degrees);
+        }
+        let what = format!("is {degrees} deg; expected 0 to less than 90 deg");
+        Err(self.wrong("path.minimum_elevation", what))
+    }
+
+    /// The rows of a list of sites, if they are needed.
+    fn places(&self, key: &str, name: &str, needed: bool) -> Result<Vec<Place>, ScenarioError> {
+        if !needed {
+            return Ok(Vec::new());
+        }
+        let rows = catalogue::site_list(name, self.base(), &self.origin, key)?;
+        Ok(rows.into_iter().map(catalogue::SiteRow::into_place).collect())
+    }
+}
+
+/// When a path begins whose constellation has no epoch of its own: with LeoEM's published paths.
+pub(crate) const DEFAULT_START: UtcInstant = UtcInstant::from_unix_nanos(1_575_158_400_000_000_000);
+
+/// The lowest elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice
+/// begin at 10 degrees where rain counts.
+const GEOSTATIONARY_ELEVATION_DEG: f64 = 10.0;
+
+const fn relay(path: &PathSection) -> skyhop_path::Relay {
+    match path.relay {
+        Relay::Isl => skyhop_path::Relay::Isl,
+        Relay::BentPipe => skyhop_path::Relay::BentPipe,
+        Relay::Access => skyhop_path::Relay::Access,
+        Relay::Geo => skyhop_path::Relay::Geo,
+    }
+}
+
+const fn compat(path: &PathSection) -> skyhop_path::Compat {
+    match path.compat {
+        Compat::None => skyhop_path::Compat::None,
+        Compat::Leoem => skyhop_path::Compat::Leoem,
+        Compat::Hypatia => skyhop_path::Compat::Hypatia,
+    }
+}

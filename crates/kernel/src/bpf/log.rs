@@ -19,8 +19,8 @@ pub(super) fn last_word() -> Option<String> {
     let verifier = verifier.and_then(|log| log.split("-- END PROG LOAD LOG --").next());
     let is_statistics = |line: &str| line.starts_with("processed ") || line.contains("stack depth");
     let lines = verifier.unwrap_or(&said).lines().map(str::trim);
-    let words = lines.filter(|line| !line.is_empty() && !is_statistics(line));
-    words.last().map(str::to_owned)
+    let mut words = lines.filter(|line| !line.is_empty() && !is_statistics(line));
+    words.next_back().map(str::to_owned)
 }
 
 fn said() -> MutexGuard<'static, Vec<String>> {

@@ -58,7 +58,7 @@ class AllPairs:
         """Return the routes of a pair: since when (ns), and over which satellites and gateways.
 
         Args:
-            from_: a site's name or index; routes begin there.
+            from_: a site, as it was asked for or by its index; routes begin there.
             to: another one.
 
         Raises:
@@ -75,8 +75,9 @@ class AllPairs:
     def _index(self, site: str | int) -> int:
         if isinstance(site, int) and 0 <= site < len(self.sites):
             return site
-        if site in self.sites:
-            return self.sites.index(str(site))
+        name = site if site in self.sites else position_of(str(site))[0]
+        if name in self.sites:
+            return self.sites.index(str(name))
         raise InputError(f'no site "{site}"; expected one of {", ".join(self.sites[:10])}')
 
     def __repr__(self) -> str:

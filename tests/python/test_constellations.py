@@ -48,7 +48,7 @@ def test_shipped_constellations_have_their_satellites(name: str, satellites: int
     constellation = sh.constellation(name)
     assert constellation.satellites.num_rows == satellites
     radius_m = np.linalg.norm(constellation.positions(constellation.epoch), axis=1)
-    assert radius_m.min() > 6.88e6
+    assert radius_m.min() > 6.87e6
     assert radius_m.max() < 4.22e7
 
 
@@ -247,7 +247,7 @@ def test_all_pairs_are_read_back_as_arrays(tmp_path: Path) -> None:
     assert pairs.delays_ns.shape == (300, 6)
     alone = sh.path("Seattle", "New York", relay="isl", handover="immediate", duration="300 s")
     assert np.abs(pairs.delays_ns[:, 0] - alone.frames["delay_ns"].to_numpy()).max() < 30
-    routes = pairs.routes("New York, US", "Seattle, US")
+    routes = pairs.routes("New York", "Seattle")
     assert routes[0][1] == alone.frames["nodes"][0].as_py()[-2:0:-1]
     assert [since for since, _ in pairs.routes(0, 3)] == []
     assert (pairs.delays_ns[:, 2] == 0).all()

@@ -1,5 +1,6 @@
 //! The Python module `skyhop._core`: conversions between Python and the crates; no logic.
 
+mod blind;
 mod catalogue;
 mod congestion_controls;
 mod errors;
@@ -12,6 +13,8 @@ use pyo3::prelude::*;
 /// The compiled core of skyhop.
 #[pymodule(name = "_core")]
 mod core {
+    #[pymodule_export]
+    use crate::blind::{GridEstimate, estimate_blindly};
     #[pymodule_export]
     use crate::catalogue::{
         Entry, list_constellations, list_handovers, list_qdiscs, list_sites, scenario_schema, sites,

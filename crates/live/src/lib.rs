@@ -6,6 +6,7 @@
 //! process of its own that dies with the caller, in namespaces that nothing but that process holds,
 //! so that a run leaves nothing behind however it ends.
 
+mod announcer;
 mod clock;
 mod default_cc;
 mod device;
@@ -105,12 +106,6 @@ pub fn run(
     if experiment.flows.is_empty() && options.program.is_none() {
         return Err(LiveError::Unsupported(
             "there is nothing to run: give the scenario a [[flow]], or a program after --"
-                .to_owned(),
-        ));
-    }
-    if !experiment.announcements.is_empty() {
-        return Err(LiveError::Unsupported(
-            "signal.source: live does not announce handovers; set it to \"none\", or use skyhop sim"
                 .to_owned(),
         ));
     }

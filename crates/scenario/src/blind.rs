@@ -3,6 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::Path;
 
+use skyhop_path::import::{RoundTrip, parse_round_trips};
 use skyhop_signal::blind::{Estimate, Sample, estimate};
 use skyhop_signal::capture::busiest_conversation;
 use skyhop_units::{Duration, UtcInstant};
@@ -11,7 +12,7 @@ use crate::ScenarioError;
 use crate::import::open;
 
 /// The formats that [`estimate_grid`] reads.
-pub const FORMATS: [&str; 2] = ["csv", "pcap"];
+pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
 
 /// The first bytes of pcap (micro- and nanoseconds, either byte order) and pcapng.
 const CAPTURES: [[u8; 4]; 5] = [
@@ -41,35 +42,36 @@ pub fn estimate_grid(
     format: Option<&str>,
     period: Duration,
 ) -> Result<BlindEstimate, ScenarioError> {
-    let origin = path.display().to_string();
+    let wrong = |what: String| ScenarioError::Log { origin: path.display().to_string(), what };
     let mut file = open(path)?;
     let format = match format {
         Some(format) => format,
         None => guess(&mut file).map_err(|source| unreadable(path, source))?,
     };
     match format {
-        "csv" => {
-            let estimate = estimate(&round_trips(file, path)?, period);
-            Ok(BlindEstimate { stream: None, estimate })
-        }
-        "pcap" => {
-            let wrong = |error: skyhop_signal::capture::CaptureError| ScenarioError::Log {
-                origin,
-                what: error.to_string(),
-            };
-            best_stream(file, period).map_err(wrong)
+        "pcap" => best_stream(file, period).map_err(|error| wrong(error.to_string())),
+        _ if FORMATS.contains(&format) => {
+            let samples = round_trips(file, format).map_err(|error| wrong(error.to_string()))?;
+            Ok(BlindEstimate { stream: None, estimate: estimate(&samples, period) })
         }
         _ => {
             let known = FORMATS.join(", ");
             let what = format!("\"{format}\" is not a format of this version; expected {known}");
-            Err(ScenarioError::key(&origin, "--format", what))
+            Err(ScenarioError::key(&path.display().to_string(), "--format", what))
         }
     }
 }
 
 fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
     let start = file.fill_buf()?;
-    Ok(if CAPTURES.iter().any(|magic| start.starts_with(magic)) { "pcap" } else { "csv" })
+    let is_capture = CAPTURES.iter().any(|magic| start.starts_with(magic));
+    Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        _ if is_capture => "pcap",
+        Some(b'{') => "irtt",
+        // "PING host ...", "[unix time] 64 bytes from ..."
+        Some(b'P' | b'[') => "ping",
+        _ => "csv",
+    })
 }
 
 /// The stream of the busiest conversation that shows the grid most clearly.
@@ -87,29 +89,15 @@ fn best_stream(
         .ok_or(skyhop_signal::capture::CaptureError::Empty)
 }
 
-/// Rows of `unix_ns,rtt_ms`.
-fn round_trips(file: impl BufRead, path: &Path) -> Result<Vec<Sample>, ScenarioError> {
-    let mut samples = Vec::new();
-    for (number, line) in file.lines().enumerate() {
-        let line = line.map_err(|source| unreadable(path, source))?;
-        match sample(&line) {
-            Some(sample) => samples.push(sample),
-            // The names of the columns.
-            None if number == 0 => {}
-            None => {
-                let what = format!("line {}: expected unix_ns,rtt_ms", number + 1);
-                return Err(ScenarioError::Log { origin: path.display().to_string(), what });
-            }
-        }
-    }
-    Ok(samples)
-}
-
-fn sample(line: &str) -> Option<Sample> {
-    let (at, rtt_ms) = line.split_once(',')?;
-    let rtt_ms: f64 = rtt_ms.trim().parse().ok()?;
-    let rtt = (rtt_ms > 0.0 && rtt_ms.is_finite()).then(|| Duration::from_secs_f64(rtt_ms / 1e3));
-    Some(Sample { at: UtcInstant::from_unix_nanos(at.trim().parse().ok()?), rtt })
+fn round_trips(
+    log: impl BufRead,
+    format: &str,
+) -> Result<Vec<Sample>, skyhop_path::import::ImportError> {
+    let sample = |one: RoundTrip| Sample {
+        at: UtcInstant::from_unix_nanos(one.arrived_ns),
+        rtt: Some(one.rtt),
+    };
+    Ok(parse_round_trips(log, format)?.into_iter().map(sample).collect())
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> ScenarioError {

@@ -15,7 +15,8 @@ Starlink's terminals are reconfigured at fixed moments (every 15 s). They show a
 arrivals and as steps of the round trip; the offset is counted on the log's own clock, from 1970 for
 one in UTC. Three minutes of dense traffic are enough, ten minutes of ten round trips per second.
 
-Formats: csv (unix_ns,rtt_ms), pcap (pcapng too; the busiest conversation counts), plain or gzipped.
+Formats: ping (of ping -D), irtt, csv (unix_ns,rtt_ms), pcap (pcapng too; the busiest conversation
+counts); each plain or gzipped.
 
 Examples:
 

@@ -125,6 +125,12 @@ impl<T> During<T> for Result<T, KernelError> {
     }
 }
 
+impl<T> During<T> for Result<T, &str> {
+    fn during(self, action: &str) -> Result<T, LiveError> {
+        self.map_err(|reason| system(action, reason))
+    }
+}
+
 impl<T> During<T> for Result<T, Errno> {
     fn during(self, action: &str) -> Result<T, LiveError> {
         self.map_err(|error| system(action, error.desc()))

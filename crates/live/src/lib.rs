@@ -23,6 +23,7 @@ mod pump;
 mod rtnetlink;
 mod run_info;
 mod sampler;
+pub mod signal_service;
 mod summary;
 mod supervisor;
 mod tcp_info;

@@ -7,6 +7,7 @@ mod errors;
 mod experiment;
 mod paths;
 mod progress;
+mod signal_service;
 
 use pyo3::prelude::*;
 
@@ -27,6 +28,8 @@ mod core {
     };
     #[pymodule_export]
     use crate::paths::{PyPathTrace, duration_s, satellites_at, write_bytes};
+    #[pymodule_export]
+    use crate::signal_service::serve_signal;
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -18,8 +18,19 @@ class Entry:
     source: str
 
 @final
+class GridEstimate:
+    """What a log says of the handover grid; without one, offset and period are None."""
+
+    offset_s: float | None
+    period_s: float | None
+    confidence: float
+    samples: int
+    evidence: str
+    stream: str | None
+
+@final
 class CongestionControl:
-    """A congestion control that can be chosen or loaded, where it is, and how many sockets use it."""
+    """A congestion control: where it is, and how many sockets use it."""
 
     name: str
     place: str
@@ -118,6 +129,17 @@ def list_constellations() -> list[Entry]: ...
 def list_sites() -> list[Entry]: ...
 def list_qdiscs() -> list[Entry]: ...
 def list_handovers() -> list[Entry]: ...
+def estimate_blindly(path: str, log_format: str | None, period: str) -> GridEstimate: ...
+def serve_signal(
+    source: str,
+    file: str | None,
+    grid: tuple[str, str],
+    timing: tuple[str, str],
+    netns: str | None,
+    destination: str | None,
+    socket: str,
+    note: Callable[[str], None],
+) -> None: ...
 def list_cc() -> list[CongestionControl]: ...
 def load_cc(name: str, parameters: list[tuple[str, str]]) -> tuple[str, bool]: ...
 def unload_cc(name: str) -> tuple[str, int | None]: ...

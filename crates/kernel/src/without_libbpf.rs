@@ -17,7 +17,7 @@ impl Held {
     }
 
     /// Never called.
-    pub fn signals(&self) -> &SignalMap {
+    pub fn signals(&self) -> Option<&SignalMap> {
         match self.0 {}
     }
 }
@@ -32,6 +32,14 @@ impl SignalMap {
     /// # Errors
     /// None.
     pub fn announce(&self, _: Scope, _: &Handover) -> Result<(), KernelError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn try_clone(&self) -> Result<Self, KernelError> {
         match self.0 {}
     }
 

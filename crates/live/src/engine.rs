@@ -10,11 +10,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
+use skyhop_kernel::SignalMap;
 use skyhop_link::{Link, LinkConfig};
 use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
 use skyhop_scenario::{End, Experiment};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
+use crate::announcer::RunningAnnouncer;
 use crate::clock::{RunClock, Stop, sleep_until, wait};
 use crate::device::{DeviceCount, DeviceCounters, TunDevice};
 use crate::error::{During, LiveError};
@@ -85,7 +87,11 @@ pub(crate) fn run(
     let limit = DescriptorLimit::raise()?;
     let mut ends = Ends::create()?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
-    let mut run = Run::start(experiment, options, plan, ends, limit)?;
+    if !experiment.announcements.is_empty() {
+        ends.warnings.extend(modules.deaf());
+    }
+    let maps = modules.signal_maps()?;
+    let mut run = Run::start(experiment, options, plan, ends, maps, limit)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
 }
@@ -155,6 +161,7 @@ struct Run<'a> {
     pump_stop: Arc<Stop>,
     pumps: [RunningPump; 2],
     bulks: Vec<RunningBulk>,
+    announcer: RunningAnnouncer,
     gate: RunningProbe,
     probes: Vec<RunningProbe>,
     sampler: Sampler,
@@ -180,6 +187,7 @@ impl<'a> Run<'a> {
         options: &LiveOptions,
         plan: TrafficPlan,
         ends: Ends,
+        maps: Vec<SignalMap>,
         limit: DescriptorLimit,
     ) -> Result<Self, LiveError> {
         let mut reaper = Reaper::default();
@@ -213,6 +221,13 @@ impl<'a> Run<'a> {
         let pumps = [pump(0, &experiment.forward)?, pump(1, &experiment.back)?];
 
         let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
+        let announcer = RunningAnnouncer::start(
+            &experiment.announcements,
+            maps,
+            &ends.namespaces,
+            clock,
+            &stage.stop,
+        )?;
         let gate = RunningProbe::start(plan.gate, &stage)?;
         let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
@@ -235,6 +250,7 @@ impl<'a> Run<'a> {
             pump_stop,
             pumps,
             bulks,
+            announcer,
             gate,
             probes,
             sampler,
@@ -347,6 +363,7 @@ impl<'a> Run<'a> {
     /// Joins all threads and puts their findings together.
     fn conclude(self, end: RunEnd, lost: [Lost; 2]) -> Result<LiveOutcome, LiveError> {
         let Self { experiment, ends, pumps, bulks, gate, probes, sampler, timing, spin, .. } = self;
+        self.announcer.join()?;
         let elapsed = end.at.saturating_since(Instant::START);
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
         let [forward, back] = pumps;

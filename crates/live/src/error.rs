@@ -5,6 +5,7 @@ use std::io;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+use skyhop_kernel::KernelError;
 use thiserror::Error;
 
 /// Why a live run could not be done; each message is one line that ends with the way out.
@@ -115,6 +116,18 @@ pub(crate) trait During<T> {
 impl<T> During<T> for Result<T, io::Error> {
     fn during(self, action: &str) -> Result<T, LiveError> {
         self.map_err(|error| system(action, &error.to_string()))
+    }
+}
+
+impl<T> During<T> for Result<T, KernelError> {
+    fn during(self, action: &str) -> Result<T, LiveError> {
+        self.map_err(|error| system(action, &error.to_string()))
+    }
+}
+
+impl<T> During<T> for Result<T, &str> {
+    fn during(self, action: &str) -> Result<T, LiveError> {
+        self.map_err(|reason| system(action, reason))
     }
 }
 

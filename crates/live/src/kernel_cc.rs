@@ -4,13 +4,13 @@
 //! What is loaded here is held by the engine's process and by nothing else: however that ends, the
 //! kernel forgets it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use skyhop_cc::Module;
-use skyhop_kernel::{Held, KernelError};
+use skyhop_kernel::{Held, KernelError, SignalMap};
 use skyhop_scenario::cc_parameters;
 
-use crate::error::LiveError;
+use crate::error::{During, LiveError};
 
 /// What stands before the name of one of ours where the kernel's own is not meant.
 const OURS: &str = "skyhop:";
@@ -19,6 +19,8 @@ const OURS: &str = "skyhop:";
 #[derive(Debug, Default)]
 pub(crate) struct LoadedModules {
     held: BTreeMap<Choice, Held>,
+    /// Those that are somebody else's.
+    borrowed: BTreeSet<String>,
 }
 
 /// A module's name with its parameters.
@@ -41,6 +43,22 @@ impl LoadedModules {
         }
     }
 
+    /// Where the connections of the loaded modules look for announcements.
+    pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, LiveError> {
+        let maps = self.held.values().filter_map(Held::signals);
+        maps.map(|map| map.try_clone().during("cannot announce handovers")).collect()
+    }
+
+    /// What to know of modules that root has loaded, in a run with announcements.
+    pub(crate) fn deaf(&self) -> impl Iterator<Item = String> {
+        self.borrowed.iter().map(|name| {
+            format!(
+                "{name} does not hear of this run's announcements: only root may hand them to it, \
+                 and loads it for the run itself"
+            )
+        })
+    }
+
     fn hold(
         &mut self,
         cc: &str,
@@ -61,7 +79,10 @@ impl LoadedModules {
             }
             // Root may have loaded it for everybody.
             Err(error @ KernelError::NotRoot) => match skyhop_kernel::loaded_name(module) {
-                Some(name) if choice.1.is_empty() => Ok(name),
+                Some(name) if choice.1.is_empty() => {
+                    self.borrowed.insert(name.clone());
+                    Ok(name)
+                }
                 _ => Err(unavailable(cc, &error)),
             },
             Err(error) => Err(unavailable(cc, &error)),

@@ -6,6 +6,7 @@
 //! process of its own that dies with the caller, in namespaces that nothing but that process holds,
 //! so that a run leaves nothing behind however it ends.
 
+mod announcer;
 mod clock;
 mod default_cc;
 mod device;
@@ -22,6 +23,7 @@ mod pump;
 mod rtnetlink;
 mod run_info;
 mod sampler;
+pub mod signal_service;
 mod summary;
 mod supervisor;
 mod tcp_info;
@@ -105,12 +107,6 @@ pub fn run(
     if experiment.flows.is_empty() && options.program.is_none() {
         return Err(LiveError::Unsupported(
             "there is nothing to run: give the scenario a [[flow]], or a program after --"
-                .to_owned(),
-        ));
-    }
-    if !experiment.announcements.is_empty() {
-        return Err(LiveError::Unsupported(
-            "signal.source: live does not announce handovers; set it to \"none\", or use skyhop sim"
                 .to_owned(),
         ));
     }

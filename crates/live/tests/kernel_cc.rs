@@ -5,13 +5,14 @@ mod lab;
 use std::collections::BTreeMap;
 use std::time::Duration as WallDuration;
 
-use lab::{children, fixed, mbit, ms, tcp, within};
+use lab::{at, children, fixed, mbit, ms, tcp, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skyhop_cc::Module;
 use skyhop_kernel::KernelError;
 use skyhop_live::{Control, LiveError, LiveOptions};
 use skyhop_scenario::{End, Experiment, Traffic};
+use skyhop_signal::{Announcement, HandoverKind};
 
 const PATIENCE: WallDuration = WallDuration::from_secs(5);
 
@@ -100,6 +101,47 @@ fn flows_run_ours_each_with_parameters_of_its_own() {
     let new = witness.seen.iter().filter(|name| !before.contains(name)).count();
     assert_eq!(new, 3, "{:?}", witness.seen);
     assert_eq!(skyhop_kernel::offered().unwrap(), before);
+}
+
+/// What a flow did from one moment to another: the least window and the greatest, packets.
+fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64) {
+    let within = |row: &&skyhop_record::FlowSample| {
+        (from_ms * 1_000_000..until_ms * 1_000_000).contains(&row.t_ns)
+    };
+    let rows = outcome.data.flows.iter().filter(within).map(|row| row.cwnd_packets);
+    let (least, greatest) = rows.fold((i64::MAX, 0), |(l, g), cwnd| (l.min(cwnd), g.max(cwnd)));
+    assert!(greatest > 0, "no samples from {from_ms} to {until_ms} ms");
+    (least, greatest)
+}
+
+#[test]
+fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
+    let _alone = lab::alone();
+    if !possible() {
+        return;
+    }
+    lab::one_of_three(|| {
+        let mut experiment = with_flow("satpipe", serde_json::json!({}));
+        experiment.duration = ms(3500);
+        experiment.sample = ms(5);
+        experiment.announcements = vec![Announcement {
+            announced: at(1500),
+            at: at(2000),
+            outage: ms(50),
+            error: ms(0),
+            kind: HandoverKind::End,
+        }];
+        let Some(outcome) = lab::run(&experiment) else { return Ok(()) };
+        let (before, drained, after) = (
+            windows(&outcome, 1000, 1900),
+            windows(&outcome, 2000, 2100),
+            windows(&outcome, 2700, 3400),
+        );
+        let told = format!("before {before:?}, drained {drained:?}, after {after:?}");
+        println!("{told}");
+        // SatPipe's window of four while it drains; the path holds some twenty.
+        (before.0 > 8 && drained.0 <= 4 && after.1 > 8).then_some(()).ok_or(told)
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The Python module `skyhop._core`: conversions between Python and the crates; no logic.
 
+mod blind;
 mod catalogue;
 mod congestion_controls;
 mod constellation;
@@ -8,12 +9,15 @@ mod experiment;
 mod pairs;
 mod paths;
 mod progress;
+mod signal_service;
 
 use pyo3::prelude::*;
 
 /// The compiled core of skyhop.
 #[pymodule(name = "_core")]
 mod core {
+    #[pymodule_export]
+    use crate::blind::{GridEstimate, estimate_blindly};
     #[pymodule_export]
     use crate::catalogue::{
         Entry, list_constellations, list_handovers, list_qdiscs, list_sites, scenario_schema, sites,
@@ -30,6 +34,8 @@ mod core {
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
     use crate::paths::{PyPathTrace, duration_s, satellites_at, write_bytes};
+    #[pymodule_export]
+    use crate::signal_service::serve_signal;
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -120,11 +120,12 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ScenarioError
     })
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead>, ScenarioError> {
+/// A file, unpacked where it is gzipped.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ScenarioError> {
     let wrong = |source| ScenarioError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
-    let plain: Box<dyn Read> =
+    let plain: Box<dyn Read + Send> =
         if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
     Ok(Box::new(BufReader::new(plain)))
 }

@@ -2,6 +2,7 @@
 
 mod announce;
 mod assemble;
+pub mod blind;
 pub mod catalogue;
 mod change;
 mod check_topology;

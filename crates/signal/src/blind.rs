@@ -48,6 +48,17 @@ pub enum Evidence {
     LevelShifts,
 }
 
+impl Evidence {
+    /// How wrong an offset that was found by it may be: gaps tell the start of an outage to some
+    /// milliseconds (SatPipe, Figure 13), levels not within the transient.
+    pub fn error(self) -> Duration {
+        match self {
+            Self::Spacing => Duration::from_millis(10),
+            Self::LevelShifts => Duration::from_millis(100),
+        }
+    }
+}
+
 /// Looks for handovers every `period`. The samples may be in any order.
 ///
 /// At least [`FEWEST_MOMENTS`] periods have to be covered: with fewer chance agrees too easily.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import cc, list_, live, path, report, sim, study
+from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study
 from skyhop.cli.terminal import EXIT_FAILED, EXIT_WRONG_INPUT, print_error
 
 # What the command-line library returns after Ctrl-C.
@@ -34,6 +34,8 @@ app.command("sim", help=sim.HELP)(sim.sim)
 app.add_typer(study.app, name="study")
 app.command("report", help=report.HELP)(report.report)
 app.add_typer(cc.app, name="cc")
+app.add_typer(signal_.app, name="signal")
+app.command("blind", help=blind.HELP)(blind.blind)
 app.add_typer(list_.app, name="list")
 
 

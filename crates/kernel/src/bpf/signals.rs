@@ -23,6 +23,15 @@ impl SignalMap {
         Self { map }
     }
 
+    /// The same map once more, for another thread.
+    ///
+    /// # Errors
+    /// Too many descriptors are open.
+    pub fn try_clone(&self) -> Result<Self, KernelError> {
+        let map = MapHandle::try_from(&self.map).during("cannot share a map of announcements")?;
+        Ok(Self { map })
+    }
+
     pub(super) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
         self.map.pin(path)
     }

@@ -19,12 +19,16 @@ use crate::trace::PathTrace;
 /// # Errors
 /// It is not irtt's JSON, with the line; or a round trip is impossible, with its sequence number.
 pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
+    series(file)?.into_trace("irtt", options)
+}
+
+pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
     let bytes = read_whole(file)?;
     let log: Log = serde_json::from_slice(&bytes).map_err(|error| ImportError::Line {
         line: error.line().max(1),
         what: format!("not irtt's JSON: {}; expected \"round_trips\"", reason(&error)),
     })?;
-    log.into_series()?.into_trace("irtt", options)
+    log.into_series()
 }
 
 /// The parser's message without its own account of the place.

@@ -12,6 +12,7 @@ mod lines;
 mod mahimahi;
 mod ping;
 mod probes;
+mod round_trips;
 mod table;
 mod throughput;
 
@@ -27,6 +28,7 @@ pub use lines::ImportError;
 pub(crate) use mahimahi::OPPORTUNITY;
 pub use mahimahi::parse_mahimahi;
 pub use ping::parse_ping;
+pub use round_trips::{ROUND_TRIP_FORMATS, RoundTrip, parse_round_trips};
 pub(crate) use table::{COLUMNS as TABLE_COLUMNS, MARK as TABLE_MARK};
 
 /// What a measurement does not say itself.

@@ -24,12 +24,16 @@ const IGNORED: [&str; 8] =
 /// # Errors
 /// A line that is none of ping's, is damaged or out of order, with its number.
 pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
+    series(log, options)?.into_trace("ping", options)
+}
+
+pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Series, ImportError> {
     let mut lines = Lines::new(log);
     let mut log = Log::default();
     while let Some(line) = lines.next()? {
         log.take(line)?;
     }
-    log.into_series(options)?.into_trace("ping", options)
+    log.into_series(options)
 }
 
 /// An answer as it was printed.

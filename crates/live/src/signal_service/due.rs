@@ -1,0 +1,184 @@
+//! What is to be announced next, in UTC.
+
+use skyhop_signal::{Announcement, Handover, HandoverKind, Timing, path};
+use skyhop_units::{Duration, Instant, UtcInstant};
+
+use super::ServiceSource;
+use super::wall_clock::WallClock;
+
+/// How far ahead a grid is worked out.
+const PERIODS_AHEAD: u64 = 2;
+
+/// The announcements to come, and when each is made.
+#[derive(Debug)]
+pub(super) struct Upcoming {
+    source: Source,
+    timing: Timing,
+    /// The next one last.
+    planned: Vec<Due>,
+    /// Nothing is announced twice, nor for a moment before this.
+    after: UtcInstant,
+}
+
+#[derive(Debug)]
+enum Source {
+    Grid { grid: skyhop_signal::schedule::Grid, error: Duration },
+    Listed,
+}
+
+/// An announcement whose times are in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) announced: UtcInstant,
+    pub(super) at: UtcInstant,
+    pub(super) outage: Duration,
+    pub(super) error: Duration,
+    pub(super) kind: HandoverKind,
+}
+
+impl Upcoming {
+    pub(super) fn new(source: &ServiceSource, timing: Timing, now: UtcInstant) -> Self {
+        let (source, planned) = match source {
+            ServiceSource::Grid { grid, error } => {
+                (Source::Grid { grid: *grid, error: *error }, Vec::new())
+            }
+            ServiceSource::Path(trace) => {
+                let all = timing.announce(path::handovers(trace, &[]), Instant::NEVER);
+                let planned = all.iter().rev().map(|one| due(one, now, Duration::ZERO)).collect();
+                (Source::Listed, planned)
+            }
+        };
+        let mut upcoming = Self { source, timing, planned, after: now };
+        upcoming.plan(now);
+        upcoming
+    }
+
+    /// UTC was set: a grid's moments are where the clock now says, those of a path stay where they were.
+    pub(super) fn anchor(&mut self, now: UtcInstant) {
+        if matches!(self.source, Source::Grid { .. }) {
+            self.planned.clear();
+            self.after = now;
+            self.plan(now);
+        }
+    }
+
+    /// The next announcement, if its time has come.
+    pub(super) fn take_due(&mut self, now: UtcInstant) -> Option<Due> {
+        self.planned.last().filter(|next| next.announced <= now)?;
+        let due = self.planned.pop()?;
+        self.after = self.after.max(due.at);
+        self.plan(now);
+        Some(due)
+    }
+
+    /// How long until then.
+    pub(super) fn wait(&self, now: UtcInstant) -> Duration {
+        let next = self.planned.last().map_or(i64::MAX, |next| next.announced.unix_nanos());
+        Duration::from_nanos(u64::try_from(next.saturating_sub(now.unix_nanos())).unwrap_or(0))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.planned.is_empty()
+    }
+
+    /// Works out the grid's next moments where none is left.
+    fn plan(&mut self, now: UtcInstant) {
+        let Source::Grid { grid, error } = self.source else { return };
+        if !self.planned.is_empty() {
+            return;
+        }
+        let horizon = Instant::START + self.timing.lead + grid.period * PERIODS_AHEAD;
+        let handovers: Vec<Handover> = grid.handovers(now, horizon).collect();
+        let announcements = self.timing.announce(handovers, horizon);
+        let planned = announcements.iter().map(|one| due(one, now, error));
+        self.planned = planned.filter(|due| due.at > self.after).collect();
+        self.planned.reverse();
+    }
+}
+
+fn due(announcement: &Announcement, start: UtcInstant, error: Duration) -> Due {
+    let utc = |at: Instant| start.after(at.saturating_since(Instant::START));
+    Due {
+        announced: utc(announcement.announced),
+        at: utc(announcement.at),
+        outage: announcement.outage,
+        error: announcement.error.max(error),
+        kind: announcement.kind,
+    }
+}
+
+/// An announcement as listeners get it: its times on `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) at_ns: u64,
+    pub(super) at: UtcInstant,
+    pub(super) outage: Duration,
+    pub(super) error: Duration,
+    pub(super) kind: HandoverKind,
+}
+
+impl Due {
+    pub(super) fn announced_on(&self, clock: &WallClock, error: Duration) -> Said {
+        let Self { at, outage, kind, .. } = *self;
+        Said { at_ns: clock.monotonic_ns(at), at, outage, error, kind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_signal::TimingError;
+    use skyhop_signal::schedule::Grid;
+
+    use super::*;
+
+    fn utc(text: &str) -> UtcInstant {
+        text.parse().unwrap()
+    }
+
+    fn starlink(lead_ms: u64, now: UtcInstant) -> Upcoming {
+        let grid = Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
+        let source = ServiceSource::Grid { grid, error: Duration::from_millis(3) };
+        let lead = Duration::from_millis(lead_ms);
+        Upcoming::new(&source, Timing { lead, error: TimingError::None, seed: 1 }, now)
+    }
+
+    /// Announcements from `from` on, taken as their time comes.
+    fn taken(upcoming: &mut Upcoming, from: UtcInstant, count: usize) -> Vec<(String, String)> {
+        let mut now = from;
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            match upcoming.take_due(now) {
+                Some(due) => taken.push((due.announced.to_string(), due.at.to_string())),
+                None => now = now.after(upcoming.wait(now)),
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_grid_goes_on_without_end_and_says_nothing_twice() {
+        for lead_ms in [0, 500, 20_000] {
+            let now = utc("2026-01-01T00:00:01Z");
+            let mut upcoming = starlink(lead_ms, now);
+            let said: Vec<String> =
+                taken(&mut upcoming, now, 5).into_iter().map(|(_, at)| at).collect();
+            let expected = ["00:00:12", "00:00:27", "00:00:42", "00:00:57", "00:01:12"];
+            assert_eq!(said, expected.map(|time| format!("2026-01-01T{time}Z")), "{lead_ms}");
+            assert!(!upcoming.is_over());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_moves_the_grid() {
+        let now = utc("2026-01-01T00:00:01Z");
+        let mut upcoming = starlink(500, now);
+        assert_eq!(upcoming.wait(now), Duration::from_millis(10_500));
+        let set = utc("2026-01-01T00:00:31Z");
+        upcoming.anchor(set);
+        let said = taken(&mut upcoming, set, 1);
+        assert_eq!(said[0].1, "2026-01-01T00:00:42Z");
+        // Set back: the same moments come again.
+        upcoming.anchor(now);
+        assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:12Z");
+    }
+}

@@ -1,0 +1,128 @@
+//! A service that announces handovers on this machine: to the congestion controls that are loaded in
+//! the kernel, and to any program that listens on a Unix socket.
+
+mod due;
+mod listeners;
+mod socket;
+mod wall_clock;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use skyhop_path::PathTrace;
+use skyhop_signal::Timing;
+use skyhop_signal::schedule::Grid;
+use skyhop_units::Duration;
+
+use crate::clock::wake_precisely;
+use crate::error::LiveError;
+
+use due::Upcoming;
+use listeners::Listeners;
+use socket::Audience;
+use wall_clock::WallClock;
+
+pub use listeners::NamespaceChoice;
+pub use socket::PROTOCOL_VERSION;
+
+/// How often the clock is compared and the caller asked whether to go on.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What the service is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceOptions {
+    /// Who knows of handovers.
+    pub source: ServiceSource,
+    /// How long before a handover it is announced, and how wrong on purpose.
+    pub timing: Timing,
+    /// Whose connections hear of it.
+    pub namespace: NamespaceChoice,
+    /// Only connections to this IPv4 prefix.
+    pub destination: Option<(Ipv4Addr, u8)>,
+    /// The Unix socket.
+    pub socket: PathBuf,
+}
+
+/// Who knows of handovers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServiceSource {
+    /// A grid in UTC, as wrong as `error` and the machine's clock.
+    Grid {
+        /// The grid.
+        grid: Grid,
+        /// How wrong it is, either way.
+        error: Duration,
+    },
+    /// A path that begins when the service does.
+    Path(Box<PathTrace>),
+}
+
+/// How the caller follows the service and ends it.
+pub trait ServiceControl {
+    /// Something that a user should know; each once when it becomes true.
+    fn note(&mut self, note: &str);
+    /// Polled a few times per second; once it returns true the service ends.
+    fn interrupted(&mut self) -> bool;
+}
+
+/// Announces until the source has nothing more to announce or the caller interrupts, and then takes back
+/// what the kernel was told.
+///
+/// # Errors
+/// The socket's place is taken, the namespace is not there, the kernel refuses.
+pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Result<(), LiveError> {
+    wake_precisely()?;
+    let mut clock = WallClock::read()?;
+    let mut audience = Audience::open(&options.socket, &options.source)?;
+    let mut listeners = Listeners::find(&options.namespace, options.destination)?;
+    control.note(&format!("announcing on {}", options.socket.display()));
+    tell_listeners(&listeners, control);
+    tell_clock(&clock, options, control);
+    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc());
+    let served = loop {
+        if control.interrupted() {
+            break Ok(());
+        }
+        if clock.compare()? {
+            control.note("the clock was set; the grid is anchored anew");
+            upcoming.anchor(clock.utc());
+        }
+        let now = clock.utc();
+        match upcoming.take_due(now) {
+            Some(due) => {
+                let error = due.error.max(clock.error_for(&options.source));
+                let announcement = due.announced_on(&clock, error);
+                if let Err(error) = listeners.announce(&announcement) {
+                    break Err(error);
+                }
+                audience.announce(&announcement)?;
+            }
+            None if upcoming.is_over() => break Ok(()),
+            None => {
+                let wait = upcoming.wait(now);
+                // Not just before an announcement, which it would delay.
+                if wait > LOOK && listeners.refresh()? {
+                    tell_listeners(&listeners, control);
+                }
+                audience.wait(wait.min(LOOK))?;
+            }
+        }
+    };
+    listeners.withdraw().and(served)
+}
+
+fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
+    control.note(&match listeners.names() {
+        "" => "no module is loaded: announcements go to the socket alone".to_owned(),
+        names => format!("heard by {names}"),
+    });
+}
+
+fn tell_clock(clock: &WallClock, options: &ServiceOptions, control: &mut dyn ServiceControl) {
+    if matches!(options.source, ServiceSource::Grid { .. }) && !clock.is_synchronised() {
+        control.note(&format!(
+            "warning: the clock is not synchronised by NTP; it may be wrong by {}",
+            clock.error()
+        ));
+    }
+}

@@ -1,0 +1,151 @@
+//! JSON lines on a Unix socket, for any program: docs/signal.md describes them.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use serde::Serialize;
+use skyhop_signal::HandoverKind;
+use skyhop_units::Duration;
+
+use super::ServiceSource;
+use super::due::Said;
+use crate::error::{During, LiveError};
+
+/// The version of the lines. New fields and new types of lines do not change it.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'l> {
+    /// The first one of every connection.
+    Hello {
+        v: u32,
+        source: &'l str,
+        clock: &'l str,
+        period_ns: Option<u64>,
+        offset_ns: Option<u64>,
+    },
+    /// A handover that is to come.
+    Handover {
+        v: u32,
+        at_ns: u64,
+        at_utc: String,
+        outage_ns: u64,
+        error_ns: u64,
+        kind: &'static str,
+    },
+}
+
+/// Those who listen.
+pub(super) struct Audience {
+    listener: UnixListener,
+    path: PathBuf,
+    hello: Vec<u8>,
+    connections: Vec<UnixStream>,
+}
+
+impl Audience {
+    /// Takes the socket's place, also from a service that was killed.
+    pub(super) fn open(path: &Path, source: &ServiceSource) -> Result<Self, LiveError> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(LiveError::Unsupported(format!(
+                "{} is in use: another skyhop signal serve runs; end it, or give another --socket",
+                path.display()
+            )));
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).during(&format!("cannot replace {}", path.display()));
+            }
+            _ => {}
+        }
+        let listener =
+            UnixListener::bind(path).during(&format!("cannot listen on {}", path.display()))?;
+        listener.set_nonblocking(true).during("cannot set up the socket")?;
+        let hello = line(&hello(source))?;
+        Ok(Self { listener, path: path.to_owned(), hello, connections: Vec::new() })
+    }
+
+    /// Tells everybody. Who does not read is not waited for.
+    pub(super) fn announce(&mut self, said: &Said) -> Result<(), LiveError> {
+        let said = line(&Line::Handover {
+            v: PROTOCOL_VERSION,
+            at_ns: said.at_ns,
+            at_utc: said.at.to_string(),
+            outage_ns: said.outage.as_nanos(),
+            error_ns: said.error.as_nanos(),
+            kind: kind_name(said.kind),
+        })?;
+        self.connections.retain_mut(|connection| connection.write_all(&said).is_ok());
+        Ok(())
+    }
+
+    /// Waits so long at most, and welcomes who comes meanwhile.
+    pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), LiveError> {
+        let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(at_most.as_nanos()));
+        let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut ready, Some(timeout), None) {
+            Ok(0) | Err(Errno::EINTR) => Ok(()),
+            Ok(_) => self.welcome(),
+            Err(error) => Err(error).during("cannot wait for listeners"),
+        }
+    }
+
+    fn welcome(&mut self) -> Result<(), LiveError> {
+        let mut connection = match self.listener.accept() {
+            Ok((connection, _)) => connection,
+            // It has gone again.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error).during("cannot accept a listener"),
+        };
+        connection.set_nonblocking(true).during("cannot set up a listener's connection")?;
+        if connection.write_all(&self.hello).is_ok() {
+            self.connections.push(connection);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Audience {
+    fn drop(&mut self) {
+        // The service's result is what counts; a name that is left is taken over by the next service.
+        fs::remove_file(&self.path).unwrap_or_default();
+    }
+}
+
+fn hello(source: &ServiceSource) -> Line<'static> {
+    let (source, grid) = match source {
+        ServiceSource::Grid { grid, .. } => ("grid", Some(grid)),
+        ServiceSource::Path(_) => ("path", None),
+    };
+    Line::Hello {
+        v: PROTOCOL_VERSION,
+        source,
+        clock: "CLOCK_MONOTONIC",
+        period_ns: grid.map(|grid| grid.period.as_nanos()),
+        offset_ns: grid.map(|grid| grid.offset.as_nanos()),
+    }
+}
+
+fn kind_name(kind: HandoverKind) -> &'static str {
+    match kind {
+        HandoverKind::End => "end",
+        HandoverKind::Intermediate => "intermediate",
+        HandoverKind::Unknown => "unknown",
+    }
+}
+
+fn line(line: &Line<'_>) -> Result<Vec<u8>, LiveError> {
+    let mut json = serde_json::to_vec(line)
+        .map_err(std::io::Error::other)
+        .during("cannot encode an announcement")?;
+    json.push(b'\n');
+    Ok(json)
+}

@@ -1,0 +1,108 @@
+//! UTC as this machine knows it, and how well.
+
+use nix::time::{ClockId, clock_gettime};
+use skyhop_units::{Duration, UtcInstant};
+
+use super::ServiceSource;
+use crate::error::{During, LiveError};
+
+/// UTC that moves further than this against `CLOCK_MONOTONIC` between two looks was set, not slewed:
+/// NTP slews by 0.5 ms per second.
+const STEP_NS: i64 = 1_000_000;
+
+/// The two clocks, compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WallClock {
+    /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC`.
+    ahead_ns: i64,
+    synchronised: bool,
+    error: Duration,
+}
+
+impl WallClock {
+    pub(super) fn read() -> Result<Self, LiveError> {
+        let (synchronised, error) = ntp_state()?;
+        Ok(Self { ahead_ns: ahead_ns()?, synchronised, error })
+    }
+
+    /// Compares the clocks again; true: UTC was set in the meantime.
+    pub(super) fn compare(&mut self) -> Result<bool, LiveError> {
+        let before = self.ahead_ns;
+        *self = Self::read()?;
+        Ok((self.ahead_ns - before).abs() > STEP_NS)
+    }
+
+    pub(super) fn utc(&self) -> UtcInstant {
+        // It was readable when this was made, and cannot fail after that.
+        let monotonic = monotonic_ns().unwrap_or(0);
+        UtcInstant::from_unix_nanos(monotonic + self.ahead_ns)
+    }
+
+    /// The same moment on `CLOCK_MONOTONIC`, ns.
+    pub(super) fn monotonic_ns(&self, utc: UtcInstant) -> u64 {
+        u64::try_from(utc.unix_nanos() - self.ahead_ns).unwrap_or(0)
+    }
+
+    pub(super) fn is_synchronised(&self) -> bool {
+        self.synchronised
+    }
+
+    /// How wrong UTC may be, either way, as the kernel's NTP state has it.
+    pub(super) fn error(&self) -> Duration {
+        self.error
+    }
+
+    /// What that means for announcements: a path that begins with the service needs no UTC.
+    pub(super) fn error_for(&self, source: &ServiceSource) -> Duration {
+        match source {
+            ServiceSource::Grid { .. } => self.error,
+            ServiceSource::Path(_) => Duration::ZERO,
+        }
+    }
+}
+
+fn ahead_ns() -> Result<i64, LiveError> {
+    // The reading of UTC lies between the two others: their middle is at most half their distance off.
+    let before = monotonic_ns()?;
+    let utc = clock_gettime(ClockId::CLOCK_REALTIME).during("cannot read CLOCK_REALTIME")?;
+    let after = monotonic_ns()?;
+    let utc_ns = utc.tv_sec() * 1_000_000_000 + utc.tv_nsec();
+    Ok(utc_ns - (before + (after - before) / 2))
+}
+
+fn monotonic_ns() -> Result<i64, LiveError> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+    Ok(now.tv_sec() * 1_000_000_000 + now.tv_nsec())
+}
+
+/// adjtimex(2): whether somebody keeps the clock, and the largest error it may have.
+fn ntp_state() -> Result<(bool, Duration), LiveError> {
+    // SAFETY: all of its fields are numbers, for which zero is a value; `modes` 0 only reads.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes into `state`, which lives for the call.
+    let clock = unsafe { libc::adjtimex(&raw mut state) };
+    if clock < 0 {
+        return Err(nix::errno::Errno::last()).during("cannot read the state of the clock");
+    }
+    let synchronised = clock != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0;
+    Ok((synchronised, Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utc_and_the_monotonic_clock_are_told_apart_and_turned_into_each_other() {
+        let mut clock = WallClock::read().unwrap();
+        let now = clock.utc();
+        let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert!((now.unix_nanos() - system.as_nanos() as i64).abs() < 100_000_000);
+        let monotonic = monotonic_ns().unwrap();
+        assert!((clock.monotonic_ns(now) as i64 - monotonic).abs() < 100_000_000);
+        // As if UTC had been set by a second since.
+        clock.ahead_ns -= 1_000_000_000;
+        assert!(clock.compare().unwrap());
+        assert!(!clock.compare().unwrap());
+    }
+}

@@ -1,0 +1,52 @@
+//! Blind estimation of the handover grid.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use skyhop_scenario::blind::estimate_grid;
+use skyhop_signal::blind::Evidence;
+use skyhop_units::Duration;
+
+use crate::errors::{from_scenario, input_error};
+
+/// What a log says of the handover grid.
+#[pyclass(frozen, get_all)]
+pub(crate) struct GridEstimate {
+    offset_s: Option<f64>,
+    period_s: Option<f64>,
+    confidence: f64,
+    samples: usize,
+    evidence: &'static str,
+    stream: Option<String>,
+}
+
+/// Looks for handovers every `period` in a log or capture.
+#[pyfunction]
+#[pyo3(signature = (path, log_format, period))]
+pub(crate) fn estimate_blindly(
+    py: Python<'_>,
+    path: &str,
+    log_format: Option<&str>,
+    period: &str,
+) -> PyResult<GridEstimate> {
+    let period: Duration =
+        period.parse().map_err(|error| input_error(&format!("--period: {error}")))?;
+    if period < Duration::from_secs(1) {
+        return Err(input_error(&format!("--period {period}: expected at least 1 s")));
+    }
+    let found = py
+        .detach(|| estimate_grid(Path::new(path), log_format, period))
+        .map_err(|error| from_scenario(&error, None))?;
+    let grid = found.estimate.grid;
+    Ok(GridEstimate {
+        offset_s: grid.map(|grid| grid.offset.as_secs_f64()),
+        period_s: grid.map(|grid| grid.period.as_secs_f64()),
+        confidence: found.estimate.confidence,
+        samples: found.estimate.samples,
+        evidence: match found.estimate.evidence {
+            Evidence::Spacing => "spacing",
+            Evidence::LevelShifts => "level shifts",
+        },
+        stream: found.stream,
+    })
+}

@@ -1,0 +1,131 @@
+//! The service that announces handovers on this machine.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use skyhop_live::signal_service::{
+    NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
+};
+use skyhop_scenario::blind::estimate_grid;
+use skyhop_signal::Timing;
+use skyhop_signal::schedule::Grid;
+use skyhop_units::Duration;
+
+use crate::errors::{from_live, from_record, from_scenario, input_error};
+
+/// The files that say what the kernel's namespaces are called.
+const NAMED_NAMESPACES: &str = "/run/netns";
+
+/// Announces until Ctrl-C or the end of the source; `note` is told what a user should know.
+#[pyfunction]
+#[pyo3(signature = (source, file, grid, timing, netns, destination, socket, note))]
+#[expect(clippy::too_many_arguments, reason = "the options of a command")]
+pub(crate) fn serve_signal(
+    py: Python<'_>,
+    source: &str,
+    file: Option<&str>,
+    grid: (String, String),
+    timing: (String, String),
+    netns: Option<&str>,
+    destination: Option<&str>,
+    socket: &str,
+    note: Py<PyAny>,
+) -> PyResult<()> {
+    let grid = Grid {
+        period: duration("--period", &grid.0, Duration::from_secs(1))?,
+        offset: duration("--offset", &grid.1, Duration::ZERO)?,
+    };
+    let error = timing.1.parse().map_err(|error| input_error(&format!("--error: {error}")))?;
+    let lead = duration("--lead", &timing.0, Duration::ZERO)?;
+    let options = ServiceOptions {
+        source: service_source(source, file, grid)?,
+        timing: Timing { lead, error, seed: 1 },
+        namespace: namespace(netns),
+        destination: destination.map(prefix).transpose()?,
+        socket: PathBuf::from(socket),
+    };
+    let mut control = PyServiceControl { note, raised: None };
+    let served = py.detach(|| serve(&options, &mut control));
+    match control.raised {
+        // Ctrl-C is how a service ends.
+        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
+        _ => served.map_err(|error| from_live(&error)),
+    }
+}
+
+fn duration(option: &str, text: &str, least: Duration) -> PyResult<Duration> {
+    let duration: Duration =
+        text.parse().map_err(|error| input_error(&format!("{option}: {error}")))?;
+    if duration < least {
+        return Err(input_error(&format!("{option} {duration}: expected at least {least}")));
+    }
+    Ok(duration)
+}
+
+fn service_source(source: &str, file: Option<&str>, grid: Grid) -> PyResult<ServiceSource> {
+    let needed = |what: &str| {
+        file.map(Path::new)
+            .ok_or_else(|| input_error(&format!("--source {source} needs --file: {what}")))
+    };
+    match source {
+        "schedule" => Ok(ServiceSource::Grid { grid, error: Duration::ZERO }),
+        "path" => {
+            let trace = skyhop_record::read_path(needed("a path of skyhop path")?);
+            trace
+                .map(|trace| ServiceSource::Path(Box::new(trace)))
+                .map_err(|error| from_record(&error))
+        }
+        "blind" => {
+            let log = needed("a log or capture, as skyhop blind reads it")?;
+            let found = estimate_grid(log, None, grid.period)
+                .map_err(|error| from_scenario(&error, None))?
+                .estimate;
+            let grid = found.grid.ok_or_else(|| {
+                input_error(&format!("{}: there is no grid of {}", log.display(), grid.period))
+            })?;
+            Ok(ServiceSource::Grid { grid, error: found.evidence.error() })
+        }
+        _ => Err(input_error(&format!("--source {source}: expected schedule, path or blind"))),
+    }
+}
+
+fn namespace(netns: Option<&str>) -> NamespaceChoice {
+    match netns {
+        None => NamespaceChoice::Own,
+        Some(path) if path.contains('/') => NamespaceChoice::Handle(PathBuf::from(path)),
+        Some(pid) if pid.bytes().all(|digit| digit.is_ascii_digit()) => {
+            NamespaceChoice::Handle(PathBuf::from(format!("/proc/{pid}/ns/net")))
+        }
+        Some(name) => NamespaceChoice::Handle(Path::new(NAMED_NAMESPACES).join(name)),
+    }
+}
+
+fn prefix(text: &str) -> PyResult<(Ipv4Addr, u8)> {
+    let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
+    match (address.parse(), bits.parse()) {
+        (Ok(address), Ok(bits)) if bits <= 32 => Ok((address, bits)),
+        _ => Err(input_error(&format!(
+            "--destination {text}: expected an IPv4 prefix such as 203.0.113.0/24"
+        ))),
+    }
+}
+
+struct PyServiceControl {
+    note: Py<PyAny>,
+    raised: Option<PyErr>,
+}
+
+impl ServiceControl for PyServiceControl {
+    fn note(&mut self, note: &str) {
+        let told = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
+        self.raised = self.raised.take().or(told.err());
+    }
+
+    fn interrupted(&mut self) -> bool {
+        let checked = Python::attach(|py| py.check_signals());
+        self.raised = self.raised.take().or(checked.err());
+        self.raised.is_some()
+    }
+}

@@ -1,0 +1,105 @@
+//! Logs and captures for blind estimation: opens the file, chooses the reader.
+
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use skyhop_path::import::{RoundTrip, parse_round_trips};
+use skyhop_signal::blind::{Estimate, Sample, estimate};
+use skyhop_signal::capture::busiest_conversation;
+use skyhop_units::{Duration, UtcInstant};
+
+use crate::ScenarioError;
+use crate::import::open;
+
+/// The formats that [`estimate_grid`] reads.
+pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
+
+/// The first bytes of pcap (micro- and nanoseconds, either byte order) and pcapng.
+const CAPTURES: [[u8; 4]; 5] = [
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0x0a, 0x0d, 0x0d, 0x0a],
+];
+
+/// What was looked at, and what it says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlindEstimate {
+    /// The part of the file that says it: a stream of a capture.
+    pub stream: Option<String>,
+    /// What it says.
+    pub estimate: Estimate,
+}
+
+/// Looks for handovers every `period` in a log or capture, plain or gzipped; `format` is one of [`FORMATS`],
+/// or found out from the file.
+///
+/// # Errors
+/// An unknown format, a file that cannot be read, and whatever is wrong with it.
+pub fn estimate_grid(
+    path: &Path,
+    format: Option<&str>,
+    period: Duration,
+) -> Result<BlindEstimate, ScenarioError> {
+    let wrong = |what: String| ScenarioError::Log { origin: path.display().to_string(), what };
+    let mut file = open(path)?;
+    let format = match format {
+        Some(format) => format,
+        None => guess(&mut file).map_err(|source| unreadable(path, source))?,
+    };
+    match format {
+        "pcap" => best_stream(file, period).map_err(|error| wrong(error.to_string())),
+        _ if FORMATS.contains(&format) => {
+            let samples = round_trips(file, format).map_err(|error| wrong(error.to_string()))?;
+            Ok(BlindEstimate { stream: None, estimate: estimate(&samples, period) })
+        }
+        _ => {
+            let known = FORMATS.join(", ");
+            let what = format!("\"{format}\" is not a format of this version; expected {known}");
+            Err(ScenarioError::key(&path.display().to_string(), "--format", what))
+        }
+    }
+}
+
+fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
+    let start = file.fill_buf()?;
+    let is_capture = CAPTURES.iter().any(|magic| start.starts_with(magic));
+    Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        _ if is_capture => "pcap",
+        Some(b'{') => "irtt",
+        // "PING host ...", "[unix time] 64 bytes from ..."
+        Some(b'P' | b'[') => "ping",
+        _ => "csv",
+    })
+}
+
+/// The stream of the busiest conversation that shows the grid most clearly.
+fn best_stream(
+    capture: impl Read + Send,
+    period: Duration,
+) -> Result<BlindEstimate, skyhop_signal::capture::CaptureError> {
+    let estimates = busiest_conversation(capture)?.into_iter().map(|stream| BlindEstimate {
+        estimate: estimate(&stream.samples, period),
+        stream: Some(stream.name),
+    });
+    let clarity = |one: &BlindEstimate| (one.estimate.grid.is_some(), one.estimate.confidence);
+    estimates
+        .max_by(|a, b| clarity(a).partial_cmp(&clarity(b)).unwrap_or(std::cmp::Ordering::Equal))
+        .ok_or(skyhop_signal::capture::CaptureError::Empty)
+}
+
+fn round_trips(
+    log: impl BufRead,
+    format: &str,
+) -> Result<Vec<Sample>, skyhop_path::import::ImportError> {
+    let sample = |one: RoundTrip| Sample {
+        at: UtcInstant::from_unix_nanos(one.arrived_ns),
+        rtt: Some(one.rtt),
+    };
+    Ok(parse_round_trips(log, format)?.into_iter().map(sample).collect())
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> ScenarioError {
+    crate::error::unreadable(path, source)
+}

@@ -1,0 +1,66 @@
+"""`skyhop blind`: the handover grid from traffic alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HELP = """\
+Estimate when handovers happen from a log of round trips or a packet capture alone.
+
+Starlink's terminals are reconfigured at fixed moments (every 15 s). They show as gaps between
+arrivals and as steps of the round trip; the offset is counted on the log's own clock, from 1970 for
+one in UTC. Three minutes of dense traffic are enough, ten minutes of ten round trips per second.
+
+Formats: ping (of ping -D), irtt, csv (unix_ns,rtt_ms), pcap (pcapng too; the busiest conversation
+counts); each plain or gzipped.
+
+Examples:
+
+  skyhop blind rtt.csv.gz
+
+  skyhop blind capture.pcapng --json
+"""
+
+
+def blind(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="The log or capture.")],
+    log_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="Of the log; found out where not given."),
+    ] = None,
+    period: Annotated[
+        str, typer.Option(metavar="TIME", help="The time from one handover to the next.")
+    ] = "15 s",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
+) -> None:
+    """Estimate the handover grid."""
+    from skyhop import _core
+
+    found = _core.estimate_blindly(str(log), log_format, period)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "grid": found.offset_s is not None,
+                    "offset_s": found.offset_s,
+                    "period_s": found.period_s,
+                    "confidence": round(found.confidence, 3),
+                    "samples": found.samples,
+                    "evidence": found.evidence,
+                    "stream": found.stream,
+                }
+            )
+        )
+        return
+    of = f" of {found.stream}" if found.stream else ""
+    if found.offset_s is None:
+        print(f"no grid of {period} in {found.samples} samples{of}")
+        return
+    print(
+        f"a handover every {found.period_s:g} s, at {found.offset_s:.3f} s: "
+        f"confidence {found.confidence:.2f}, from the {found.evidence} of {found.samples} samples{of}"
+    )

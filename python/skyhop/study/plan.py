@@ -13,6 +13,7 @@ from typing import Any
 
 from skyhop import _core
 from skyhop.errors import InputError
+from skyhop.quantities import seconds_or_none
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
@@ -171,10 +172,16 @@ def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | Non
         {
             "path": keys,
             "duration": resolved["run"]["duration"],
+            "seed": None if _is_seedless(path) else resolved["run"]["seed"],
             "files": files,
             "core": core_digest(),
         }
     )
+
+
+def _is_seedless(path: Mapping[str, Any]) -> bool:
+    """Return whether a path is the same with every seed: its outages are what can be drawn."""
+    return path["outage"] in ("leoem", "none") or seconds_or_none(path["outage"]) is not None
 
 
 def _named_files(
@@ -186,7 +193,7 @@ def _named_files(
     """
     path = resolved["path"]
     found = {}
-    for key in ("constellation", "gateways", "file"):
+    for key in ("constellation", "gateways", "pops", "file"):
         name = path.get(key)
         places = [beside / name, Path(name)] if isinstance(name, str) else []
         place = next((place for place in places if place.is_file()), None)

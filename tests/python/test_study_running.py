@@ -253,3 +253,17 @@ def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> Non
     wrong = skyhop("study", "run", "missing", "-o", "out")
     assert wrong.returncode == 2
     assert "missing: no such study" in wrong.stderr
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("namespaces")
+def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
+    study = content(engine="live", repeats=1)
+    study["axis"] = [{"name": "rtt", "key": "path.rtt", "values": ["20 ms", "40 ms"]}]
+    study["scenario"]["run"]["duration"] = "2 s"
+    frame = run(tmp_path, study, jobs=8)
+    assert frame.get_column("base_rtt_mean_us").to_list() == [20_000, 40_000]
+    infos = [json.loads(f.read_text("utf-8")) for f in (tmp_path / "runs").glob("*/run.json")]
+    assert {info["engine"] for info in infos} == {"live"}
+    with pytest.raises(InputError, match="live runs need this machine"):
+        run_study(load_study({**study, "repeats": 2}), tmp_path, engine="ray")

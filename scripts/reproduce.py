@@ -31,7 +31,7 @@ HEAD = """\
 # Published results, run again
 
 Written by `make reproduce`; do not edit. The studies are in [studies/](../studies), and
-[studies.md](studies.md) says how they work. Each has a report in runs/studies/ once it has been run.
+[studies.md](studies.md) says how they work. Each has a report in runs/studies/ once it ran.
 """
 
 

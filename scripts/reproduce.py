@@ -46,7 +46,12 @@ class Reproduced:
 
 def main() -> int:
     """Run the studies and write the page."""
-    known = [entry.name for entry in list_studies()]
+    # Element sets are the user's: such a study is run with --elements by hand.
+    known = [
+        entry.name
+        for entry in list_studies()
+        if load_study(find_study(entry.name)).file.engine != "elements"
+    ]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="STUDY", help=f"{', '.join(known)}; or all")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core where not given")

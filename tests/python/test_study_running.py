@@ -267,3 +267,17 @@ def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
     assert {info["engine"] for info in infos} == {"live"}
     with pytest.raises(InputError, match="live runs need this machine"):
         run_study(load_study({**study, "repeats": 2}), tmp_path, engine="ray")
+
+
+def test_element_sets_are_compared(skyhop: Skyhop, shared: Path, tmp_path: Path) -> None:
+    missing = skyhop("study", "run", "satcp-fig4", "-o", "out")
+    assert missing.returncode == 2
+    assert "give --elements OLD NEW" in missing.stderr
+    snapshots = [shared / f"data/leoem/starlink_{age}.tle.gz" for age in ("old", "new")]
+    done = skyhop("study", "run", "satcp-fig4", "-o", "out", "--elements", *snapshots)
+    assert done.returncode == 0, done.stderr
+    errors_s = pl.read_parquet(tmp_path / "out" / "results.parquet")["report_timing_error_s"]
+    assert len(errors_s) > 1600
+    # sgp4's own propagation of both snapshots to the newer one's epoch gives 0.080 and 0.53 s.
+    assert errors_s.median() == pytest.approx(0.08, abs=0.02)
+    assert errors_s.quantile(0.9) == pytest.approx(0.53, abs=0.1)

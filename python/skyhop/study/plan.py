@@ -62,7 +62,7 @@ class Study:
     @property
     def run_count(self) -> int:
         """How many runs there are, the same scenario counted once per point and seed."""
-        return len(self.points) * self.file.repeats
+        return 0 if self.file.engine == "elements" else len(self.points) * self.file.repeats
 
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the study's runs: point by point, seeds within.
@@ -70,6 +70,8 @@ class Study:
         Raises:
             InputError: a point is no valid scenario; the message names it.
         """
+        if self.file.engine == "elements":
+            return
         digests: dict[Path, str] = {}
         for point in self.points:
             sets = [f"{key}={json.dumps(value)}" for key, value in point.sets.items()]
@@ -151,6 +153,8 @@ def _check_axis_names(file: StudyFile, metrics: MetricSet, origin: str) -> None:
 
 
 def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
+    if file.engine == "elements":
+        return {}, origin
     if file.scenario is not None:
         return file.scenario, origin
     place = Path(origin).parent / (file.base or "")

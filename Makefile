@@ -1,8 +1,8 @@
-# skyhop: make demo (the main job), make test, make lint, make bench, make validate.
+# skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
-.PHONY: demo setup test lint bench validate schema clean
+.PHONY: demo setup test lint bench validate reproduce schema clean
 
 demo: setup
 	$(PYTHON) scripts/demo.py
@@ -28,6 +28,10 @@ bench: setup
 
 validate: setup
 	$(PYTHON) scripts/validate.py
+
+# Runs every study of studies/, finished runs apart, and writes docs/reproduced.md.
+reproduce: setup
+	$(PYTHON) scripts/reproduce.py
 
 # The committed JSON Schemas of the scenario and study files, after a change of their types.
 schema: setup

@@ -14,6 +14,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from bench_study import bench_studies
+
 import skyhop
 from skyhop.cli.terminal import print_comparison, print_error, print_rows
 from skyhop.engines import live
@@ -223,6 +225,7 @@ def bench_live() -> None:
 PARTS: Mapping[str, Callable[[], None]] = {
     "paths": bench_paths,
     "sim": bench_sim,
+    "studies": bench_studies,
     "live": bench_live,
 }
 

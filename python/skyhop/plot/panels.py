@@ -48,6 +48,10 @@ _ROOM = 110
 SERIES_UNITS = {"goodput": "Mbit/s", "cwnd": "packets", "srtt": "ms", "base_rtt": "ms"}
 
 
+_NEARLY_ALL = 0.98
+_TOO_FAR = 10
+"""Where the greatest value is this many times that of nearly all, an axis leaves it out."""
+
 _WIDE = 20
 """Numbers on the x axis whose ratio is above this stand on a log scale."""
 
@@ -243,10 +247,11 @@ def _five(values: FloatArray) -> dict[str, float]:
 
 def _cdf(panel: CdfPanel, source: PanelSource) -> DrawnPanel | None:
     figure, (ax,) = new_figure(4.0, [1])
-    frames = []
+    frames, far = [], 0.0
     for hue in _hues(source.results, panel.hue, panel.where):
         x, share = ecdf(_values(panel, source, hue.chosen))
         if len(x):
+            far = max(far, float(np.quantile(x, _NEARLY_ALL)))
             ax.step(x, share, where="post", color=hue.colour, linestyle=hue.dash, label=hue.label)
             frames.append(pl.DataFrame({"hue": hue.label, "value": x, "share": share}))
     if not frames:
@@ -255,6 +260,9 @@ def _cdf(panel: CdfPanel, source: PanelSource) -> DrawnPanel | None:
     ax.set_xlabel(f"{what} ({unit})" if unit else what, fontsize=9)
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
+    if far > 0 and ax.get_xlim()[1] > _TOO_FAR * far:
+        ax.set_xlim(right=2 * far)
+        ax.set_title("a few values lie further right", fontsize=8.5, loc="right", color=GREY)
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
     ax.set_ylabel("share at or below", fontsize=9)
     side_legend(ax)

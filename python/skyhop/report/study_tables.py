@@ -37,7 +37,11 @@ def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
     groups = [("", len(columns))]
     for info in infos:
         own = [c for c in _columns(info) if any(row[c.key] is not None for row in rows)]
-        groups.append((f"{info.title}{f' ({info.unit})' if info.unit else ''}", len(own)))
+        if len(own) == 1:
+            # Nothing stands beside it: its name needs no heading above.
+            own = [Column(info.name, info.title, info.unit, three_digits)]
+        named = len(own) > 1
+        groups.append((f"{info.title} ({info.unit or 'ratio'})" if named else "", len(own)))
         columns += own
     cells = [[column.text(row) for column in columns] for row in rows]
     return MadeTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))

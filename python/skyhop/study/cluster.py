@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +81,21 @@ def _taken(ray: Any, done: Any, task: Task, root: Path) -> Failure | None:
 
 
 def _run(recipe: Recipe, task: Task) -> _Result:
-    """Run in a directory of this machine, and return its files."""
-    with tempfile.TemporaryDirectory(prefix="skyhop-") as name:
-        root = Path(name)
-        for part in ("runs", "paths", "unfinished"):
-            (root / part).mkdir()
-        failure = execute(recipe, task, root)
-        if failure is not None:
-            return failure
-        files = (root / "runs" / task.run_id).iterdir()
-        return {file.name: file.read_bytes() for file in files}
+    """Run on this machine, and return the run's files."""
+    root = Path(_workplace().name)
+    failure = execute(recipe, task, root)
+    if failure is not None:
+        return failure
+    place = root / "runs" / task.run_id
+    files = {file.name: file.read_bytes() for file in place.iterdir()}
+    shutil.rmtree(place)
+    return files
+
+
+@cache
+def _workplace() -> tempfile.TemporaryDirectory[str]:
+    """Return the directory of this process, which keeps the paths that its runs share."""
+    place = tempfile.TemporaryDirectory(prefix="skyhop-")
+    for part in ("runs", "paths", "unfinished"):
+        (Path(place.name) / part).mkdir()
+    return place

@@ -80,11 +80,13 @@ class Metric(_Strict):
 
     kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
     samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
-    same, but only during `window` after each event of the kind `after`.
+    same, but only during `window` after each event of the kind `after`. kind = "grid_error": how
+    far, in ms, the handover grid that `skyhop blind` estimates from the first probe is from the
+    true one, every `period` from the UTC second `offset` on; none where it finds no grid.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    kind: Literal["expression", "samples", "transient"]
+    kind: Literal["expression", "samples", "transient", "grid_error"]
     title: str | None = None
     unit: str = ""
     value: str | None = None
@@ -95,6 +97,8 @@ class Metric(_Strict):
     until: Duration | None = None
     after: Literal["end", "intermediate", "reroute", "restored", "change"] = "end"
     window: Duration = "5 s"
+    period: Duration = "15 s"
+    offset: Duration = "12 s"
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Metric:
@@ -267,7 +271,8 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live"] = "sim"
+    engine: Literal["sim", "live", "elements"] = "sim"
+    """elements: nothing is run; two snapshots of element sets that the user gives are compared."""
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
     keep: Literal["series", "rows"] = "series"
@@ -284,6 +289,10 @@ class StudyFile(_Strict):
 
     @model_validator(mode="after")
     def _has_a_base(self) -> StudyFile:
+        if self.engine == "elements":
+            if self.base or self.scenario or self.axis or self.metric:
+                raise ValueError('engine = "elements" takes no scenario, axes or metrics')
+            return self
         if (self.base is None) == (self.scenario is None):
             raise ValueError("expected either `base`, a scenario file, or a [scenario]")
         return self

@@ -26,6 +26,7 @@ from skyhop.plot.records import (
 )
 from skyhop.quantities import seconds
 from skyhop.report.summary import summary_row_values
+from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED, Metric
 from skyhop.study.statistics import delay_inflation, in_windows, jain, power, statistic
@@ -71,6 +72,8 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     MetricInfo("probe_rtt_p50", "probe_rtt_p50_us", "probe RTT p50", "ms", 1e-3),
     MetricInfo("probe_rtt_p95", "probe_rtt_p95_us", "probe RTT p95", "ms", 1e-3),
     MetricInfo("probe_loss", "probe_loss", "probe loss", "%", 100),
+    MetricInfo("report_timing_error", "report_timing_error_s", "report timing error", "s"),
+    MetricInfo("position_error", "position_error_m", "position error", "km", 1e-3),
 )
 
 _SUFFIXES: Mapping[str, str] = {"Mbit/s": "mbps", "%": "pct", "": ""}
@@ -150,6 +153,8 @@ class MetricSet:
                 info = self.infos[metric.name]
                 if metric.value is not None:
                     row[info.column] = self._expression_value(metric, row)
+                elif record is not None and metric.kind == "grid_error":
+                    row[info.column] = grid_error_ms(record, metric.period, seconds(metric.offset))
                 elif record is not None:
                     row[info.column] = _sampled(metric, record, row["flow"])
         return rows

@@ -13,6 +13,7 @@ from typing import Any
 
 from skyhop import _core
 from skyhop.errors import InputError
+from skyhop.quantities import seconds_or_none
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
@@ -61,7 +62,7 @@ class Study:
     @property
     def run_count(self) -> int:
         """How many runs there are, the same scenario counted once per point and seed."""
-        return len(self.points) * self.file.repeats
+        return 0 if self.file.engine == "elements" else len(self.points) * self.file.repeats
 
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the study's runs: point by point, seeds within.
@@ -69,6 +70,8 @@ class Study:
         Raises:
             InputError: a point is no valid scenario; the message names it.
         """
+        if self.file.engine == "elements":
+            return
         digests: dict[Path, str] = {}
         for point in self.points:
             sets = [f"{key}={json.dumps(value)}" for key, value in point.sets.items()]
@@ -150,6 +153,8 @@ def _check_axis_names(file: StudyFile, metrics: MetricSet, origin: str) -> None:
 
 
 def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
+    if file.engine == "elements":
+        return {}, origin
     if file.scenario is not None:
         return file.scenario, origin
     place = Path(origin).parent / (file.base or "")
@@ -171,10 +176,16 @@ def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | Non
         {
             "path": keys,
             "duration": resolved["run"]["duration"],
+            "seed": None if _is_seedless(path) else resolved["run"]["seed"],
             "files": files,
             "core": core_digest(),
         }
     )
+
+
+def _is_seedless(path: Mapping[str, Any]) -> bool:
+    """Return whether a path is the same with every seed: its outages are what can be drawn."""
+    return path["outage"] in ("leoem", "none") or seconds_or_none(path["outage"]) is not None
 
 
 def _named_files(
@@ -186,7 +197,7 @@ def _named_files(
     """
     path = resolved["path"]
     found = {}
-    for key in ("constellation", "gateways", "file"):
+    for key in ("constellation", "gateways", "pops", "file"):
         name = path.get(key)
         places = [beside / name, Path(name)] if isinstance(name, str) else []
         place = next((place for place in places if place.is_file()), None)

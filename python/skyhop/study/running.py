@@ -13,6 +13,7 @@ from skyhop.errors import InputError
 from skyhop.report.toml import scenario_toml
 from skyhop.study.axes import numeric_axes
 from skyhop.study.directory import StudyDirectory
+from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
 from skyhop.study.results import Results, dataset
@@ -52,6 +53,7 @@ def run_study(
     *,
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
+    elements: tuple[Path, Path] | None = None,
     progress: Progress | None = None,
 ) -> StudyRun:
     """Run what is not finished yet of a study, and write its dataset.
@@ -65,11 +67,17 @@ def run_study(
         output: its directory.
         jobs: how many runs at a time; as many as there are processors where not given.
         engine: "ray" for a Ray cluster.
+        elements: the older and the newer snapshot for a study of element sets.
         progress: is told how many of the runs that had to be run are done.
 
     Raises:
-        InputError: a scenario is wrong, the directory holds something else, ray is missing.
+        InputError: a scenario is wrong, the directory holds something else, ray or elements are
+            missing.
     """
+    if study.file.engine == "elements":
+        return _compare_elements(study, StudyDirectory(Path(output)), elements)
+    if elements is not None:
+        raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
     directory = StudyDirectory(Path(output))
     with directory.opened(_description(study)):
@@ -81,6 +89,20 @@ def run_study(
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
     return StudyRun(study, directory, results, failures)
+
+
+def _compare_elements(
+    study: Study, directory: StudyDirectory, elements: tuple[Path, Path] | None
+) -> StudyRun:
+    if elements is None:
+        raise InputError(
+            f"{study.origin}: compares two snapshots of element sets: give --elements OLD NEW, "
+            "for example two downloads from celestrak.org"
+        )
+    with directory.opened(_description(study)):
+        frame = dataset(timing_error_rows(*elements), {})
+        directory.write_results(frame)
+    return StudyRun(study, directory, Results(frame, study.metrics), [])
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,7 @@ def _recipe(study: Study) -> Recipe:
     return Recipe(
         base=study.base,
         origin=study.scenario_origin,
-        engine=study.file.engine,
+        engine="live" if study.file.engine == "live" else "sim",
         keep=study.file.keep,
         metrics=study.metrics,
     )

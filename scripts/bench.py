@@ -121,7 +121,7 @@ def orbit_row(relay: str) -> dict[str, object]:
     }
 
 
-# A step of all pairs of 100 sites with Hypatia's satgenpy, Starlink-550 72 x 22, on a 2-core machine.
+# A step of all pairs of 100 sites with Hypatia's satgenpy: Starlink-550, a machine of 2 cores.
 SATGENPY_STEP_MS = 17_800
 PAIRS_STEPS = 60
 

@@ -62,5 +62,6 @@ def blind(
         return
     print(
         f"a handover every {found.period_s:g} s, at {found.offset_s:.3f} s: "
-        f"confidence {found.confidence:.2f}, from the {found.evidence} of {found.samples} samples{of}"
+        f"confidence {found.confidence:.2f}, "
+        f"from the {found.evidence} of {found.samples} samples{of}"
     )

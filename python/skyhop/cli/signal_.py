@@ -74,8 +74,8 @@ def serve(
 ) -> None:
     """Announce handovers until Ctrl-C: to the modules that are loaded, and as JSON lines.
 
-    A path begins when the service does. With schedule the machine's clock counts: where NTP does not
-    keep it, a warning says so, and announcements carry the error that the clock may have.
+    A path begins when the service does. With schedule the machine's clock counts: where NTP does
+    not keep it, a warning says so, and announcements carry the error that the clock may have.
 
     Example: sudo skyhop signal serve --source blind --file rtt.csv
     """

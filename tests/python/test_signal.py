@@ -22,9 +22,8 @@ def _service(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Pope
     command = [*skyhop_command(), "signal", "serve", "--socket", str(place), *arguments]
     service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not place.exists() and service.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert service.stderr is not None
+        assert service.stderr.readline() == f"announcing on {place}\n"
         yield service, place
     finally:
         service.kill()

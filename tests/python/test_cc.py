@@ -74,12 +74,41 @@ def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
     assert all(row["verified"] is None or row["verified"] > 0 for row in rows.values())
 
 
-def test_load_list_unload(skyhop: Skyhop) -> None:
-    _unless_impossible(skyhop("cc", "check", "cubic"))
+def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
+    """Run shell commands where whatever is pinned goes with the mounts, however they end."""
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare for mounts of its own")
+    return subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", steps],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyhop) -> None:
+    _unless_impossible(skyhop("cc", "check", "reno"))
     command = " ".join(skyhop_command())
-    # In mounts of their own: whatever goes wrong, nothing stays pinned.
+    # From before the interpreter is up to after the module is loaded.
+    steps = f"""
+        for seconds in 0.3 0.6 0.8 1.0 1.2 1.6 2.4; do
+            timeout -s KILL $seconds {command} cc load reno
+            {command} cc unload reno
+            ls /sys/fs/bpf/skyhop 2>/dev/null && echo left after $seconds
+        done
+        true
+    """
+    result = _in_own_mounts(steps)
+    assert result.returncode == 0, result.stderr
+    assert "left after" not in result.stdout
+    offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
+    assert "skyhop_reno" not in offered.split()
+
+
+def test_load_list_unload(skyhop: Skyhop) -> None:
+    _unless_impossible(skyhop("cc", "check", "cubic"))
+    command = " ".join(skyhop_command())
     steps = f"""
         set -e
         {command} cc load cubic --set beta=0.8
@@ -89,13 +118,7 @@ def test_load_list_unload(skyhop: Skyhop) -> None:
         {command} cc unload cubic && exit 1
         exit 0
     """
-    result = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", steps],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    result = _in_own_mounts(steps)
     assert result.returncode == 0, result.stderr
     name, _, listed = result.stdout.partition("\n")
     assert name == "skyhop_cubic"

@@ -9,6 +9,11 @@
 //! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
 //! its map.
 
+#![cfg_attr(
+    not(feature = "libbpf"),
+    allow(dead_code, reason = "what only loading needs stays where it is read about")
+)]
+
 mod census;
 mod entry;
 mod error;

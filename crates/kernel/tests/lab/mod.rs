@@ -1,8 +1,9 @@
-//! Connections over the loopback device of a namespace that a test made.
+//! Connections over the loopback device, and namespaces that a test makes.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -53,6 +54,30 @@ pub fn in_own_mounts(work: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(alone_with_mounts).join()).unwrap();
 }
 
+/// On a thread in a network namespace of its own, whose loopback device is up.
+pub fn in_own_network(work: impl FnOnce() + Send) {
+    let alone_with_network = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may create network namespaces");
+        raise_loopback().expect("the loopback device can be raised");
+        work();
+    };
+    thread::scope(|scope| scope.spawn(alone_with_network).join()).unwrap();
+}
+
+/// netdevice(7)
+fn raise_loopback() -> io::Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all of its fields are numbers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the kernel reads the request, which lives for the call.
+    let raised = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) };
+    Errno::result(raised).map(|_| ()).map_err(io::Error::from)
+}
+
 /// A connection to a listener of its own, and the bytes that arrive.
 pub struct Connection {
     stream: TcpStream,
@@ -67,6 +92,40 @@ impl Connection {
         let (peer, _) = listener.accept()?;
         choose(&stream, cc)?;
         Ok(Self { stream, peer })
+    }
+
+    /// What its sender writes to.
+    pub fn writer(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Takes everything that arrives until the sender has finished.
+    pub fn discard(&self) {
+        let mut chunk = vec![0; 1 << 16];
+        while matches!((&self.peer).read(&mut chunk), Ok(length) if length > 0) {}
+    }
+
+    /// Says that nothing more will come.
+    pub fn finish(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("the connection is open");
+    }
+
+    /// The sender's window now, packets (tcp(7), `TCP_INFO`).
+    pub fn cwnd(&self) -> io::Result<u32> {
+        // SAFETY: all of its fields are numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut size = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `size` bytes, which is what `info` has.
+        let got = unsafe {
+            libc::getsockopt(
+                self.stream.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &raw mut size,
+            )
+        };
+        Errno::result(got).map(|_| info.tcpi_snd_cwnd).map_err(io::Error::from)
     }
 
     /// Sends so many bytes and returns how many arrived.

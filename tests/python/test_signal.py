@@ -1,0 +1,118 @@
+"""`skyhop signal`: the service and who listens to it, as a user sees it."""
+
+import itertools
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+
+PATIENCE_S = 20.0
+
+
+@contextmanager
+def _service(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    place = directory / "signal.sock"
+    command = [*skyhop_command(), "signal", "serve", "--socket", str(place), *arguments]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert service.stderr is not None
+        assert service.stderr.readline() == f"announcing on {place}\n"
+        yield service, place
+    finally:
+        service.kill()
+        service.wait()
+
+
+def _lines(place: Path, count: int) -> list[dict[str, object]]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(str(place))
+        with connection.makefile(encoding="utf-8") as lines:
+            return [json.loads(next(lines)) for _ in range(count)]
+
+
+def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) -> None:
+    options = ["--period", "1 s", "--offset", "0.25 s", "--lead", "0.5 s"]
+    with _service(tmp_path, *options) as (_, place):
+        hello, *handovers = _lines(place, 4)
+        now_ns = time.monotonic_ns()
+    assert (hello["type"], hello["v"], hello["period_ns"]) == ("hello", 1, 1_000_000_000)
+    at_ns = [int(str(handover["at_ns"])) for handover in handovers]
+    ahead_ns = at_ns[-1] - now_ns
+    assert 0 < ahead_ns <= 500_000_000
+    assert [late - early for early, late in itertools.pairwise(at_ns)] == pytest.approx(
+        [1e9, 1e9], abs=2e6
+    )
+    # The same moment in UTC: a quarter past each second.
+    utc_ns = time.time_ns() - time.monotonic_ns() + at_ns[-1]
+    assert (utc_ns / 1e9) % 1 == pytest.approx(0.25, abs=0.01)
+    assert str(handovers[-1]["at_utc"]).endswith(".250Z")
+
+
+def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
+    with _service(tmp_path, "--period", "1 s", "--offset", "0 s") as (service, place):
+        watch = subprocess.Popen(
+            [*skyhop_command(), "signal", "watch", "--socket", str(place)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert watch.stdout is not None
+        first = watch.stdout.readline()
+        second = watch.stdout.readline()
+        service.send_signal(signal.SIGINT)
+        # The service ends, takes its socket away, and with it ends who watches.
+        assert watch.wait(PATIENCE_S) == 0
+        assert service.wait(PATIENCE_S) == 0
+        assert not place.exists()
+    assert first == "listening to grid\n"
+    assert second.startswith("handover (unknown) at 20")
+
+
+def test_a_second_service_is_refused_and_a_killed_one_replaced(
+    tmp_path: Path, skyhop: Skyhop
+) -> None:
+    with _service(tmp_path) as (service, place):
+        result = skyhop("signal", "serve", "--socket", place)
+        assert result.returncode == 2
+        assert "is in use" in result.stderr
+        service.kill()
+        service.wait()
+        assert place.exists()
+    with _service(tmp_path) as (_, place):
+        assert _lines(place, 1)[0]["type"] == "hello"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--source", "oracle"], "schedule"),
+        (["--source", "path"], "--file"),
+        (["--source", "path", "--file", "nosuch.parquet"], "nosuch.parquet"),
+        (["--source", "blind", "--file", "nosuch.csv"], "nosuch.csv"),
+        (["--period", "0 s"], "--period"),
+        (["--lead", "soon"], "--lead"),
+        (["--error", "much"], "--error"),
+        (["--destination", "everyone"], "--destination"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    skyhop: Skyhop, tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    result = skyhop("signal", "serve", "--socket", tmp_path / "x.sock", *arguments)
+    assert result.returncode == 2
+    assert expected in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> None:
+    result = skyhop("signal", "watch", "--socket", tmp_path / "nobody.sock")
+    assert result.returncode == 1
+    assert "signal serve" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -150,6 +150,11 @@ were late at the last attempt too.
 |---|---|---|---|---|---|---|---|
 {simulated_and_live}
 
+## Published tables and figures
+
+[reproduced.md](reproduced.md), written by `make reproduce`, sets SaTCP's and SatPipe's published
+values beside ours, with a verdict on each claim.
+
 ## Live runs against what was scheduled
 
 A probe on an idle fixed path, then one CUBIC flow for 30 s on this machine's kernel. "Most" is the

@@ -47,6 +47,22 @@ def test_the_dataset_has_a_row_per_run(tmp_path: Path) -> None:
     assert frame.to_pandas().shape == frame.shape
 
 
+def test_samples_count_within_the_flows_own_time(tmp_path: Path) -> None:
+    study = content(axis=[], repeats=1)
+    study["scenario"]["flow"].append({"cc": "bbr", "start": "1 s"})
+    study["metric"] = [
+        {"name": "early", "kind": "samples", "until": "1 s"},
+        {"name": "late", "kind": "samples", "from": "1 s"},
+        {"name": "after", "kind": "transient", "after": "change", "window": "500 ms"},
+    ]
+    study["scenario"]["change"] = [{"at": "2 s", "rate": "1 Mbit/s"}]
+    first, second = run(tmp_path, study).rows(named=True)
+    assert first["early"] > 1
+    assert second["early"] is None
+    assert second["late"] > 0
+    assert first["after"] + second["after"] < 2
+
+
 def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     run(tmp_path, content(), jobs=2)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.*")}

@@ -33,25 +33,25 @@ def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
         {**at, **_figures(infos, study, results, {**panel.where, **at})}
         for at in results.groups(panel.by, panel.where)
     ]
+    shown = [{**row, **_intervals(row, [f"{info.name}_" for info in infos])} for row in rows]
     columns = [Column(name, _title(name), "", str, numeric=False) for name in panel.by]
     groups = [("", len(columns))]
     for info in infos:
-        own = [c for c in _columns(info) if any(row[c.key] is not None for row in rows)]
+        own = [c for c in _columns(info) if any(row[c.key] is not None for row in shown)]
         if len(own) == 1:
             # Nothing stands beside it: its name needs no heading above.
             own = [Column(info.name, info.title, info.unit, three_digits)]
         named = len(own) > 1
         groups.append((f"{info.title} ({info.unit or 'ratio'})" if named else "", len(own)))
         columns += own
-    cells = [[column.text(row) for column in columns] for row in rows]
+    cells = [[column.text(row) for column in columns] for row in shown]
     return MadeTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))
 
 
 def _columns(info: MetricInfo) -> list[Column]:
     return [
         Column(f"{info.name}", "ours", "", three_digits),
-        Column(f"{info.name}_low", "95 % from", "", three_digits),
-        Column(f"{info.name}_high", "to", "", three_digits),
+        Column(f"{info.name}_interval", "95 % interval", "", str),
         Column(f"{info.name}_published", "published", "", three_digits),
         Column(f"{info.name}_ratio", "ours / published", "", three_digits),
     ]
@@ -97,8 +97,7 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
         Column("name", _title(panel.by), "", str, numeric=False),
         Column("runs", "runs", "", str),
         Column("mean", info.title, unit, three_digits),
-        Column("low", "95 % from", unit, three_digits),
-        Column("high", "to", unit, three_digits),
+        Column("interval", "95 % interval", unit, str),
         Column("difference", "difference", unit, three_digits),
         Column("t", "Welch's t", "", three_digits),
         Column("degrees", "degrees", "", three_digits),
@@ -106,7 +105,8 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
         Column("d", "Cohen's d", "", three_digits),
         Column("effect", "effect", "", str, numeric=False),
     ]
-    cells = [[column.text(row) for column in columns] for row in rows]
+    shown = [{**row, **_intervals(row, [""])} for row in rows]
+    cells = [[column.text(row) for column in columns] for row in shown]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     return MadeTable(Table([("", len(columns))], columns, cells), frame)
 
@@ -139,6 +139,16 @@ def _difference(difference: Difference, samples: Mapping[str, FloatArray]) -> di
         "d": difference.cohens_d,
         "effect": effect_size(difference.cohens_d) or None,
     }
+
+
+def _intervals(row: Mapping[str, object], prefixes: Sequence[str]) -> dict[str, str | None]:
+    """Return the intervals of a row as text, by the beginnings of their names."""
+    found: dict[str, str | None] = {}
+    for prefix in prefixes:
+        ends = [end for side in ("low", "high") if isinstance(end := row[prefix + side], float)]
+        text = " to ".join(map(three_digits, ends)) or None
+        found[f"{prefix}interval"] = text
+    return found
 
 
 def _title(name: str) -> str:

@@ -31,7 +31,7 @@ from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, pa
 from skyhop.study.file import RESERVED, Metric
 from skyhop.study.statistics import delay_inflation, in_windows, jain, power, statistic
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Counts up when the rows below change, so that finished runs are measured again."""
 
 
@@ -230,7 +230,9 @@ def _sampled(metric: Metric, record: RunRecord, flow_id: int | None) -> float | 
     if flow is None:
         return None
     t_s, values = binned_samples(flow, metric.series, _seconds_or_none(metric.bin))
-    begin_s = _seconds_or_none(metric.from_) or 0.0
+    starts_s = {int(f["id"]): float(f["start_s"]) for f in record.flow_summaries()}
+    # A sample stands at the end of its interval: one at the flow's start is of the time before.
+    begin_s = max(_seconds_or_none(metric.from_) or 0.0, starts_s[flow_id or 0])
     end_s = _seconds_or_none(metric.until) or np.inf
     kept = (t_s > begin_s) & (t_s <= end_s * (1 + 1e-12))
     if metric.kind == "transient":

@@ -38,7 +38,7 @@ pub(crate) enum Forced {
 pub(crate) struct Flight {
     new: u32,
     probe: bool,
-    /// The rest waits for room for a larger burst.
+    /// The rest waits for room in the congestion window for a larger burst.
     deferred: bool,
     /// Segments of the current burst that may leave without asking pacing again.
     burst_rest: u32,
@@ -136,7 +136,7 @@ impl<C: CongestionControl> Sender<C> {
         }
         let most = self.flight.burst_most;
         if self.defers_burst(room, most) {
-            self.flight.deferred = true;
+            self.flight.deferred = u64::from(room) < self.window_end - self.board.nxt;
             return false;
         }
         // A burst takes at most half of the window (RFC 3465 has the same concern).
@@ -157,9 +157,10 @@ impl<C: CongestionControl> Sender<C> {
         let unsent = self.stream.end() - board.nxt;
         let room_there = self.window_end - board.nxt;
         let limit = room_there.min(room.into());
+        let window = u64::from(self.tp.snd_cwnd).min(self.window_end - board.una);
         let since_last_ns = self.now.as_nanos().saturating_sub(self.tp.tcp_wstamp_ns);
         if limit >= most.into()
-            || limit >= u64::from(self.tp.snd_cwnd / TSO_WINDOW_DIVISOR)
+            || u64::from(TSO_WINDOW_DIVISOR) * limit >= window
             || since_last_ns > TSO_DEFER_NS
             || self.tp.ca_state() >= CaState::Recovery
             || board.packets_out() == 0

@@ -34,7 +34,8 @@ def czml_text(path: Path, step_s: float, gateways: str) -> str:
     """Return the CZML of a path, with satellites' positions every `step_s`.
 
     Raises:
-        InputError: the path does not come from a constellation, or has too many steps.
+        InputError: the path does not come from a constellation, has too many steps, or numbers its
+            satellites otherwise than the constellation that it names.
     """
     header = path.header
     if not header.get("constellation") or not header.get("start"):

@@ -53,7 +53,8 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     """Return what a computed path is like `at_s` seconds after its begin.
 
     Raises:
-        InputError: the path is a measured one, or does not last that long.
+        InputError: the path is a measured one, does not last that long, or numbers its satellites
+            otherwise than the constellation that it names.
     """
     header = path.header
     if not header.get("constellation") or not header.get("start"):
@@ -87,11 +88,22 @@ def _tracks_m(
 
 
 def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, float]:
-    """Return every satellite's position (n, 3) in m, and the elevation from which they serve."""
+    """Return every satellite's position (n, 3) in m, and the elevation from which they serve.
+
+    Raises:
+        InputError: the path was computed over other satellites than the constellation that it
+            names has: some of them, or those of a file of the same name.
+    """
     since_1970 = start_of(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
     unix_ns = round(since_1970 / timedelta(microseconds=1)) * 1000 + round(at_s * 1e9)
     compat = str(header.get("compat") or "none")
     positions, elevation_deg = _core.satellites_at(header["constellation"], compat, unix_ns)
+    if len(positions) != header["satellites"]:
+        raise InputError(
+            f"the path was computed over {header['satellites']} satellites, but "
+            f"{header['constellation']} has {len(positions)}: where its own are is unknown; "
+            "compute it over the whole constellation, one that comes with skyhop or a TOML file"
+        )
     return np.array(positions).reshape(-1, 3), elevation_deg
 
 

@@ -34,11 +34,33 @@ def load_scenario(
             raise InputError(f"{origin}: is checked already: give overrides when it is loaded")
         return scenario
     loaded = _loaded(scenario, sets, origin)
-    constellation = json.loads(loaded.to_json())["path"].get("constellation", "")
-    if not is_address(constellation):
-        return loaded
-    file = json.dumps(os.fspath(downloaded(constellation)))
-    return _loaded(scenario, [*sets, f"path.constellation={file}"], origin)
+    downloads = download_sets(loaded)
+    return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
+
+
+def download_sets(scenario: _core.Scenario) -> list[str]:
+    """Download each constellation that is an address; return the overrides that name the copies.
+
+    Raises:
+        InputError: an address cannot be reached or answers with an error.
+        RunError: a copy cannot be written.
+    """
+    sets = []
+    for key, path in path_sections(json.loads(scenario.to_json())).items():
+        if is_address(path["constellation"]):
+            file = json.dumps(os.fspath(downloaded(path["constellation"])))
+            sets.append(f"{key}.constellation={file}")
+    return sets
+
+
+def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return every path of a checked scenario by its key: `path`, `links.NAME.path`."""
+    of_links = {
+        f"links.{name}.path": link["path"]
+        for name, link in resolved.get("links", {}).items()
+        if "path" in link
+    }
+    return {"path": resolved["path"], **of_links}
 
 
 def _loaded(

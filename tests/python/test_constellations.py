@@ -17,6 +17,8 @@ from conftest import Skyhop
 
 import skyhop as sh
 from skyhop.downloads import downloaded
+from skyhop.scenarios import load_scenario
+from skyhop.study import load_study
 
 STARLINK = "data/tle/starlink_19-05-2026.tle.gz"
 GOOD = (
@@ -171,6 +173,29 @@ def test_an_address_is_downloaded_once(server: tuple[str, list[str]]) -> None:
     for _ in range(2):
         constellation = sh.constellation(f"{address}/stations.tle")
         assert constellation.satellites["catalogue_number"].to_pylist() == [25544]
+    assert asked == ["/stations.tle"]
+
+
+def test_an_address_may_be_the_path_of_any_link_and_of_a_study(
+    server: tuple[str, list[str]],
+) -> None:
+    address, asked = server
+    fixed, over = {"kind": "fixed", "rtt": "20 ms"}, {"from": "Rome", "to": "Oslo"}
+    path = {**over, "constellation": f"{address}/stations.tle"}
+    linked = {
+        "path": fixed,
+        "links": {"more": {"path": path, "rate": "5 Mbit/s"}},
+        "flow": [{"cc": "cubic"}, {"cc": "cubic", "via": ["more"]}],
+    }
+    of_link = json.loads(load_scenario(linked).to_json())["links"]["more"]["path"]
+    assert Path(of_link["constellation"]).read_text("utf-8").splitlines() == list(GOOD)
+    for scenario in (linked, {"path": path, "flow": [{"cc": "cubic"}]}):
+        content = {"title": "t", "question": "q", "scenario": scenario}
+        (run,) = load_study(content).runs()
+        # What is run is what was planned, even if the address answers otherwise by then.
+        again = load_scenario(scenario, run.sets)
+        assert json.loads(again.to_json()) == run.resolved
+        assert address not in json.dumps(run.resolved)
     assert asked == ["/stations.tle"]
 
 

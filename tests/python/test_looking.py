@@ -94,6 +94,17 @@ def test_a_moment_has_the_distances_of_its_hops(path: sh.Path) -> None:
     assert elevation_deg[moment.chosen[0]] >= moment.minimum_elevation_deg
 
 
+def test_satellites_that_are_numbered_otherwise_are_not_shown(tmp_path: Path) -> None:
+    keys = {"constellation": "starlink-gen1", "satellites": "shell=1"}
+    path = sh.path("San Diego", "New York", duration="10 s", **keys)
+    said = "the path was computed over 1584 satellites, but starlink-gen1 has 4408"
+    with pytest.raises(sh.InputError, match=said):
+        moment_of(path, 0)
+    with pytest.raises(sh.InputError, match=said):
+        path.export(tmp_path / "x.czml", "czml")
+    assert not (tmp_path / "x.czml").exists()
+
+
 def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
     moment = moment_of(path, 60)
     ax = ground_figure(moment).axes[0]

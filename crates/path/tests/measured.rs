@@ -83,6 +83,23 @@ fn several_lost_in_a_row_are_an_outage_and_single_ones_a_loss_ratio() {
 }
 
 #[test]
+fn one_lost_of_a_probe_per_second_is_no_blackout() {
+    let lost_at = |lost: &[u32]| {
+        let answered = (1..=41).filter(|sequence| !lost.contains(sequence));
+        let line = |sequence| format!("64 bytes from 192.0.2.1: icmp_seq={sequence} time=20 ms\n");
+        ping(&answered.map(line).collect::<String>()).unwrap()
+    };
+    let trace = lost_at(&[10]);
+    assert_eq!(events(&trace), []);
+    // One of the twenty probes of 20 s, and none of the next.
+    assert_eq!(frame_at(&trace, at_ms(9_000)).loss, Some(0.05));
+    assert_eq!(frame_at(&trace, at_ms(20_000)).loss, Some(0.0));
+    // What is left behind the last whole 20 s is too little to tell a ratio from.
+    let trace = lost_at(&[40]);
+    assert_eq!(frame_at(&trace, at_ms(40_000)).loss, Some(1.0 / 21.0));
+}
+
+#[test]
 fn pings_without_times_were_sent_at_equal_intervals() {
     let mut text = String::new();
     for line in PING.lines().filter(|line| !line.contains("DUP")) {

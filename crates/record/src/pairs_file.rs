@@ -15,14 +15,14 @@ use parquet::schema::types::ColumnPath;
 use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
 
 use crate::RecordError;
-use crate::parquet_file::{temporary_beside, write_error};
+use crate::parquet_file::{remove_leftover, temporary_beside, write_error};
 
 /// So many steps are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
 const METADATA_KEY: &str = "skyhop";
 
-/// A file of all pairs that is being written. Dropped before [`PairsWriter::finish`], it leaves
-/// nothing behind.
+/// A file of all pairs that is being written. Dropped before [`PairsWriter::finish`], or where
+/// that fails, it leaves nothing behind.
 ///
 /// Columns: `t_ns` int64; `delay_dd_ns` list<int64>, per pair the difference of the difference of the
 /// one-way delay (0 without a path) to the step before; `changes` list<struct<pair int32, nodes
@@ -30,8 +30,10 @@ const METADATA_KEY: &str = "skyhop";
 pub struct PairsWriter {
     path: PathBuf,
     temporary: PathBuf,
-    /// `None` once it is finished.
+    /// `None` before the first and after the last of the writing.
     writer: Option<ArrowWriter<File>>,
+    /// Whether the file is in its place, so that nothing is left to remove.
+    finished: bool,
     encoder: DelayEncoder,
     rows: Rows,
 }
@@ -57,6 +59,7 @@ impl PairsWriter {
             path: path.to_owned(),
             temporary,
             writer: None,
+            finished: false,
             encoder: DelayEncoder::default(),
             rows: Rows::new(),
         };
@@ -89,7 +92,9 @@ impl PairsWriter {
         if let Some(writer) = self.writer.take() {
             writer.close().map_err(|e| write_error(&self.path, e))?;
         }
-        fs::rename(&self.temporary, &self.path).map_err(|e| write_error(&self.path, e))
+        fs::rename(&self.temporary, &self.path).map_err(|e| write_error(&self.path, e))?;
+        self.finished = true;
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {
@@ -101,11 +106,9 @@ impl PairsWriter {
 
 impl Drop for PairsWriter {
     fn drop(&mut self) {
-        if let Some(unfinished) = self.writer.take() {
-            drop(unfinished);
-            if let Err(error) = fs::remove_file(&self.temporary) {
-                debug_assert!(error.kind() == std::io::ErrorKind::NotFound, "{error}");
-            }
+        if !self.finished {
+            drop(self.writer.take());
+            remove_leftover(&self.temporary);
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
 
 /// Removes what an attempt left; that it never came to exist is fine, and the attempt's own error
 /// says more than this one's would.
-fn remove_leftover(path: &Path) {
+pub(crate) fn remove_leftover(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
         debug_assert!(error.kind() == io::ErrorKind::NotFound, "{}: {error}", path.display());
     }

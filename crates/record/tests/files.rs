@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
 use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_record::{FlowSample, ProbeRow, RecordError, RunData, RunDirectory};
+use skyhop_record::{FlowSample, PairsWriter, ProbeRow, RecordError, RunData, RunDirectory};
 use skyhop_record::{read_path, write_path};
 use skyhop_units::{Duration, Instant, Rate};
 
@@ -285,4 +285,16 @@ fn a_place_that_cannot_be_reserved_leaves_nothing() {
     let impossible = directory.path().join("new").join("x".repeat(300));
     assert!(RunDirectory::reserve(&impossible, false).is_err());
     assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn a_file_of_all_pairs_that_cannot_be_put_in_its_place_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pairs.parquet");
+    let writer = PairsWriter::create(&path, "{}".to_owned()).unwrap();
+    // Nothing can be renamed onto a directory.
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(writer.finish(), Err(RecordError::Write { .. })));
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [path]);
 }

@@ -11,6 +11,7 @@ use skyhop_path::import::{
     parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi, parse_ping,
 };
 use skyhop_path::{Endpoint, PathTrace};
+use skyhop_units::Duration;
 
 use crate::ScenarioError;
 use crate::format::{Format, Options};
@@ -89,11 +90,15 @@ fn measured_options(
             return Err(given.wrong("direction", what));
         }
     };
+    let interval = given.quantity("interval")?;
+    if interval == Some(Duration::ZERO) {
+        return Err(given.wrong("interval", "0 s is no time between two probes; expected more"));
+    }
     Ok(MeasuredOptions {
         from: options.from.clone().unwrap_or(default.from),
         to: options.to.clone().unwrap_or(default.to),
         rtt: given.quantity("rtt")?,
-        interval: given.quantity("interval")?,
+        interval,
         direction,
     })
 }
@@ -128,4 +133,17 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ScenarioError
     let plain: Box<dyn Read + Send> =
         if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
     Ok(Box::new(BufReader::new(plain)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_some_time_apart() {
+        let texts = BTreeMap::from([("interval".to_owned(), "0 s".to_owned())]);
+        let options = ImportOptions { texts, ..ImportOptions::default() };
+        let error = import_log(Path::new("ping.txt"), "ping", &options).unwrap_err().to_string();
+        assert!(error.starts_with("ping.txt: --interval: 0 s is no time"), "{error}");
+    }
 }

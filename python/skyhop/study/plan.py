@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.quantities import seconds_or_none
+from skyhop.scenarios import download_sets
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
@@ -74,8 +75,7 @@ class Study:
             return
         digests: dict[Path, str] = {}
         for point in self.points:
-            sets = [f"{key}={json.dumps(value)}" for key, value in point.sets.items()]
-            resolved = self._resolve(point, sets)
+            sets, resolved = self._resolve(point)
             files = _named_files(resolved, Path(self.scenario_origin).parent, digests)
             first = int(resolved["run"]["seed"])
             for seed in range(first, first + self.file.repeats):
@@ -83,14 +83,19 @@ class Study:
                 seeded = {**resolved, "run": {**resolved["run"], "seed": seed}}
                 yield self._planned(point, sets_of_run, seeded, files)
 
-    def _resolve(self, point: Point, sets: Sequence[str]) -> dict[str, Any]:
+    def _resolve(self, point: Point) -> tuple[list[str], dict[str, Any]]:
+        """Return a point's overrides, those for downloaded files among them, and its scenario."""
+        sets = [f"{key}={json.dumps(value)}" for key, value in point.sets.items()]
+        text = json.dumps(self.base)
         try:
-            text = json.dumps(self.base)
-            loaded = _core.Scenario.from_json(text, self.scenario_origin, list(sets))
+            loaded = _core.Scenario.from_json(text, self.scenario_origin, sets)
+            downloads = download_sets(loaded)
+            if downloads:
+                sets += downloads
+                loaded = _core.Scenario.from_json(text, self.scenario_origin, sets)
         except InputError as error:
             raise InputError(f"{error} (at {describe(point.labels)})") from None
-        resolved: dict[str, Any] = json.loads(loaded.to_json())
-        return resolved
+        return sets, json.loads(loaded.to_json())
 
     def _planned(
         self,

@@ -10,7 +10,9 @@
 //!   fall is as gradual as order demands.
 //! - Three or more probes lost in a row are an outage, from when the first of them would have reached
 //!   the far end until the next answered one was sent: answers that came are not lost again. Fewer,
-//!   and those on less than the way there, are random loss: their share of each second's probes.
+//!   and those on less than the way there, are random loss: their share of the probes of each second, or
+//!   of the time of twenty probes where that is longer. What is left of the series behind the last
+//!   such window counts to it: of a few probes, one lost would be a blackout.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +29,8 @@ pub(super) const LONGEST_RTT_MS: f64 = 60_000.0;
 /// The longest series; what spans more has a broken clock.
 const LONGEST_SPAN_NS: u64 = 366 * 86_400 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// A loss ratio is that of so many probes at least: a single lost one is a twentieth.
+const PROBES_PER_RATIO: u64 = 20;
 
 /// A probe that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,14 +91,14 @@ impl Series {
         let start = self.unix.then(|| UtcInstant::from_unix_nanos(first.sent_ns));
         let header =
             measured_header(format, options, start, duration, Duration::from_nanos(spacing_ns));
-        let trace = PathTrace { header, frames: self.frames(first, spacing_ns) };
+        let trace = PathTrace { header, frames: self.frames(first, span_ns, spacing_ns) };
         trace.validate()?;
         Ok(trace)
     }
 
-    fn frames(&self, first: Probe, spacing_ns: u64) -> Vec<Frame> {
+    fn frames(&self, first: Probe, span_ns: u64, spacing_ns: u64) -> Vec<Frame> {
         let mut changes = Changes::beginning_with(first);
-        let mut loss = LossPerSecond::default();
+        let mut loss = LossPerWindow::new(span_ns, spacing_ns);
         loss.count_answered(0);
         for pair in self.probes.windows(2) {
             let [old, new] = [pair[0], pair[1]];
@@ -273,23 +277,37 @@ impl State {
     }
 }
 
-/// How many probes of each second were answered and lost, outages aside.
-#[derive(Default)]
-struct LossPerSecond(BTreeMap<u64, (u64, u64)>);
+/// How many probes of each window were answered and lost, outages aside.
+struct LossPerWindow {
+    window_ns: u64,
+    /// The last window also has what is left of the series behind it.
+    last: u64,
+    counts: BTreeMap<u64, (u64, u64)>,
+}
 
-impl LossPerSecond {
+impl LossPerWindow {
+    fn new(span_ns: u64, spacing_ns: u64) -> Self {
+        let window_ns = spacing_ns.saturating_mul(PROBES_PER_RATIO).max(SECOND_NS);
+        let last = (span_ns / window_ns).saturating_sub(1);
+        Self { window_ns, last, counts: BTreeMap::new() }
+    }
+
     fn count_answered(&mut self, at_ns: u64) {
-        self.0.entry(at_ns / SECOND_NS).or_default().0 += 1;
+        self.at(at_ns).0 += 1;
     }
 
     fn count_lost(&mut self, at_ns: u64, lost: u64) {
-        self.0.entry(at_ns / SECOND_NS).or_default().1 += lost;
+        self.at(at_ns).1 += lost;
     }
 
-    /// The loss ratio from each second's begin on.
+    fn at(&mut self, at_ns: u64) -> &mut (u64, u64) {
+        self.counts.entry((at_ns / self.window_ns).min(self.last)).or_default()
+    }
+
+    /// The loss ratio from each window's begin on.
     fn ratios(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
-        self.0.iter().map(|(second, (answered, lost))| {
-            (second * SECOND_NS, *lost as f64 / (*answered + *lost).max(1) as f64)
+        self.counts.iter().map(|(window, (answered, lost))| {
+            (window * self.window_ns, *lost as f64 / (*answered + *lost).max(1) as f64)
         })
     }
 }

@@ -85,10 +85,7 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
         (FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n", "signal.source: blind and forecast"),
-        (
-            FIXED + "[[change]]\nat = '1 s'\nrtt = '30 ms'\n[[flow]]\n[signal]\nsource = 'path'\n",
-            "signal.source: live does not announce handovers",
-        ),
+        (FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
     ],
 )
 @pytest.mark.usefixtures("namespaces")

@@ -29,7 +29,10 @@ fn possible() -> bool {
             eprintln!("skipped: {error}");
             false
         }
-        held => held.map(drop).is_ok(),
+        held => {
+            drop(held.unwrap());
+            true
+        }
     }
 }
 

@@ -68,10 +68,13 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
     let pins = Pin::all().ok_or(KernelError::NotRoot)?;
     pins.into_iter()
         .filter(|pin| pin.is_whole() && pin.signals().exists())
-        .map(|pin| {
-            let map = MapHandle::from_pinned_path(pin.signals())
-                .during(&format!("cannot open the announcements of {}", pin.kernel_name))?;
-            Ok((pin.kernel_name, SignalMap::new(map)))
+        .filter_map(|pin| {
+            let map = match MapHandle::from_pinned_path(pin.signals()) {
+                // It was unloaded just now.
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => return None,
+                map => map.during(&format!("cannot open the announcements of {}", pin.kernel_name)),
+            };
+            Some(map.map(|map| (pin.kernel_name, SignalMap::new(map))))
         })
         .collect()
 }

@@ -16,8 +16,10 @@ pub(super) struct Upcoming {
     timing: Timing,
     /// The next one last.
     planned: Vec<Due>,
-    /// Nothing is announced twice, nor for a moment before this.
+    /// The grid's moments up to this one have been planned; its own, without the timing's error.
     after: UtcInstant,
+    /// How often the grid was planned: each time its errors are others.
+    plans: u64,
 }
 
 #[derive(Debug)]
@@ -48,17 +50,26 @@ impl Upcoming {
                 (Source::Listed, planned)
             }
         };
-        let mut upcoming = Self { source, timing, planned, after: now };
-        upcoming.plan(now);
+        let mut upcoming = Self { source, timing, planned, after: now, plans: 0 };
+        upcoming.plan();
         upcoming
     }
 
-    /// UTC was set: a grid's moments are where the clock now says, those of a path stay where they were.
-    pub(super) fn anchor(&mut self, now: UtcInstant) {
-        if matches!(self.source, Source::Grid { .. }) {
-            self.planned.clear();
-            self.after = now;
-            self.plan(now);
+    /// UTC was set by `step_ns`: a grid's moments are where the clock now says, those of a path stay where
+    /// they were, which the clock now calls otherwise.
+    pub(super) fn anchor(&mut self, now: UtcInstant, step_ns: i64) {
+        match self.source {
+            Source::Grid { .. } => {
+                self.planned.clear();
+                self.after = now;
+                self.plan();
+            }
+            Source::Listed => {
+                let moved = |at: UtcInstant| UtcInstant::from_unix_nanos(at.unix_nanos() + step_ns);
+                for due in &mut self.planned {
+                    (due.announced, due.at) = (moved(due.announced), moved(due.at));
+                }
+            }
         }
     }
 
@@ -66,8 +77,7 @@ impl Upcoming {
     pub(super) fn take_due(&mut self, now: UtcInstant) -> Option<Due> {
         self.planned.last().filter(|next| next.announced <= now)?;
         let due = self.planned.pop()?;
-        self.after = self.after.max(due.at);
-        self.plan(now);
+        self.plan();
         Some(due)
     }
 
@@ -82,16 +92,21 @@ impl Upcoming {
     }
 
     /// Works out the grid's next moments where none is left.
-    fn plan(&mut self, now: UtcInstant) {
+    fn plan(&mut self) {
         let Source::Grid { grid, error } = self.source else { return };
         if !self.planned.is_empty() {
             return;
         }
         let horizon = Instant::START + self.timing.lead + grid.period * PERIODS_AHEAD;
-        let handovers: Vec<Handover> = grid.handovers(now, horizon).collect();
-        let announcements = self.timing.announce(handovers, horizon);
-        let planned = announcements.iter().map(|one| due(one, now, error));
-        self.planned = planned.filter(|due| due.at > self.after).collect();
+        let start = self.after.after(Duration::from_nanos(1));
+        let handovers: Vec<Handover> = grid.handovers(start, horizon).collect();
+        if let Some(last) = handovers.last() {
+            self.after = start.after(last.at.saturating_since(Instant::START));
+        }
+        let timing = Timing { seed: self.timing.seed.wrapping_add(self.plans), ..self.timing };
+        self.plans += 1;
+        let announcements = timing.announce(handovers, Instant::NEVER);
+        self.planned = announcements.iter().map(|one| due(one, start, error)).collect();
         self.planned.reverse();
     }
 }
@@ -174,11 +189,42 @@ mod tests {
         let mut upcoming = starlink(500, now);
         assert_eq!(upcoming.wait(now), Duration::from_millis(10_500));
         let set = utc("2026-01-01T00:00:31Z");
-        upcoming.anchor(set);
+        upcoming.anchor(set, 30_000_000_000);
         let said = taken(&mut upcoming, set, 1);
         assert_eq!(said[0].1, "2026-01-01T00:00:42Z");
         // Set back: the same moments come again.
-        upcoming.anchor(now);
+        upcoming.anchor(now, -30_000_000_000);
         assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:12Z");
+    }
+
+    #[test]
+    fn every_moment_of_a_grid_is_announced_once_however_wrong() {
+        let grid = Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
+        let source = ServiceSource::Grid { grid, error: Duration::ZERO };
+        let timing =
+            Timing { lead: Duration::from_millis(500), error: TimingError::ReportTiming, seed: 1 };
+        let now = utc("2026-01-01T00:00:01Z");
+        let mut upcoming = Upcoming::new(&source, timing, now);
+        let said = taken(&mut upcoming, now, 40);
+        let mut errors_ns = Vec::new();
+        for (index, (_, at)) in said.iter().enumerate() {
+            let exact = now.after(Duration::from_secs(11 + 15 * index as u64));
+            errors_ns.push(utc(at).unix_nanos() - exact.unix_nanos());
+        }
+        assert!(errors_ns.iter().all(|error| error.abs() <= 1_600_000_000), "{errors_ns:?}");
+        errors_ns.sort_unstable();
+        errors_ns.dedup();
+        assert!(errors_ns.len() > 35, "the errors repeat: {errors_ns:?}");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_leaves_a_paths_moments_where_they_are() {
+        let now = utc("2026-01-01T00:00:01Z");
+        let mut upcoming = starlink(0, now);
+        upcoming.source = Source::Listed;
+        let wait = upcoming.wait(now);
+        let set = now.after(Duration::from_secs(100));
+        upcoming.anchor(set, 100_000_000_000);
+        assert_eq!(upcoming.wait(set), wait);
     }
 }

@@ -78,37 +78,43 @@ pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Resu
     control.note(&format!("announcing on {}", options.socket.display()));
     tell_listeners(&listeners, control);
     tell_clock(&clock, options, control);
+    let served = announce_all(options, control, &mut clock, &mut audience, &mut listeners);
+    listeners.withdraw().and(served)
+}
+
+fn announce_all(
+    options: &ServiceOptions,
+    control: &mut dyn ServiceControl,
+    clock: &mut WallClock,
+    audience: &mut Audience,
+    listeners: &mut Listeners,
+) -> Result<(), LiveError> {
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc());
-    let served = loop {
-        if control.interrupted() {
-            break Ok(());
-        }
-        if clock.compare()? {
-            control.note("the clock was set; the grid is anchored anew");
-            upcoming.anchor(clock.utc());
+    while !control.interrupted() {
+        if let Some(step_ns) = clock.compare()? {
+            control.note("the clock was set; announcements are anchored anew");
+            upcoming.anchor(clock.utc(), step_ns);
         }
         let now = clock.utc();
         match upcoming.take_due(now) {
             Some(due) => {
                 let error = due.error.max(clock.error_for(&options.source));
-                let announcement = due.announced_on(&clock, error);
-                if let Err(error) = listeners.announce(&announcement) {
-                    break Err(error);
-                }
+                let announcement = due.announced_on(clock, error);
+                listeners.announce(&announcement)?;
                 audience.announce(&announcement)?;
             }
-            None if upcoming.is_over() => break Ok(()),
+            None if upcoming.is_over() => break,
             None => {
                 let wait = upcoming.wait(now);
                 // Not just before an announcement, which it would delay.
                 if wait > LOOK && listeners.refresh()? {
-                    tell_listeners(&listeners, control);
+                    tell_listeners(listeners, control);
                 }
                 audience.wait(wait.min(LOOK))?;
             }
         }
-    };
-    listeners.withdraw().and(served)
+    }
+    Ok(())
 }
 
 fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {

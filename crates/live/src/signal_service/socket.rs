@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -60,11 +61,18 @@ impl Audience {
                 path.display()
             )));
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).during(&format!("cannot replace {}", path.display()));
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => {
+                fs::remove_file(path).during(&format!("cannot replace {}", path.display()))?;
             }
-            _ => {}
+            Ok(_) => {
+                return Err(LiveError::Unsupported(format!(
+                    "{} exists and is no socket; give another --socket",
+                    path.display()
+                )));
+            }
+            // Whatever else is wrong with the place, taking it will tell.
+            Err(_) => {}
         }
         let listener =
             UnixListener::bind(path).during(&format!("cannot listen on {}", path.display()))?;
@@ -102,7 +110,11 @@ impl Audience {
         let mut connection = match self.listener.accept() {
             Ok((connection, _)) => connection,
             // It has gone again.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(error).during("cannot accept a listener"),
         };
         connection.set_nonblocking(true).during("cannot set up a listener's connection")?;
@@ -148,4 +160,28 @@ fn line(line: &Line<'_>) -> Result<Vec<u8>, LiveError> {
         .during("cannot encode an announcement")?;
     json.push(b'\n');
     Ok(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_signal::schedule::Grid;
+
+    use super::*;
+
+    #[test]
+    fn only_a_socket_gives_way() {
+        let period = Duration::from_secs(15);
+        let grid = Grid { period, offset: Duration::ZERO };
+        let source = ServiceSource::Grid { grid, error: Duration::ZERO };
+        let path = std::env::temp_dir().join(format!("skyhop-socket-{}", std::process::id()));
+        fs::write(&path, "somebody's file").unwrap();
+        let refused = Audience::open(&path, &source).err().unwrap().to_string();
+        assert!(refused.contains("is no socket"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's file");
+        fs::remove_file(&path).unwrap();
+        // What a service that was killed has left.
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Audience::open(&path, &source).unwrap());
+        assert!(!path.exists());
+    }
 }

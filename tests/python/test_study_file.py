@@ -120,6 +120,21 @@ def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
     assert not set(ids[0]) & set(ids[1])
 
 
+def test_a_file_that_a_link_names_is_part_of_what_is_run(tmp_path: Any) -> None:
+    import skyhop
+
+    file = tmp_path / "path.parquet"
+    scenario = content()["scenario"]
+    path = {"kind": "trace", "file": str(file)}
+    scenario["links"] = {"more": {"path": path, "rate": "5 Mbit/s"}}
+    scenario["flow"].append({"cc": "cubic", "via": ["more"]})
+    ids = []
+    for rtt in ("20 ms", "30 ms"):
+        skyhop.path(kind="fixed", rtt=rtt, duration="3 s").write(file)
+        ids.append([run.run_id for run in load_study(content(scenario=scenario)).runs()])
+    assert not set(ids[0]) & set(ids[1])
+
+
 CC = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]}
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; expected one of axis,"),

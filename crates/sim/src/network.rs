@@ -2,14 +2,14 @@
 
 use skyhop_link::{Link, Packet};
 use skyhop_record::EventRow;
-use skyhop_scenario::{Experiment, FlowPlan};
+use skyhop_scenario::Experiment;
 use skyhop_units::{Bytes, Instant};
 
 use crate::SimError;
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
-use crate::order::{component_seed, in_order};
+use crate::order::seeded_in_order;
 use crate::sampler::{loss_row, on_the_wire};
 use crate::signal::{Signal, phase_rows};
 
@@ -41,11 +41,10 @@ impl Network {
             links.push(Link::new(link.forward.clone())?);
             links.push(Link::new(link.back.clone())?);
         }
-        let plans = in_order(&experiment.flows);
-        let flow = |(place, plan): (usize, &&FlowPlan)| {
-            Flow::new(plan, component_seed(experiment.seed, &plans, place))
-        };
-        let flows = plans.iter().enumerate().map(flow).collect::<Result<Vec<_>, _>>()?;
+        let flows = seeded_in_order(experiment.seed, &experiment.flows)
+            .into_iter()
+            .map(|(plan, seed)| Flow::new(plan, seed))
+            .collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
             calendar: Calendar::new(links.len() + 4 * flows.len() + 1),

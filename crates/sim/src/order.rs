@@ -2,27 +2,26 @@
 
 use skyhop_scenario::{FlowPlan, Traffic};
 
-/// The flows by what they are. Equal ones are interchangeable.
-pub(crate) fn in_order(flows: &[FlowPlan]) -> Vec<&FlowPlan> {
-    let mut plans: Vec<&FlowPlan> = flows.iter().collect();
-    plans.sort_by_cached_key(|plan| identity(plan));
-    plans
+/// The flows by what they are, each with its seed. Equal ones are interchangeable.
+///
+/// The seed is a flow's own among those that differ in nothing but their congestion control. That one
+/// leaves the seed alone, so that two of them that make the same choices have the same to choose from.
+pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
+    let mut plans: Vec<(String, &FlowPlan)> =
+        flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
+    // What the congestion control is comes last, so that flows that are alike but for it are together.
+    plans.sort_by_cached_key(|(but_cc, plan)| format!("{but_cc} {:?}", plan.traffic));
+    let mut seeded = Vec::with_capacity(plans.len());
+    for alike in plans.chunk_by(|a, b| a.0 == b.0) {
+        for (number, (but_cc, plan)) in alike.iter().enumerate() {
+            let seed = skyhop_scenario::seed_for(run_seed, &format!("flow {but_cc} {number}"));
+            seeded.push((*plan, seed));
+        }
+    }
+    seeded
 }
 
-/// The seed of the flow at `place` of `plans`, which are in order: its own among those that differ in
-/// nothing but their congestion control. That one leaves the seed alone, so that two of them that make
-/// the same choices have the same to choose from.
-pub(crate) fn component_seed(run_seed: u64, plans: &[&FlowPlan], place: usize) -> u64 {
-    let own = identity_but_cc(plans[place]);
-    let alike = plans[..place].iter().rev().take_while(|plan| identity_but_cc(plan) == own);
-    skyhop_scenario::seed_for(run_seed, &format!("flow {own} {}", alike.count()))
-}
-
-/// Everything that tells a flow from others, but its number; what its congestion control is comes last.
-fn identity(plan: &FlowPlan) -> String {
-    format!("{} {:?}", identity_but_cc(plan), plan.traffic)
-}
-
+/// Everything that tells a flow from others, but its number and its congestion control.
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, ways, extra_rtt, traffic } = plan;
     let sends = match traffic {
@@ -30,4 +29,46 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
         Traffic::Probe { interval, size } => format!("probe {interval:?} {size:?}"),
     };
     format!("{:?} {sends}", (start, stop, from, ways, extra_rtt))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use skyhop_scenario::{End, Way, seed_for};
+    use skyhop_units::{Duration, Instant};
+
+    use super::*;
+
+    fn flow(id: u32, cc: &str, start_ms: u64) -> FlowPlan {
+        let traffic = Traffic::Tcp { cc: cc.to_owned(), bytes: None, parameters: BTreeMap::new() };
+        FlowPlan {
+            id,
+            from: End::From,
+            start: Instant::START + Duration::from_millis(start_ms),
+            stop: Instant::START + Duration::from_secs(10),
+            ways: vec![Way { from: Instant::START, links: vec![0] }],
+            extra_rtt: Duration::ZERO,
+            traffic,
+        }
+    }
+
+    #[test]
+    fn seeds_count_the_flows_that_differ_in_congestion_control_alone() {
+        let flows = [flow(0, "cubic", 5), flow(1, "reno", 0), flow(2, "bbr", 0), flow(3, "bbr", 0)];
+        let seed = |like: usize, number: usize| {
+            seed_for(7, &format!("flow {} {number}", identity_but_cc(&flows[like])))
+        };
+        let seeded: Vec<_> =
+            seeded_in_order(7, &flows).iter().map(|(plan, seed)| (plan.id, *seed)).collect();
+        assert_eq!(seeded, [(2, seed(1, 0)), (3, seed(1, 1)), (1, seed(1, 2)), (0, seed(0, 0))]);
+    }
+
+    #[test]
+    fn ten_thousand_alike_flows_have_seeds_of_their_own() {
+        let flows: Vec<FlowPlan> = (0..10_000).map(|id| flow(id, "cubic", 0)).collect();
+        let seeds: BTreeSet<u64> =
+            seeded_in_order(1, &flows).into_iter().map(|(_, seed)| seed).collect();
+        assert_eq!(seeds.len(), flows.len());
+    }
 }

@@ -11,7 +11,7 @@ import tomllib
 import types
 import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -128,125 +128,106 @@ class Claim(_Strict):
     """What a reader should know about it."""
 
 
-class TablePanel(_Strict):
-    """Means with confidence intervals, and the published values beside."""
+class _Panel(_Strict):
+    """What every panel has."""
 
-    kind: Literal["table"]
     title: str
-    metrics: list[str] = Field(min_length=1)
-    by: list[str] = Field(min_length=1)
     where: Choice = {}
     note: str = ""
 
 
-class ComparisonPanel(_Strict):
+class _SpreadPanel(_Panel):
+    """What is shown of each run: a metric, or the samples of a series as means over `bin`."""
+
+    metric: str | None = None
+    series: Literal["goodput", "cwnd", "srtt"] | None = None
+    bin: Duration = "1 s"
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.metric is None) == (self.series is None):
+            raise ValueError("expected either `metric`, of whole runs, or `series`, of samples")
+        return self
+
+
+class TablePanel(_Panel):
+    """Means with confidence intervals, and the published values beside."""
+
+    kind: Literal["table"]
+    metrics: list[str] = Field(min_length=1)
+    by: list[str] = Field(min_length=1)
+
+
+class ComparisonPanel(_Panel):
     """Each value of the axis `by` against one of them: Welch's t, Bonferroni, Cohen's d."""
 
     kind: Literal["comparison"]
-    title: str
     metric: str
     by: str
     against: Value
     each: list[str] = []
-    where: Choice = {}
-    note: str = ""
 
 
-class BarsPanel(_Strict):
+class BarsPanel(_Panel):
     """Mean and confidence interval as bars along `x`, one colour per `hue`."""
 
     kind: Literal["bars"]
-    title: str
     metric: str
     x: str
     hue: str | None = None
-    where: Choice = {}
-    note: str = ""
 
 
-class BoxPanel(_Strict):
+class BoxPanel(_SpreadPanel):
     """The spread over runs, or over the samples of runs, as boxes along `x`."""
 
     kind: Literal["box"]
-    title: str
-    metric: str | None = None
-    series: Literal["goodput", "cwnd", "srtt"] | None = None
-    bin: Duration = "1 s"
     x: str
     hue: str | None = None
-    where: Choice = {}
-    note: str = ""
-
-    @model_validator(mode="after")
-    def _has_one(self) -> BoxPanel:
-        return _either(self)
 
 
-class CdfPanel(_Strict):
+class CdfPanel(_SpreadPanel):
     """Which share of runs, or of their samples, stays at or below a value, a line per `hue`."""
 
     kind: Literal["cdf"]
-    title: str
-    metric: str | None = None
-    series: Literal["goodput", "cwnd", "srtt"] | None = None
-    bin: Duration = "1 s"
     hue: str
-    where: Choice = {}
-    note: str = ""
-
-    @model_validator(mode="after")
-    def _has_one(self) -> CdfPanel:
-        return _either(self)
 
 
-class LinesPanel(_Strict):
+class LinesPanel(_Panel):
     """The mean along a numeric axis `x`, a line per `hue`."""
 
     kind: Literal["lines"]
-    title: str
     metric: str
     x: str
     hue: str | None = None
-    where: Choice = {}
-    note: str = ""
 
 
-class ScatterPanel(_Strict):
+class ScatterPanel(_Panel):
     """One point per run and flow."""
 
     kind: Literal["scatter"]
-    title: str
     x: str
     y: str
     hue: str | None = None
-    where: Choice = {}
-    note: str = ""
 
 
-class HeatmapPanel(_Strict):
+class HeatmapPanel(_Panel):
     """The mean as colour over two axes."""
 
     kind: Literal["heatmap"]
-    title: str
     metric: str
     x: str
     y: str
-    where: Choice = {}
-    note: str = ""
 
 
-class SeriesPanel(_Strict):
+class SeriesPanel(_Panel):
     """Samples of the chosen runs over time, with the path's handovers."""
 
     kind: Literal["series"]
-    title: str
     series: list[Literal["goodput", "cwnd", "srtt", "base_rtt"]] = Field(min_length=1)
     hue: str
-    where: Choice = {}
     bin: Duration | None = None
     from_: Duration | None = Field(None, alias="from")
     until: Duration | None = None
-    note: str = ""
 
 
 Panel = Annotated[
@@ -340,15 +321,6 @@ def _toml(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: not TOML: {error}") from None
-
-
-PanelT = typing.TypeVar("PanelT", BoxPanel, CdfPanel)
-
-
-def _either(panel: PanelT) -> PanelT:
-    if (panel.metric is None) == (panel.series is None):
-        raise ValueError("expected either `metric`, of whole runs, or `series`, of samples")
-    return panel
 
 
 def _first_error(error: ValidationError) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.quantities import seconds_or_none
-from skyhop.scenarios import download_sets
+from skyhop.scenarios import download_sets, path_sections
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
@@ -102,7 +102,7 @@ class Study:
         point: Point,
         sets: tuple[str, ...],
         seeded: dict[str, Any],
-        files: Mapping[str, str],
+        files: Mapping[str, Mapping[str, str]],
     ) -> PlannedRun:
         what = {
             "scenario": seeded,
@@ -119,7 +119,7 @@ class Study:
             labels=point.labels,
             seed=seeded["run"]["seed"],
             sets=sets,
-            path_id=_path_id(seeded, files),
+            path_id=_path_id(seeded, files["path"]),
             resolved=seeded,
         )
 
@@ -195,21 +195,22 @@ def _is_seedless(path: Mapping[str, Any]) -> bool:
 
 def _named_files(
     resolved: Mapping[str, Any], beside: Path, digests: dict[Path, str]
-) -> dict[str, str]:
-    """Return a digest of each file that a scenario names: changed content means another run.
+) -> dict[str, dict[str, str]]:
+    """Return a digest of each file that a scenario's paths name: changed content is another run.
 
-    `digests` remembers what has been read.
+    `digests` remembers what has been read. The outer keys are those of the paths.
     """
-    path = resolved["path"]
-    found = {}
-    for key in ("constellation", "gateways", "pops", "file"):
-        name = path.get(key)
-        places = [beside / name, Path(name)] if isinstance(name, str) else []
-        place = next((place for place in places if place.is_file()), None)
-        if place is not None:
-            if place not in digests:
-                digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
-            found[key] = digests[place]
+    found: dict[str, dict[str, str]] = {}
+    for section, path in path_sections(resolved).items():
+        found[section] = {}
+        for key in ("constellation", "gateways", "pops", "file"):
+            name = path.get(key)
+            places = [beside / name, Path(name)] if isinstance(name, str) else []
+            place = next((place for place in places if place.is_file()), None)
+            if place is not None:
+                if place not in digests:
+                    digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
+                found[section][key] = digests[place]
     return found
 
 

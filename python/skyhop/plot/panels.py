@@ -173,8 +173,13 @@ def _bars(panel: BarsPanel, source: PanelSource) -> DrawnPanel | None:
     width = 0.8 / (1 + max(cell.place for cell in cells))
     named: set[str] = set()
     published: list[tuple[float, float]] = []
+    beside = {
+        cell.position: [c.place for c in cells if c.position == cell.position] for cell in cells
+    }
     for cell in cells:
-        x = cell.position - 0.4 + width * (cell.place + 0.5)
+        # Bars that are not there leave no gap: the others stand around the middle.
+        there = beside[cell.position]
+        x = cell.position + width * (there.index(cell.place) - (len(there) - 1) / 2)
         ax.bar(x, cell.mean, width * 0.94, color=cell.hue.colour, alpha=0.9,
                label=once(named, cell.hue.label) if cell.hue.label else None)  # fmt: skip
         if cell.low is not None and cell.high is not None and cell.high > cell.low:

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -230,6 +231,16 @@ def test_a_killed_worker_costs_nothing(tmp_path: Path, undisturbed: bytes) -> No
         os.kill(random.Random(count).choice(workers(process.pid)), signal.SIGKILL)
     assert process.wait(timeout=240) == 0, process.stderr and process.stderr.read()
     assert (tmp_path / "out" / "results.parquet").read_bytes() == undisturbed
+
+
+def test_workers_that_cannot_start_stop_the_study(tmp_path: Path) -> None:
+    write(tmp_path / "study.toml")
+    code = "from skyhop.study import *; run_study(load_study('study.toml'), 'out', jobs=2)"
+    done = subprocess.run(
+        [sys.executable, "-"], input=code, cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert "RunError: processes for the runs cannot start" in done.stderr
 
 
 def test_two_studies_do_not_share_a_directory(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
+from skyhop.errors import RunError
 from skyhop.study.execution import Failure, Recipe, Task, execute
 
 _ATTEMPTS = 3
 """How often a run may take its worker down before it counts as failed."""
+
+_READY = "ready"
 
 _CONTEXT: SpawnContext = multiprocessing.get_context("spawn")
 
@@ -41,6 +44,8 @@ class _Worker:
     process: SpawnProcess
     pipe: Connection
     task: Task | None = None
+    ready: bool = False
+    """Whether it has begun to work: one that ends before will not do better the next time."""
 
 
 class _Team:
@@ -57,9 +62,12 @@ class _Team:
             ready = set(wait([worker.pipe for worker in self._workers]))
             for worker in [w for w in self._workers if w.pipe in ready]:
                 try:
-                    outcome: Failure | None = worker.pipe.recv()
+                    outcome: Failure | str | None = worker.pipe.recv()
                 except (EOFError, OSError):
                     yield from self._bury(worker)
+                    continue
+                if isinstance(outcome, str):
+                    worker.ready = True
                     continue
                 worker.task = None
                 yield outcome
@@ -103,6 +111,11 @@ class _Team:
         worker.process.join()
         worker.pipe.close()
         self._workers.remove(worker)
+        if not worker.ready and (worker.process.exitcode or 0) > 0:
+            raise RunError(
+                "processes for the runs cannot start, as the message above says; a script that "
+                'runs studies is a file and begins with if __name__ == "__main__":'
+            )
         if worker.task is None:
             return
         self._attempts[worker.task.run_id] += 1
@@ -124,6 +137,7 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
     # Ctrl-C goes to the whole group; the parent decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    pipe.send(_READY)
     while True:
         try:
             task: Task = pipe.recv()

@@ -20,7 +20,7 @@ import skyhop
 from skyhop.plot.style import FLOW_COLOURS, dress
 
 ORACLE = Path(__file__).resolve().parent.parent.parent / "shared" / "oracle"
-CONGESTION_CONTROLS = ("reno", "cubic", "bbr")
+CONGESTION_CONTROLS = ("reno", "cubic", "bbr", "hybla", "vegas")
 MSS_BYTES = 1448
 
 GOODPUT_TOLERANCE = 0.03

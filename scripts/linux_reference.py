@@ -195,7 +195,8 @@ def draw(rows: list[Row]) -> Figure:
             ax.set_axis_off()
         figure.supxlabel("time (s)")
         figure.supylabel("cwnd (packets)")
-        figure.axes[0].legend(loc="lower right", frameon=False)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
     return figure
 
 

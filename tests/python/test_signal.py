@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import Skyhop, skyhop_command
 
+from skyhop.cli.signal_ import _text
+
 PATIENCE_S = 20.0
 
 
@@ -116,3 +118,8 @@ def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> 
     assert result.returncode == 1
     assert "signal serve" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_watch_leaves_out_lines_that_it_does_not_know() -> None:
+    assert _text({"type": "hello", "v": 1, "source": "grid"}) == "listening to grid"
+    assert _text({"type": "weather", "v": 1}) is None

@@ -21,7 +21,7 @@ pub enum KernelError {
     NoBtf(&'static str),
     /// The kernel does not take congestion controls from BPF.
     #[error(
-        "this kernel does not take congestion controls from BPF: one of 5.6 or newer with CONFIG_BPF_JIT=y is needed"
+        "this kernel does not take congestion controls from BPF: one of 6.1 or newer with CONFIG_BPF_JIT=y is needed"
     )]
     NoStructOps,
     /// skyhop was built where clang was missing.

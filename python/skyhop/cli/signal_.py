@@ -122,12 +122,17 @@ def watch(
             ) from error
         with connection.makefile(encoding="utf-8") as lines:
             for line in lines:
-                print(line.rstrip() if as_json else _text(json.loads(line)), flush=True)
+                text = line.rstrip() if as_json else _text(json.loads(line))
+                if text is not None:
+                    print(text, flush=True)
 
 
-def _text(line: dict[str, object]) -> str:
+def _text(line: dict[str, object]) -> str | None:
+    """Return what a line says; None for types that later services may add."""
     if line["type"] == "hello":
         return f"listening to {line['source']}"
+    if line["type"] != "handover":
+        return None
     outage_ms, error_ms = (float(str(line[key])) / 1e6 for key in ("outage_ns", "error_ns"))
     return (
         f"handover ({line['kind']}) at {line['at_utc']}, "

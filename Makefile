@@ -24,8 +24,8 @@ lint: setup
 
 bench: setup
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
-	$(CARGO) bench --locked -p skyhop-kernel --bench cpu_per_gb
 	$(PYTHON) scripts/bench.py
+	$(PYTHON) scripts/kernel_costs.py
 
 validate: setup
 	$(PYTHON) scripts/validate.py

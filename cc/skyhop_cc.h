@@ -72,6 +72,8 @@ typedef struct {
 
 struct sock_common {
 	u32 skc_daddr;
+	u16 skc_dport; /* in network order, skc_num not */
+	u16 skc_num;
 	u16 skc_family;
 	possible_net_t skc_net;
 };
@@ -277,7 +279,7 @@ struct skyhop_phase {
  * skyhop_now_ns(sk)               the monotonic clock that announcements are timed on
  * skyhop_random(sk, n)            0 <= random < n
  * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
- * skyhop_tell(sk, kind, begin_ns, end_ns)   tells the simulator of a phase, once: as soon as its end is known
+ * skyhop_tell(sk, kind, begin_ns, end_ns)   tells whoever watches of a phase, once: as soon as its end is known
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
  * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   name is the file's
  */
@@ -292,6 +294,8 @@ SKYHOP_UNUSED static void *(*const bpf_map_lookup_elem)(void *map, const void *k
 SKYHOP_UNUSED static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 SKYHOP_UNUSED static u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
 SKYHOP_UNUSED static u32 (*const bpf_get_prandom_u32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+SKYHOP_UNUSED static long (*const bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) =
+	(void *)BPF_FUNC_ringbuf_output;
 SKYHOP_UNUSED static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) =
 	(void *)BPF_FUNC_sk_storage_get;
 
@@ -302,7 +306,6 @@ const volatile u32 skyhop_hz_of_kernel = 1000;
 #define skyhop_jiffies(sk) ((void)(sk), (u32)bpf_jiffies64())
 #define skyhop_now_ns(sk) ((void)(sk), bpf_ktime_get_ns())
 #define skyhop_random(sk, n) ((void)(sk), bpf_get_prandom_u32() % (n))
-#define skyhop_tell(sk, kind, begin_ns, end_ns) ((void)(sk), (void)(kind), (void)(begin_ns), (void)(end_ns))
 
 #define SKYHOP_PARAM_GLOBAL(name, scale, initial, least, most, unit, about) \
 	const volatile u64 skyhop_param_##name = (initial);
@@ -376,6 +379,33 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 		return false;
 	*handover = *found;
 	return true;
+}
+
+/* A phase, and whose it is. */
+struct skyhop_told {
+	u64 netns_cookie;
+	struct skyhop_phase phase;
+	u16 local_port;
+	u16 remote_port; /* in network order */
+	u32 unused;
+};
+
+/* Who watches reads them from here; where nobody does, the ring fills up and the rest is dropped. */
+struct {
+	int(*type)[BPF_MAP_TYPE_RINGBUF];
+	int(*max_entries)[64 * 1024];
+} skyhop_phases SEC(".maps");
+
+SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, u64 end_ns)
+{
+	struct skyhop_told told = {
+		.netns_cookie = sk->__sk_common.skc_net.net->net_cookie,
+		.phase = { begin_ns, end_ns, kind },
+		.local_port = sk->__sk_common.skc_num,
+		.remote_port = sk->__sk_common.skc_dport,
+	};
+
+	bpf_ringbuf_output(&skyhop_phases, &told, sizeof(told), BPF_RB_NO_WAKEUP);
 }
 
 /* The kernel hands a hook its arguments as an array of u64. */

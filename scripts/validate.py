@@ -12,9 +12,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import bench
+import kernel_costs
 import linux_reference
 import satcp_table
-import simulated_and_live
+import simulator_and_kernel
 from matplotlib.figure import Figure
 
 import skyhop
@@ -25,7 +26,8 @@ from skyhop.plot.writing import save
 ROOT = Path(__file__).resolve().parent.parent
 LEOEM = ROOT.parent / "shared" / "data" / "leoem"
 OUTPUT = ROOT / "docs" / "validation.md"
-FIGURE = OUTPUT.with_name("validation-cwnd.png")
+LINUX_FIGURE = OUTPUT.with_name("validation-cwnd.png")
+KERNEL_FIGURE = OUTPUT.with_name("validation-kernel.png")
 
 SAN_DIEGO, NEW_YORK, SEATTLE = "32.881,-117.237", "40.845,-73.932", "47.608,-122.335"
 
@@ -165,7 +167,29 @@ were late at the last attempt too.
 
 | cc | | simulated | live | differ by | tolerance | within | late |
 |---|---|---|---|---|---|---|---|
-{simulated_and_live}
+{fixed}
+
+The same C files in both: two minutes of the published path from San Diego to New York, bent pipes,
+150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP and SatPipe are
+told of every handover 0.5 s before it, without error. Tolerance: goodput within {orbit_tolerance:.0f} %.
+
+| cc | simulated Mbit/s | kernel | differ by | within | late | what they said they did: simulator \
+and kernel |
+|---|---|---|---|---|---|---|
+{orbit}
+
+Twenty seconds of these runs. The bars at the top are where SaTCP holds its window, and where SatPipe
+closes it to drain and to see the new path.
+
+![cwnd in the simulator and in the kernel](validation-kernel.png)
+
+## What ours cost in the kernel
+
+CPU of both ends over a veth pair, transfers of 2 GB in interleaved pairs: the ratio of ours to the
+kernel's own with a 95 % confidence interval (limit 1.10). Then the time from the moment at which the
+signal service announces a handover to the ACK at which SaTCP acts on it (limit 1 ms).
+
+{costs}
 
 ## Published tables and figures
 
@@ -206,11 +230,12 @@ def main() -> int:
             return 1
     try:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
-            page, figure = compare(executor)
+            page, linux_figure, kernel_figure = compare(executor)
     except SkyhopError as error:
         print_note(f"validate: {error}")
         return 1
-    save(figure, FIGURE)
+    save(linux_figure, LINUX_FIGURE)
+    save(kernel_figure, KERNEL_FIGURE)
     OUTPUT.write_text(page, "utf-8")
     print(page)
     return 0
@@ -222,8 +247,8 @@ def markdown(rows: list[dict[str, object]]) -> str:
     return "\n".join([head, *(f"| {' | '.join(map(str, row.values()))} |" for row in rows)])
 
 
-def compare(executor: Executor) -> tuple[str, Figure]:
-    """Return the page and the figure beside it."""
+def compare(executor: Executor) -> tuple[str, Figure, Figure]:
+    """Return the page and the figures beside it."""
     rows = []
     for log in LOGS:
         print_note(f"validate: {log.name}")
@@ -233,7 +258,9 @@ def compare(executor: Executor) -> tuple[str, Figure]:
     simulations = markdown([bench.simulation_row(one) for one in bench.SIMULATIONS])
     print_note("validate: simulations")
     linux = linux_reference.compare(executor)
+    satcp = satcp_table.table(executor, LEOEM / "ground_stations.csv")
     print_note("validate: live runs (some minutes)")
+    pairs = simulator_and_kernel.orbit_pairs(LEOEM / "ground_stations.csv")
     page = PAGE.format(
         leoem="\n".join(rows),
         orbits=orbits,
@@ -241,13 +268,16 @@ def compare(executor: Executor) -> tuple[str, Figure]:
         simulations=simulations,
         linux=linux_reference.table(linux),
         shares=linux_reference.shares(linux),
-        satcp=satcp_table.table(executor, LEOEM / "ground_stations.csv"),
+        satcp=satcp,
         seeds=linux_reference.SEEDS,
         apart=linux_reference.STARTS_APART_MS,
-        simulated_and_live=simulated_and_live.table(executor),
+        fixed=simulator_and_kernel.fixed_table(executor),
+        orbit=simulator_and_kernel.orbit_table(pairs),
+        orbit_tolerance=100 * simulator_and_kernel.ORBIT_TOLERANCE,
+        costs=kernel_costs.table(),
         live="\n".join(punctuality(*path) for path in SCHEDULED),
     )
-    return page, linux_reference.draw(linux)
+    return page, linux_reference.draw(linux), simulator_and_kernel.draw(pairs)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 //! [`load`] registers a module of `cc/` with the kernel's TCP and pins it under the BPF file system, so
 //! that it outlives the caller, until [`unload`]. [`hold`] registers one for as long as the caller
 //! lives, under a name of its own. [`list`] says what there is and who uses it; [`check`] asks the
-//! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module.
+//! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module,
+//! [`PhaseReader`] reads what its connections do about them.
 //!
 //! The kernel has to take congestion controls from BPF (struct_ops) and to say what its structs look
 //! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
@@ -27,7 +28,9 @@ mod bpf;
 #[path = "without_libbpf.rs"]
 mod bpf;
 
-pub use bpf::{Held, SignalMap, check, hold, load, pinned_signal_maps, unload};
+pub use bpf::{
+    Held, PhaseReader, SignalMap, check, hold, load, pinned_phases, pinned_signal_maps, unload,
+};
 pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Place, has_own, list, loaded_name, offered};
 pub use error::KernelError;
@@ -61,6 +64,19 @@ pub struct Unloaded {
     pub kernel_name: String,
     /// Sockets that use it still, and keep it until they are closed; `None` where the kernel does not say.
     pub sockets: Option<u64>,
+}
+
+/// What a connection says that it does about a handover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// The connection's network namespace.
+    pub netns_cookie: u64,
+    /// Its port at this end.
+    pub local_port: u16,
+    /// Its port at the other.
+    pub remote_port: u16,
+    /// What it does, on `CLOCK_MONOTONIC`.
+    pub phase: skyhop_cc::Phase,
 }
 
 /// Whom an announcement is for.

@@ -1,6 +1,6 @@
 //! The places under the BPF file system that keep a registration alive.
 //!
-//! `/sys/fs/bpf/skyhop/NAME/` holds `link` (from 6.4 on) or `map`, and `signals`.
+//! `/sys/fs/bpf/skyhop/NAME/` holds `link` (from 6.4 on) or `map`, `signals` and `phases`.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -71,6 +71,10 @@ impl Pin {
 
     pub(crate) fn signals(&self) -> PathBuf {
         self.directory.join("signals")
+    }
+
+    pub(crate) fn phases(&self) -> PathBuf {
+        self.directory.join("phases")
     }
 
     /// Whether a registration is kept here, and not just the remains of an attempt.

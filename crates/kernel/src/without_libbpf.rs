@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use skyhop_cc::{Handover, Module};
 
-use crate::{KernelError, Loaded, ProgramReport, Scope, Unloaded};
+use crate::{KernelError, Loaded, ProgramReport, Scope, Told, Unloaded};
 
 /// A registration; there is none.
 #[derive(Debug)]
@@ -20,6 +20,36 @@ impl Held {
     pub fn signals(&self) -> Option<&SignalMap> {
         match self.0 {}
     }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn phases(&self) -> Result<PhaseReader, KernelError> {
+        match self.0 {}
+    }
+}
+
+/// A reader of what connections tell; there is none.
+#[derive(Debug)]
+pub struct PhaseReader(Infallible);
+
+impl PhaseReader {
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read(&self) -> Result<Vec<Told>, KernelError> {
+        match self.0 {}
+    }
+}
+
+/// What the connections of a loaded module tell.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn pinned_phases(_: &str) -> Result<PhaseReader, KernelError> {
+    Err(KernelError::NoLibbpf)
 }
 
 /// A map of announcements; there is none.

@@ -28,7 +28,12 @@ impl RunClock {
     pub(crate) fn now(self) -> Instant {
         // CLOCK_MONOTONIC was readable when the clock was made, and cannot fail after that.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
-        Instant::from_nanos(now.saturating_sub(self.start_ns))
+        self.at(now)
+    }
+
+    /// A time of `CLOCK_MONOTONIC` in the run; its beginning for what was before.
+    pub(crate) fn at(self, monotonic_ns: u64) -> Instant {
+        Instant::from_nanos(monotonic_ns.saturating_sub(self.start_ns))
     }
 
     /// The same moment as an absolute time of `CLOCK_MONOTONIC`.

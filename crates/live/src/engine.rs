@@ -10,7 +10,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
-use skyhop_kernel::SignalMap;
 use skyhop_link::{Link, LinkConfig};
 use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
 use skyhop_scenario::{End, Experiment};
@@ -26,6 +25,7 @@ use crate::kernel_cc::LoadedModules;
 use crate::message::{self, Message};
 use crate::namespace::NetNamespace;
 use crate::outcome::{LiveOutcome, PacketCount};
+use crate::phases::PhaseLog;
 use crate::program::{self, Reaper, Server};
 use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
 use crate::sampler::{DIRECTIONS, LinkTrack, Lost, Sampler};
@@ -90,8 +90,7 @@ pub(crate) fn run(
     if !experiment.announcements.is_empty() {
         ends.warnings.extend(modules.deaf());
     }
-    let maps = modules.signal_maps()?;
-    let mut run = Run::start(experiment, options, plan, ends, maps, limit)?;
+    let mut run = Run::start(experiment, options, plan, ends, &modules, limit)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
 }
@@ -162,6 +161,8 @@ struct Run<'a> {
     pumps: [RunningPump; 2],
     bulks: Vec<RunningBulk>,
     announcer: RunningAnnouncer,
+    phases: PhaseLog,
+    flow_ids: Arc<[Option<u32>]>,
     gate: RunningProbe,
     probes: Vec<RunningProbe>,
     sampler: Sampler,
@@ -187,7 +188,7 @@ impl<'a> Run<'a> {
         options: &LiveOptions,
         plan: TrafficPlan,
         ends: Ends,
-        maps: Vec<SignalMap>,
+        modules: &LoadedModules,
         limit: DescriptorLimit,
     ) -> Result<Self, LiveError> {
         let mut reaper = Reaper::default();
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
         let announcer = RunningAnnouncer::start(
             &experiment.announcements,
-            maps,
+            modules.signal_maps()?,
             &ends.namespaces,
             clock,
             &stage.stop,
@@ -251,6 +252,8 @@ impl<'a> Run<'a> {
             pumps,
             bulks,
             announcer,
+            phases: PhaseLog::new(modules.phase_readers()?),
+            flow_ids,
             gate,
             probes,
             sampler,
@@ -281,6 +284,7 @@ impl<'a> Run<'a> {
                 return Ok(RunEnd { at, interrupted, program_status, states });
             }
             self.sampler.tick(now)?;
+            self.phases.tick()?;
             self.timing.tick(now, self.pumps.each_ref().map(|pump| &pump.view.lateness))?;
             self.report_progress(now, to_caller)?;
             let mut next = (now + TICK).min(self.sampler.next());
@@ -326,6 +330,7 @@ impl<'a> Run<'a> {
         if let Some(server) = self.server.take() {
             server.end(&mut self.reaper)?;
         }
+        self.phases.tick()?;
         while !self.has_failed() && !self.bulks.iter().all(RunningBulk::sender_has_ended) {
             thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -363,6 +368,7 @@ impl<'a> Run<'a> {
     /// Joins all threads and puts their findings together.
     fn conclude(self, end: RunEnd, lost: [Lost; 2]) -> Result<LiveOutcome, LiveError> {
         let Self { experiment, ends, pumps, bulks, gate, probes, sampler, timing, spin, .. } = self;
+        let mut measured = self.phases.rows(self.stage.clock, &self.flow_ids);
         self.announcer.join()?;
         let elapsed = end.at.saturating_since(Instant::START);
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
@@ -373,7 +379,7 @@ impl<'a> Run<'a> {
         let noted = lost.map(|lost| lost.noted as usize);
         let losses =
             there.losses.into_iter().take(noted[0]).chain(back.losses.into_iter().take(noted[1]));
-        let losses = losses.collect();
+        measured.extend(losses);
         let sojourns = [there.probe_sojourns, back.probe_sojourns];
         let rtt_excess = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
         let lateness = quantiles(&timing.all);
@@ -425,7 +431,7 @@ impl<'a> Run<'a> {
             more_links: Vec::new(),
             flows: sampler.flow_rows,
             link: sampler.link_rows,
-            events: experiment.event_rows(losses, elapsed),
+            events: experiment.event_rows(measured, elapsed),
             probes: probe_rows,
             summary,
         };

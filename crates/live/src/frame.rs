@@ -61,15 +61,21 @@ pub(crate) fn recognise(ip: &[u8]) -> Option<Own> {
     let (ports, _) = transport.split_first_chunk::<4>()?;
     let source = u16::from_be_bytes([ports[0], ports[1]]);
     let destination = u16::from_be_bytes([ports[2], ports[3]]);
-    let own = |port: u16| port.checked_sub(FIRST_PORT).map(usize::from);
     match i32::from(*ip.get(9)?) {
         libc::IPPROTO_UDP if source == destination => {
             let seq = transport.get(8..)?.first_chunk::<8>()?;
-            Some(Own::Probe { index: own(source)?, seq: u64::from_be_bytes(*seq) })
+            Some(Own::Probe { index: own_index(source)?, seq: u64::from_be_bytes(*seq) })
         }
-        libc::IPPROTO_TCP => own(destination).or(own(source)).map(|index| Own::Tcp { index }),
+        libc::IPPROTO_TCP => {
+            own_index(destination).or(own_index(source)).map(|index| Own::Tcp { index })
+        }
         _ => None,
     }
+}
+
+/// The place in the plan of what uses this port.
+pub(crate) fn own_index(port: u16) -> Option<usize> {
+    port.checked_sub(FIRST_PORT).map(usize::from)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skyhop_cc::Module;
-use skyhop_kernel::{Held, KernelError, SignalMap};
+use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
 use skyhop_scenario::cc_parameters;
 
 use crate::error::{During, LiveError};
@@ -47,6 +47,12 @@ impl LoadedModules {
     pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, LiveError> {
         let maps = self.held.values().filter_map(Held::signals);
         maps.map(|map| map.try_clone().during("cannot announce handovers")).collect()
+    }
+
+    /// Where they say what their connections do about announcements.
+    pub(crate) fn phase_readers(&self) -> Result<Vec<PhaseReader>, LiveError> {
+        let readers = self.held.values().map(|held| held.phases().during("cannot follow a module"));
+        readers.collect()
     }
 
     /// What to know of modules that root has loaded, in a run with announcements.

@@ -18,6 +18,7 @@ mod kernel_cc;
 mod message;
 mod namespace;
 mod outcome;
+mod phases;
 mod program;
 mod pump;
 mod rtnetlink;

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use skyhop_cc::Module;
 use skyhop_kernel::KernelError;
 use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_record::RowKind;
 use skyhop_scenario::{End, Experiment, Traffic};
 use skyhop_signal::{Announcement, HandoverKind};
 
@@ -117,6 +118,16 @@ fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (
     (least, greatest)
 }
 
+/// What flow 0 said that it did, from when to when, ms.
+fn phases(outcome: &skyhop_live::LiveOutcome) -> Vec<(RowKind, i64, i64)> {
+    let told = outcome.data.events.iter().filter(|row| row.flow == Some(0));
+    told.filter_map(|row| {
+        let begin_ms = row.t_ns / 1_000_000;
+        Some((row.kind, begin_ms, begin_ms + row.length_ns? / 1_000_000))
+    })
+    .collect()
+}
+
 #[test]
 fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
     let _alone = lab::alone();
@@ -140,10 +151,21 @@ fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
             windows(&outcome, 2000, 2100),
             windows(&outcome, 2700, 3400),
         );
-        let told = format!("before {before:?}, drained {drained:?}, after {after:?}");
+        let phases = phases(&outcome);
+        let told =
+            format!("before {before:?}, drained {drained:?}, after {after:?}; it says {phases:?}");
         println!("{told}");
         // SatPipe's window of four while it drains; the path holds some twenty.
-        (before.0 > 8 && drained.0 <= 4 && after.1 > 8).then_some(()).ok_or(told)
+        let seen = before.0 > 8 && drained.0 <= 4 && after.1 > 8;
+        // From 15 ms before the announced moment to 100 ms after it, then 200 ms and a round trip: each from
+        // an ACK on, of which a millisecond brings one.
+        let expected = [(RowKind::Drain, 1985, 2100), (RowKind::ProbeRtt, 2100, 2300)];
+        let near = |(phase, expected): (&(RowKind, i64, i64), &(RowKind, i64, i64))| {
+            let late_ms = (phase.1 - expected.1, phase.2 - expected.2);
+            phase.0 == expected.0 && (0..25).contains(&late_ms.0) && (0..60).contains(&late_ms.1)
+        };
+        let said = phases.len() == 2 && phases.iter().zip(&expected).all(near);
+        (seen && said).then_some(()).ok_or(told)
     });
 }
 

@@ -3,6 +3,7 @@
 mod features;
 mod log;
 mod object;
+mod phases;
 mod registration;
 mod signals;
 
@@ -16,6 +17,7 @@ use crate::{Loaded, ProgramReport, Unloaded};
 use features::Features;
 use object::Prepared;
 
+pub use phases::{PhaseReader, pinned_phases};
 pub use registration::Held;
 pub use signals::{SignalMap, pinned_signal_maps};
 

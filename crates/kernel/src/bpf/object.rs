@@ -200,6 +200,11 @@ impl InKernel {
         self.handle(is_it).map(|map| Some(SignalMap::new(map)))
     }
 
+    /// Where its connections say what they do about handovers.
+    pub(super) fn phases(&self) -> Result<MapHandle, KernelError> {
+        self.handle(|map| map.name() == OsStr::new("skyhop_phases"))
+    }
+
     fn handle(
         &self,
         is_it: impl Fn(&libbpf_rs::Map<'_>) -> bool,

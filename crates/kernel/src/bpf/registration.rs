@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, query};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, query};
 use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
 
 use super::object::InKernel;
+use super::phases::PhaseReader;
 use super::signals::SignalMap;
 use crate::entry::offered;
 use crate::error::{During, KernelError};
@@ -25,6 +26,7 @@ const OPS: [u8; 4] = [0; 4];
 pub struct Held {
     kernel_name: String,
     signals: Option<SignalMap>,
+    phases: MapHandle,
     /// Unregisters when it is dropped, which on kernels without links needs the map's descriptor:
     /// hence before the object.
     _link: Link,
@@ -41,12 +43,20 @@ impl Held {
     pub fn signals(&self) -> Option<&SignalMap> {
         self.signals.as_ref()
     }
+
+    /// What its connections say that they do about handovers.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn phases(&self) -> Result<PhaseReader, KernelError> {
+        PhaseReader::new(&self.phases)
+    }
 }
 
 pub(super) fn hold(mut loaded: InKernel, kernel_name: String) -> Result<Held, KernelError> {
-    let signals = loaded.signals()?;
+    let (signals, phases) = (loaded.signals()?, loaded.phases()?);
     let link = loaded.attach()?;
-    Ok(Held { kernel_name, signals, _link: link, _object: loaded })
+    Ok(Held { kernel_name, signals, phases, _link: link, _object: loaded })
 }
 
 /// Registers it until somebody unloads it.
@@ -66,6 +76,7 @@ fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
     if let Some(signals) = loaded.signals()? {
         signals.pin(&pin.signals()).during(&action)?;
     }
+    loaded.phases()?.pin(pin.phases()).during(&action)?;
     // Before it is registered, so that a registration is never without its pin.
     if !loaded.has_links() {
         loaded.ops()?.pin(pin.map()).during(&action)?;
@@ -113,20 +124,28 @@ pub(super) fn unregister(name: &str, module: &Module) -> Result<String, KernelEr
         if is_held(name) && delete_registration(name)? {
             return Ok(name.to_owned());
         }
-        let loaded = Pin::all().unwrap_or_default();
-        let loaded: Vec<_> = loaded.into_iter().map(|pin| pin.kernel_name).collect();
-        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
-        return Err(KernelError::NotLoaded { name: name.to_owned(), loaded });
+        return Err(not_loaded(name));
     };
     let _alone = pins::lock()?;
     if pin.map().exists() {
         let action = format!("cannot unregister {}", pin.kernel_name);
         let map = MapHandle::from_pinned_path(pin.map()).during(&action)?;
-        map.delete(&OPS).during(&action)?;
+        match map.delete(&OPS) {
+            // An attempt that was killed between the pin and the registration.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            deleted => deleted.during(&action)?,
+        }
     }
     pin.remove()?;
     wait_until_gone(&pin.kernel_name)?;
     Ok(pin.kernel_name)
+}
+
+pub(super) fn not_loaded(name: &str) -> KernelError {
+    let loaded = Pin::all().unwrap_or_default();
+    let loaded: Vec<_> = loaded.into_iter().map(|pin| pin.kernel_name).collect();
+    let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
+    KernelError::NotLoaded { name: name.to_owned(), loaded }
 }
 
 fn is_held(name: &str) -> bool {

@@ -1,0 +1,81 @@
+//! What the connections of a registered module say that they do about handovers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use skyhop_cc::{Phase, PhaseKind};
+
+use super::registration::{not_loaded, pin_of};
+use crate::Told;
+use crate::error::{During, KernelError};
+use crate::names::module_of;
+
+/// The bytes of `struct skyhop_told` of cc/skyhop_cc.h.
+const TOLD_BYTES: usize = 40;
+
+/// Reads what the connections of a module tell. There may be one reader of a module at a time.
+pub struct PhaseReader {
+    ring: RingBuffer<'static>,
+    told: Arc<Mutex<Vec<Told>>>,
+}
+
+impl PhaseReader {
+    pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
+        let action = "cannot read what a module tells";
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let sink = Arc::clone(&told);
+        let noted = move |bytes: &[u8]| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(bytes));
+            0
+        };
+        builder.add(map, noted).during(action)?;
+        let ring = builder.build().during(action)?;
+        Ok(Self { ring, told })
+    }
+
+    /// What was told since the last call, in the order in which it was told.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn read(&self) -> Result<Vec<Told>, KernelError> {
+        self.ring.consume().during("cannot read what a module tells")?;
+        Ok(std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl fmt::Debug for PhaseReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PhaseReader").finish_non_exhaustive()
+    }
+}
+
+/// What the connections of a module tell that [`load`](crate::load) loaded, by any of its names.
+///
+/// # Errors
+/// [`KernelError::NotLoaded`], or the caller may not.
+pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
+    let pin = pin_of(module_of(name)?).ok_or_else(|| not_loaded(name))?;
+    let map = MapHandle::from_pinned_path(pin.phases())
+        .during(&format!("cannot open what {} tells", pin.kernel_name))?;
+    PhaseReader::new(&map)
+}
+
+/// `struct skyhop_told`; nothing where it is of another version.
+fn parse(bytes: &[u8]) -> Option<Told> {
+    let bytes: &[u8; TOLD_BYTES] = bytes.try_into().ok()?;
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    let kind = match word(24) {
+        0 => PhaseKind::Hold,
+        1 => PhaseKind::Drain,
+        2 => PhaseKind::ProbeRtt,
+        _ => return None,
+    };
+    Some(Told {
+        netns_cookie: word(0),
+        local_port: u16::from_ne_bytes([bytes[32], bytes[33]]),
+        remote_port: u16::from_be_bytes([bytes[34], bytes[35]]),
+        phase: Phase { begin_ns: word(8), end_ns: word(16), kind },
+    })
+}

@@ -1,0 +1,238 @@
+"""The same scenario, and the same algorithm, in the simulator and on this machine's kernel."""
+
+from __future__ import annotations
+
+import statistics
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import skyhop
+from skyhop.cli.terminal import print_note
+from skyhop.plot.style import FLOW_COLOURS, dress
+
+ATTEMPTS = 3
+"""A live run that warns of its lateness is repeated, so often at most."""
+
+Scenario = dict[str, Any]
+Run = skyhop.Run
+
+
+def live(scenario: Scenario) -> tuple[Run, bool]:
+    """Return a live run, and whether it was late to the end."""
+    for _ in range(ATTEMPTS):
+        run = skyhop.live(scenario)
+        if not run.summary["warnings"]:
+            break
+    return run, bool(run.summary["warnings"])
+
+
+# --- a fixed path, the kernel's own congestion controls ---
+
+FIXED = ("cubic", "bbr")
+RUNS = 3
+GOODPUT_TOLERANCE = 0.05
+SRTT_TOLERANCE = 0.10
+
+
+def fixed_path(cc: str, seed: int) -> Scenario:
+    """Return one flow over 50 Mbit/s and 40 ms with a queue of one BDP."""
+    return {
+        "path": {"kind": "fixed", "rtt": "40 ms"},
+        "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
+        "flow": [{"cc": cc}],
+        "run": {"duration": "60 s", "seed": seed},
+    }
+
+
+def simulated(cc: str, seed: int) -> dict[str, Any]:
+    """Return the flow's summary of a simulation."""
+    flow: dict[str, Any] = skyhop.sim(fixed_path(cc, seed)).summary["flows"][0]
+    return flow
+
+
+def fixed_table(executor: Executor) -> str:
+    """Return the lines of the table, two for each congestion control: goodput and srtt."""
+    waiting = {cc: [executor.submit(simulated, cc, 1 + k) for k in range(RUNS)] for cc in FIXED}
+    simulations = {cc: [run.result() for run in runs] for cc, runs in waiting.items()}
+    lines = []
+    for cc, ours in simulations.items():
+        # One at a time, and nothing beside them: they are as punctual as the machine is free.
+        kernel = [live(fixed_path(cc, 1)) for _ in range(RUNS)]
+        late = sum(was_late for _, was_late in kernel)
+        for what, key, scale, tolerance in (
+            ("goodput (Mbit/s)", "goodput_bps", 1e6, GOODPUT_TOLERANCE),
+            ("mean srtt (ms)", "srtt_mean_us", 1e3, SRTT_TOLERANCE),
+        ):
+            simulator = [flow[key] / scale for flow in ours]
+            on_kernel = [run.summary["flows"][0][key] / scale for run, _ in kernel]
+            difference = statistics.mean(simulator) / statistics.mean(on_kernel) - 1
+            within = "yes" if abs(difference) <= tolerance else "**no**"
+            lines.append(
+                f"| {cc} | {what} | {written(simulator)} | {written(on_kernel)} "
+                f"| {100 * difference:+.1f} % | {100 * tolerance:.0f} % | {within} | {late} |"
+            )
+    return "\n".join(lines)
+
+
+def written(figures: list[float]) -> str:
+    """Return the figures of all runs."""
+    return ", ".join(f"{figure:.2f}" for figure in figures)
+
+
+# --- two minutes of San Diego to New York, ours in both ---
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A row of the table: one of ours, and what it is told."""
+
+    name: str
+    flow: dict[str, Any]
+    signal: dict[str, str]
+
+
+PHASES = ("hold", "drain", "probe-rtt")
+TOLD = {"source": "path", "lead": "0.5 s"}
+SENDERS = (
+    Sender("cubic", {"cc": "skyhop:cubic"}, {}),
+    Sender("bbr", {"cc": "skyhop:bbr"}, {}),
+    Sender("satcp, published", {"cc": "satcp", "satcp": {"mode": "published"}}, TOLD),
+    Sender("satcp, freeze", {"cc": "satcp", "satcp": {"mode": "freeze"}}, TOLD),
+    Sender("satpipe", {"cc": "satpipe"}, TOLD),
+)
+ORBIT_TOLERANCE = 0.07
+NEAR_MS = 50
+"""A phase of one engine is found in the other where it begins so near."""
+
+
+def orbit(sender: Sender, gateways: Path) -> Scenario:
+    """Return two minutes of the published bent-pipe path with one flow."""
+    return {
+        "path": {
+            "constellation": "leoem-starlink",
+            "compat": "leoem",
+            "relay": "bent-pipe",
+            "from": "32.881,-117.237",
+            "to": "40.845,-73.932",
+            "gateways": str(gateways),
+        },
+        "link": {"rate": "150 Mbit/s", "queue": "5 MB"},
+        "flow": [sender.flow],
+        "signal": sender.signal,
+        "run": {"duration": "120 s", "sample": "20 ms"},
+    }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One sender in both engines."""
+
+    sender: Sender
+    simulated: Run
+    on_kernel: Run
+    late: bool
+
+
+def orbit_pairs(gateways: Path) -> list[Pair]:
+    """Run every sender in both engines."""
+    pairs = []
+    for sender in SENDERS:
+        print_note(f"validate: {sender.name}, simulator and kernel")
+        scenario = orbit(sender, gateways)
+        on_kernel, late = live(scenario)
+        pairs.append(Pair(sender, skyhop.sim(scenario), on_kernel, late))
+    return pairs
+
+
+def orbit_table(pairs: list[Pair]) -> str:
+    """Return a line for each sender: goodput, and what it did about the announcements."""
+    lines = []
+    for pair in pairs:
+        ours, kernel = (
+            run.summary["flows"][0]["goodput_bps"] / 1e6 for run in (pair.simulated, pair.on_kernel)
+        )
+        difference = ours / kernel - 1
+        within = "yes" if abs(difference) <= ORBIT_TOLERANCE else "**no**"
+        lines.append(
+            f"| {pair.sender.name} | {ours:.1f} | {kernel:.1f} | {100 * difference:+.1f} % "
+            f"| {within} | {'yes' if pair.late else 'no'} | {phases_written(pair)} |"
+        )
+    return "\n".join(lines)
+
+
+def phases_written(pair: Pair) -> str:
+    """Return how many phases each engine saw, and at how many announced moments both did."""
+    ours, kernel = phases(pair.simulated), phases(pair.on_kernel)
+    if not ours and not kernel:
+        return ""
+    both = sum(
+        any(kind == other and abs(begin - at) < NEAR_MS for other, at in kernel)
+        for kind, begin in ours
+    )
+    kinds = " and ".join(sorted({kind for kind, _ in ours + kernel}))
+    return f"{kinds}: {len(ours)} and {len(kernel)}, {both} of them within {NEAR_MS} ms"
+
+
+def phases(run: Run) -> list[tuple[str, float]]:
+    """Return what the flow said that it did, and when that began, in ms."""
+    events = run.events.select(["kind", "t_ns"]).to_pylist()
+    return [(event["kind"], event["t_ns"] / 1e6) for event in events if event["kind"] in PHASES]
+
+
+SHOWN_S = (60.0, 80.0)
+"""What the figure shows of the two minutes."""
+
+
+def draw(pairs: list[Pair]) -> Figure:
+    """Return a panel for each sender: cwnd in both engines, with what either said that it did."""
+    with rc_context({"font.size": 7}):
+        figure = Figure(figsize=(7.6, 1.5 * len(pairs)), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False).flat
+        for ax, pair in zip(panels, pairs, strict=True):
+            draw_pair(ax, pair)
+        figure.supxlabel("time (s)")
+        figure.supylabel("cwnd (packets)")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
+    return figure
+
+
+def draw_pair(ax: Axes, pair: Pair) -> None:
+    """Draw one sender; its phases are bars at the top, the kernel's above the simulator's."""
+    dress(ax)
+    ax.tick_params(labelsize=7)
+    ax.set_title(pair.sender.name, fontsize=7)
+    ax.set_xlim(*SHOWN_S)
+    most = 0.0
+    engines = (
+        ("kernel", pair.on_kernel, "#999999", 1.8),
+        ("simulator", pair.simulated, FLOW_COLOURS[1], 0.7),
+    )
+    for row, (label, run, colour, width) in enumerate(engines):
+        t_s = run.flows["t_ns"].to_numpy() / 1e9
+        shown = (t_s >= SHOWN_S[0]) & (t_s <= SHOWN_S[1])
+        cwnd = run.flows["cwnd_packets"].to_numpy()[shown]
+        most = max(most, float(np.percentile(cwnd, 99.5)))
+        ax.plot(t_s[shown], cwnd, color=colour, linewidth=width, label=label)
+        place = (0.93 - 0.08 * row, 0.06)
+        ax.broken_barh(bars_of(run), place, color=colour, transform=ax.get_xaxis_transform())
+    ax.set_ylim(0, 1.35 * most)
+
+
+def bars_of(run: Run) -> list[tuple[float, float]]:
+    """Return begin and length in s of every phase of the run that is shown."""
+    events = run.events.select(["kind", "t_ns", "length_ns"]).to_pylist()
+    return [
+        (event["t_ns"] / 1e9, event["length_ns"] / 1e9)
+        for event in events
+        if event["kind"] in PHASES and SHOWN_S[0] <= event["t_ns"] / 1e9 <= SHOWN_S[1]
+    ]

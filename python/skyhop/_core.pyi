@@ -133,6 +133,7 @@ def estimate_blindly(path: str, log_format: str | None, period: str) -> GridEsti
 def serve_signal(
     source: str,
     file: str | None,
+    interface: str | None,
     grid: tuple[str, str],
     timing: tuple[str, str],
     netns: str | None,

@@ -2,12 +2,16 @@
 
 import itertools
 import json
+import os
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -98,6 +102,12 @@ def test_a_second_service_is_refused_and_a_killed_one_replaced(
         (["--source", "path"], "--file"),
         (["--source", "path", "--file", "nosuch.parquet"], "nosuch.parquet"),
         (["--source", "blind", "--file", "nosuch.csv"], "nosuch.csv"),
+        (["--source", "blind"], "--interface"),
+        (["--source", "blind", "--file", "x.csv", "--interface", "lo"], "--interface"),
+        (["--source", "blind", "--interface", "nosuch0"], "nosuch0"),
+        (["--source", "blind", "--interface", "lo", "--offset", "3 s"], "--offset"),
+        (["--source", "schedule", "--file", "x.csv"], "--file"),
+        (["--source", "path", "--file", "x.parquet", "--period", "15 s"], "--period"),
         (["--period", "0 s"], "--period"),
         (["--lead", "soon"], "--lead"),
         (["--error", "much"], "--error"),
@@ -111,6 +121,59 @@ def test_wrong_input_is_one_line(
     assert result.returncode == 2
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_log_on_a_clock_of_its_own_is_refused(skyhop: Skyhop, tmp_path: Path) -> None:
+    log = tmp_path / "ping.log"
+    answers = (f"64 bytes from 192.0.2.1: icmp_seq={n} ttl=50 time=31.5 ms" for n in range(1, 99))
+    log.write_text("\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *answers]))
+    place = tmp_path / "x.sock"
+    result = skyhop("signal", "serve", "--socket", place, "--source", "blind", "--file", log)
+    assert result.returncode == 2
+    assert "ping -D" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+_LOOPBACK = """
+import socket, sys, time
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.bind(("127.0.0.1", 0))
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end_s = time.time() + float(sys.argv[1])
+while time.time() < end_s:
+    if (time.time() - 0.3) % 1 >= 0.08:
+        sender.sendto(b"x", receiver.getsockname())
+        receiver.recv(1)
+    time.sleep(0.002)
+"""
+
+
+def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> None:
+    # Root of a user namespace of its own, whose loopback device nobody else uses.
+    isolated = ["unshare", "-rn", "sh", "-c"]
+    probe = subprocess.run(
+        [*isolated, "ip link set lo up"], capture_output=True, text=True, check=False
+    )
+    if probe.returncode != 0:
+        pytest.skip(f"no network namespace of one's own: {probe.stderr.strip()}")
+    place = tmp_path / "signal.sock"
+    options = ["--source", "blind", "--interface", "lo", "--period", "1 s", "--lead", "0.2 s"]
+    serve = shlex.join([*skyhop_command(), "signal", "serve", "--socket", str(place), *options])
+    traffic = shlex.join([sys.executable, "-c", _LOOPBACK, "60"])
+    command = [*isolated, f"ip link set lo up; {traffic} & traffic=$!; {serve}; kill $traffic"]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert service.stderr is not None
+        assert service.stderr.readline() == f"announcing on {place}\n"
+        hello, *handovers = _lines(place, 4)
+    finally:
+        os.killpg(service.pid, signal.SIGKILL)
+        service.wait()
+    assert (hello["source"], hello["period_ns"]) == ("blind", None)
+    for handover in handovers:
+        assert handover["error_ns"] == 10_000_000
+        second = datetime.fromisoformat(str(handover["at_utc"])).timestamp() % 1
+        assert second == pytest.approx(0.3, abs=0.03)
 
 
 def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> None:

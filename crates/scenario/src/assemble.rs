@@ -108,6 +108,7 @@ impl NamedScenario {
             flows,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace)?,
+            blind: self.blind_plan(&trace)?,
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,

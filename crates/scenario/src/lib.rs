@@ -22,6 +22,7 @@ pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
+pub use events::announcement_row;
 pub use experiment::{
     End, Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way, cc_parameters,
 };

@@ -417,7 +417,7 @@ pub struct SignalSection {
     /// What is added to the announced time: none, report-timing, or a duration.
     #[serde(default = "default_none")]
     pub error: String,
-    /// For source = "schedule": the time between handovers, in UTC.
+    /// For source = "schedule" and "blind": the time between handovers.
     #[serde(default = "default_period")]
     pub period: Duration,
     /// For source = "schedule": the first handover of each minute.
@@ -448,7 +448,7 @@ pub enum SignalSource {
     Path,
     /// A UTC schedule.
     Schedule,
-    /// Estimation from the traffic.
+    /// The run itself, once it has found the grid in its own arrivals.
     Blind,
     /// Orbits propagated from element sets.
     Forecast,

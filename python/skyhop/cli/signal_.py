@@ -51,12 +51,20 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="For path: a path file. For blind: a log or capture."),
     ] = None,
-    period: Annotated[str, typer.Option(metavar="TIME", help="From one handover to the next.")] = (
-        "15 s"
-    ),
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For blind: learn from what arrives there, as root."),
+    ] = None,
+    period: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="For schedule and blind: from one handover to the next, 15 s."
+        ),
+    ] = None,
     offset: Annotated[
-        str, typer.Option(metavar="TIME", help="For schedule: the first of each minute, in UTC.")
-    ] = "12 s",
+        str | None,
+        typer.Option(metavar="TIME", help="For schedule: the first of each UTC minute, 12 s."),
+    ] = None,
     lead: Annotated[
         str, typer.Option(metavar="TIME", help="How long before it a handover is announced.")
     ] = "0.5 s",
@@ -76,23 +84,52 @@ def serve(
 
     A path begins when the service does. With schedule the machine's clock counts: where NTP does
     not keep it, a warning says so, and announcements carry the error that the clock may have.
+    Blind takes the grid of a log once, or learns it from the busiest conversation that arrives at
+    an interface, every 30 s anew; there it takes some minutes until the first announcement.
 
-    Example: sudo skyhop signal serve --source blind --file rtt.csv
+    Example: sudo skyhop signal serve --source blind --interface eth0
     """
     from skyhop import _core
+
+    given = {"file": file, "interface": interface, "period": period, "offset": offset}
+    _check_options(source, {name for name, value in given.items() if value is not None})
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     _core.serve_signal(
         source,
         None if file is None else str(file),
-        (period, offset),
+        interface,
+        (period or "15 s", offset or "12 s"),
         (lead, error),
         netns,
         destination,
         str(socket or _default_socket()),
         print_note,
     )
+
+
+_OPTIONS = {
+    "schedule": {"period", "offset"},
+    "path": {"file"},
+    "blind": {"file", "interface", "period"},
+}
+"""Each source's own options."""
+
+
+def _check_options(source: str, given: set[str]) -> None:
+    """Refuse options that the source does not look at, rather than ignore them.
+
+    Raises:
+        InputError: there is one; the message names it and who has it.
+    """
+    from skyhop.errors import InputError
+
+    for name in sorted(given - _OPTIONS.get(source, given)):
+        owners = " or ".join(owner for owner, options in _OPTIONS.items() if name in options)
+        raise InputError(f"--{name} is for --source {owners}; --source {source} does not use it")
+    if {"file", "interface"} <= given:
+        raise InputError("--file and --interface: give either, a log or what to watch")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,5 +1,6 @@
 //! What is to be announced next, in UTC.
 
+use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Announcement, Handover, HandoverKind, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
@@ -18,13 +19,20 @@ pub(super) struct Upcoming {
     planned: Vec<Due>,
     /// The grid's moments up to this one have been planned; its own, without the timing's error.
     after: UtcInstant,
+    /// The moment that was announced last.
+    said: Option<UtcInstant>,
     /// How often the grid was planned: each time its errors are others.
     plans: u64,
 }
 
 #[derive(Debug)]
 enum Source {
-    Grid { grid: skyhop_signal::schedule::Grid, error: Duration },
+    Grid {
+        grid: Grid,
+        error: Duration,
+    },
+    /// A grid that nobody knows yet.
+    Unknown,
     Listed,
 }
 
@@ -44,13 +52,14 @@ impl Upcoming {
             ServiceSource::Grid { grid, error } => {
                 (Source::Grid { grid: *grid, error: *error }, Vec::new())
             }
+            ServiceSource::Watched { .. } => (Source::Unknown, Vec::new()),
             ServiceSource::Path(trace) => {
                 let all = timing.announce(path::handovers(trace, &[]), Instant::NEVER);
                 let planned = all.iter().rev().map(|one| due(one, now, Duration::ZERO)).collect();
                 (Source::Listed, planned)
             }
         };
-        let mut upcoming = Self { source, timing, planned, after: now, plans: 0 };
+        let mut upcoming = Self { source, timing, planned, after: now, said: None, plans: 0 };
         upcoming.plan();
         upcoming
     }
@@ -58,17 +67,39 @@ impl Upcoming {
     /// UTC was set by `step_ns`: a grid's moments are where the clock now says, those of a path stay where
     /// they were, which the clock now calls otherwise.
     pub(super) fn anchor(&mut self, now: UtcInstant, step_ns: i64) {
+        let moved = |at: UtcInstant| UtcInstant::from_unix_nanos(at.unix_nanos() + step_ns);
+        self.said = self.said.map(moved);
         match self.source {
             Source::Grid { .. } => {
                 self.planned.clear();
                 self.after = now;
                 self.plan();
             }
+            Source::Unknown => {}
             Source::Listed => {
-                let moved = |at: UtcInstant| UtcInstant::from_unix_nanos(at.unix_nanos() + step_ns);
                 for due in &mut self.planned {
                     (due.announced, due.at) = (moved(due.announced), moved(due.at));
                 }
+            }
+        }
+    }
+
+    /// The grid is known now, better than before or no more; true: what was announced last is to be taken
+    /// back.
+    pub(super) fn learn(&mut self, now: UtcInstant, learned: Option<(Grid, Duration)>) -> bool {
+        self.planned.clear();
+        match learned {
+            Some((grid, error)) => {
+                // The same moment may be a bit later than by the grid before.
+                let half = grid.period / 2;
+                self.after = self.said.map_or(now, |said| said.after(half)).max(now);
+                self.source = Source::Grid { grid, error };
+                self.plan();
+                false
+            }
+            None => {
+                self.source = Source::Unknown;
+                self.said.take().is_some_and(|said| said > now)
             }
         }
     }
@@ -77,6 +108,7 @@ impl Upcoming {
     pub(super) fn take_due(&mut self, now: UtcInstant) -> Option<Due> {
         self.planned.last().filter(|next| next.announced <= now)?;
         let due = self.planned.pop()?;
+        self.said = Some(due.at);
         self.plan();
         Some(due)
     }
@@ -88,7 +120,7 @@ impl Upcoming {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.planned.is_empty()
+        self.planned.is_empty() && !matches!(self.source, Source::Unknown)
     }
 
     /// Works out the grid's next moments where none is left.
@@ -142,7 +174,6 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use skyhop_signal::TimingError;
-    use skyhop_signal::schedule::Grid;
 
     use super::*;
 
@@ -226,5 +257,31 @@ mod tests {
         let set = now.after(Duration::from_secs(100));
         upcoming.anchor(set, 100_000_000_000);
         assert_eq!(upcoming.wait(set), wait);
+    }
+    #[test]
+    fn what_is_learned_is_announced_once_and_taken_back_when_it_was_wrong() {
+        let period = Duration::from_secs(15);
+        let grid = |offset_ms: u64| {
+            let grid = Grid { period, offset: Duration::from_millis(offset_ms) };
+            Some((grid, Duration::from_millis(10)))
+        };
+        let now = utc("2026-01-01T00:00:01Z");
+        let source = ServiceSource::Watched { interface: "wan".to_owned(), period };
+        let lead = Duration::from_secs(1);
+        let timing = Timing { lead, error: TimingError::None, seed: 1 };
+        let mut upcoming = Upcoming::new(&source, timing, now);
+        assert!(!upcoming.is_over() && upcoming.take_due(now).is_none());
+        assert!(!upcoming.learn(now, grid(12_000)));
+        assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:12Z");
+        // A bit later by a better estimate: not again.
+        let now = utc("2026-01-01T00:00:11.5Z");
+        assert!(!upcoming.learn(now, grid(12_004)));
+        assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:27.004Z");
+        assert!(!upcoming.learn(utc("2026-01-01T00:00:28Z"), None), "it is over");
+        assert!(!upcoming.is_over() && upcoming.take_due(utc("2026-01-01T00:01:00Z")).is_none());
+        let now = utc("2026-01-01T00:01:01Z");
+        upcoming.learn(now, grid(12_000));
+        taken(&mut upcoming, now, 1);
+        assert!(upcoming.learn(utc("2026-01-01T00:01:11.5Z"), None));
     }
 }

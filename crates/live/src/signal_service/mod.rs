@@ -2,9 +2,11 @@
 //! the kernel, and to any program that listens on a Unix socket.
 
 mod due;
+mod learning;
 mod listeners;
 mod socket;
 mod wall_clock;
+mod watcher;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ use crate::clock::wake_precisely;
 use crate::error::LiveError;
 
 use due::Upcoming;
+use learning::Learning;
 use listeners::Listeners;
 use socket::Audience;
 use wall_clock::WallClock;
@@ -53,6 +56,13 @@ pub enum ServiceSource {
         /// How wrong it is, either way.
         error: Duration,
     },
+    /// A grid that the arrivals at a network interface show, once they do; as wrong as they tell it.
+    Watched {
+        /// The interface.
+        interface: String,
+        /// The time between handovers.
+        period: Duration,
+    },
     /// A path that begins when the service does.
     Path(Box<PathTrace>),
 }
@@ -73,12 +83,15 @@ pub trait ServiceControl {
 pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Result<(), LiveError> {
     wake_precisely()?;
     let mut clock = WallClock::read()?;
+    let mut learning = Learning::start(&options.source)?;
     let mut audience = Audience::open(&options.socket, &options.source)?;
     let mut listeners = Listeners::find(&options.namespace, options.destination)?;
     control.note(&format!("announcing on {}", options.socket.display()));
     tell_listeners(&listeners, control);
     tell_clock(&clock, options, control);
-    let served = announce_all(options, control, &mut clock, &mut audience, &mut listeners);
+    tell_source(&options.source, control);
+    let served =
+        announce_all(options, control, &mut clock, &mut audience, &mut listeners, &mut learning);
     listeners.withdraw().and(served)
 }
 
@@ -88,12 +101,17 @@ fn announce_all(
     clock: &mut WallClock,
     audience: &mut Audience,
     listeners: &mut Listeners,
+    learning: &mut Learning,
 ) -> Result<(), LiveError> {
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc());
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
             control.note("the clock was set; announcements are anchored anew");
             upcoming.anchor(clock.utc(), step_ns);
+            learning.clock_set(&mut upcoming, clock.utc(), step_ns);
+        }
+        if learning.look(&mut upcoming, clock.utc(), control)? {
+            listeners.withdraw()?;
         }
         let now = clock.utc();
         match upcoming.take_due(now) {
@@ -115,6 +133,12 @@ fn announce_all(
         }
     }
     Ok(())
+}
+
+fn tell_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
+    if let ServiceSource::Watched { interface, .. } = source {
+        control.note(&format!("watching {interface}: announcements begin once a grid is found"));
+    }
 }
 
 fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {

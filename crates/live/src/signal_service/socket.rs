@@ -135,6 +135,7 @@ impl Drop for Audience {
 fn hello(source: &ServiceSource) -> Line<'static> {
     let (source, grid) = match source {
         ServiceSource::Grid { grid, .. } => ("grid", Some(grid)),
+        ServiceSource::Watched { .. } => ("blind", None),
         ServiceSource::Path(_) => ("path", None),
     };
     Line::Hello {

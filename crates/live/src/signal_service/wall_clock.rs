@@ -57,7 +57,8 @@ impl WallClock {
     pub(super) fn error_for(&self, source: &ServiceSource) -> Duration {
         match source {
             ServiceSource::Grid { .. } => self.error,
-            ServiceSource::Path(_) => Duration::ZERO,
+            // A grid that was seen by this clock is where it says.
+            ServiceSource::Watched { .. } | ServiceSource::Path(_) => Duration::ZERO,
         }
     }
 }

@@ -1,53 +1,26 @@
 """`skyhop signal`: the service and who listens to it, as a user sees it."""
 
 import itertools
-import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
+from signal_service import PATIENCE_S, announced, service
 
 from skyhop.cli.signal_ import _text
-
-PATIENCE_S = 20.0
-
-
-@contextmanager
-def _service(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    place = directory / "signal.sock"
-    command = [*skyhop_command(), "signal", "serve", "--socket", str(place), *arguments]
-    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert service.stderr is not None
-        assert service.stderr.readline() == f"announcing on {place}\n"
-        yield service, place
-    finally:
-        service.kill()
-        service.wait()
-
-
-def _lines(place: Path, count: int) -> list[dict[str, object]]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
-        connection.connect(str(place))
-        with connection.makefile(encoding="utf-8") as lines:
-            return [json.loads(next(lines)) for _ in range(count)]
 
 
 def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) -> None:
     options = ["--period", "1 s", "--offset", "0.25 s", "--lead", "0.5 s"]
-    with _service(tmp_path, *options) as (_, place):
-        hello, *handovers = _lines(place, 4)
+    with service(tmp_path, *options) as (_, place):
+        hello, *handovers = announced(place, 4)
         now_ns = time.monotonic_ns()
     assert (hello["type"], hello["v"], hello["period_ns"]) == ("hello", 1, 1_000_000_000)
     at_ns = [int(str(handover["at_ns"])) for handover in handovers]
@@ -63,7 +36,7 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
 
 
 def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
-    with _service(tmp_path, "--period", "1 s", "--offset", "0 s") as (service, place):
+    with service(tmp_path, "--period", "1 s", "--offset", "0 s") as (process, place):
         watch = subprocess.Popen(
             [*skyhop_command(), "signal", "watch", "--socket", str(place)],
             stdout=subprocess.PIPE,
@@ -72,10 +45,10 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
         assert watch.stdout is not None
         first = watch.stdout.readline()
         second = watch.stdout.readline()
-        service.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         # The service ends, takes its socket away, and with it ends who watches.
         assert watch.wait(PATIENCE_S) == 0
-        assert service.wait(PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert not place.exists()
     assert first == "listening to grid\n"
     assert second.startswith("handover (unknown) at 20")
@@ -84,15 +57,15 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
 def test_a_second_service_is_refused_and_a_killed_one_replaced(
     tmp_path: Path, skyhop: Skyhop
 ) -> None:
-    with _service(tmp_path) as (service, place):
+    with service(tmp_path) as (process, place):
         result = skyhop("signal", "serve", "--socket", place)
         assert result.returncode == 2
         assert "is in use" in result.stderr
-        service.kill()
-        service.wait()
+        process.kill()
+        process.wait()
         assert place.exists()
-    with _service(tmp_path) as (_, place):
-        assert _lines(place, 1)[0]["type"] == "hello"
+    with service(tmp_path) as (_, place):
+        assert announced(place, 1)[0]["type"] == "hello"
 
 
 @pytest.mark.parametrize(
@@ -161,14 +134,14 @@ def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> 
     serve = shlex.join([*skyhop_command(), "signal", "serve", "--socket", str(place), *options])
     traffic = shlex.join([sys.executable, "-c", _LOOPBACK, "60"])
     command = [*isolated, f"ip link set lo up; {traffic} & traffic=$!; {serve}; kill $traffic"]
-    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        assert service.stderr is not None
-        assert service.stderr.readline() == f"announcing on {place}\n"
-        hello, *handovers = _lines(place, 4)
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"announcing on {place}\n"
+        hello, *handovers = announced(place, 4)
     finally:
-        os.killpg(service.pid, signal.SIGKILL)
-        service.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert (hello["source"], hello["period_ns"]) == ("blind", None)
     for handover in handovers:
         assert handover["error_ns"] == 10_000_000

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_live::signal_service::{
-    NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
+    ForecastPlan, NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
 };
 use skyhop_scenario::blind::estimate_grid;
 use skyhop_signal::Timing;
@@ -15,6 +15,7 @@ use skyhop_signal::schedule::Grid;
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{from_live, from_record, from_scenario, input_error};
+use crate::experiment::{FoundPlace, PyScenario, place};
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
 const FIRST_WALL_CLOCK: UtcInstant = UtcInstant::from_unix_nanos(1_000_000_000_000_000_000);
@@ -23,7 +24,9 @@ const NAMED_NAMESPACES: &str = "/run/netns";
 
 /// Announces until Ctrl-C or the end of the source; `note` is told what a user should know.
 #[pyfunction]
-#[pyo3(signature = (source, file, interface, grid, timing, netns, destination, socket, note))]
+#[pyo3(signature = (
+    source, file, interface, grid, timing, netns, destination, socket, note, forecast=None
+))]
 #[expect(clippy::too_many_arguments, reason = "the options of a command")]
 pub(crate) fn serve_signal(
     py: Python<'_>,
@@ -36,6 +39,7 @@ pub(crate) fn serve_signal(
     destination: Option<&str>,
     socket: &str,
     note: Py<PyAny>,
+    forecast: Option<ForecastOptions<'_>>,
 ) -> PyResult<()> {
     let grid = Grid {
         period: duration("--period", &grid.0, Duration::from_secs(1))?,
@@ -44,7 +48,10 @@ pub(crate) fn serve_signal(
     let error = timing.1.parse().map_err(|error| input_error(&format!("--error: {error}")))?;
     let lead = duration("--lead", &timing.0, Duration::ZERO)?;
     let options = ServiceOptions {
-        source: service_source(source, file, interface, grid)?,
+        source: match forecast {
+            Some(options) => forecast_source(options)?,
+            None => service_source(source, file, interface, grid)?,
+        },
         timing: Timing { lead, error, seed: 1 },
         namespace: namespace(netns),
         destination: destination.map(prefix).transpose()?,
@@ -66,6 +73,21 @@ fn duration(option: &str, text: &str, least: Duration) -> PyResult<Duration> {
         return Err(input_error(&format!("{option} {duration}: expected at least {least}")));
     }
     Ok(duration)
+}
+
+/// The scenario whose `[path]` says how, the file of element sets, the terminal's place and the other end.
+type ForecastOptions<'p> = (PyRef<'p, PyScenario>, &'p str, FoundPlace, Option<FoundPlace>);
+
+fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> PyResult<ServiceSource> {
+    let plan = ForecastPlan {
+        scenario: scenario.0.clone(),
+        elements: PathBuf::from(elements),
+        from: place(from),
+        to: to.map(place),
+    };
+    // Whatever is wrong is found before anything begins.
+    plan.check().map_err(|error| from_live(&error))?;
+    Ok(ServiceSource::Forecast(Box::new(plan)))
 }
 
 fn service_source(

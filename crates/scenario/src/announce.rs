@@ -7,6 +7,7 @@ use skyhop_signal::{Announcement, Handover, Timing, TimingError, TimingErrorText
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ScenarioError;
+use crate::assemble::{FindPlace, Progress};
 use crate::parse::NamedScenario;
 use crate::seed::seed_for;
 use crate::types::{SignalSection, SignalSource};
@@ -18,10 +19,6 @@ const SHORTEST_BLIND_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) fn check_signal(signal: &SignalSection, origin: &str) -> Result<(), ScenarioError> {
     let wrong =
         |key: &str, what: String| Err(ScenarioError::key(origin, format!("signal.{key}"), what));
-    if signal.source == SignalSource::Forecast {
-        let what = "forecast is not part of this version; expected \"none\", \"path\", \"schedule\" or \"blind\"";
-        return wrong("source", what.to_owned());
-    }
     if let Err(error) = timing_error(signal) {
         return wrong("error", error.to_string());
     }
@@ -47,6 +44,8 @@ impl NamedScenario {
     pub(crate) fn announcements(
         &self,
         trace: &PathTrace,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
     ) -> Result<Vec<Announcement>, ScenarioError> {
         let (signal, run) = (&self.scenario.signal, &self.scenario.run);
         let until = Instant::START + run.duration;
@@ -63,8 +62,9 @@ impl NamedScenario {
                     .handovers(start, until)
                     .collect()
             }
+            SignalSource::Forecast => self.forecast(find_place, progress)?,
             // What the run finds out by itself is announced as it goes.
-            SignalSource::None | SignalSource::Blind | SignalSource::Forecast => Vec::new(),
+            SignalSource::None | SignalSource::Blind => Vec::new(),
         };
         Ok(self.timing()?.announce(handovers, until))
     }

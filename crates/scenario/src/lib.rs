@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod experiment;
 pub mod export;
+mod forecast;
 mod format;
 pub mod import;
 mod override_key;

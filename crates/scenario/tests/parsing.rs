@@ -58,7 +58,10 @@ fn wrong_keys_and_values_are_named() {
         ("[[flow]]\nkind = \"probe\"\nsize = \"9 kB\"", "x.toml: flow.0.size: is 9 kB"),
         ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
         ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
-        ("[signal]\nsource = \"forecast\"", "x.toml: signal.source: forecast is not part of"),
+        (
+            "[signal]\nsource = \"path\"\nelements = \"old.tle\"",
+            "x.toml: signal.elements: is for source = \"forecast\" alone",
+        ),
         (
             "[signal]\nsource = \"path\"\nerror = \"some\"",
             "x.toml: signal.error: \"some\" is no timing error",

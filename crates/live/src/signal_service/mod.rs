@@ -2,6 +2,7 @@
 //! the kernel, and to any program that listens on a Unix socket.
 
 mod due;
+mod forecaster;
 mod learning;
 mod listeners;
 mod socket;
@@ -25,6 +26,7 @@ use listeners::Listeners;
 use socket::Audience;
 use wall_clock::WallClock;
 
+pub use forecaster::ForecastPlan;
 pub use listeners::NamespaceChoice;
 pub use socket::PROTOCOL_VERSION;
 
@@ -65,6 +67,8 @@ pub enum ServiceSource {
     },
     /// A path that begins when the service does.
     Path(Box<PathTrace>),
+    /// Orbits propagated from element sets, from now on.
+    Forecast(Box<ForecastPlan>),
 }
 
 /// How the caller follows the service and ends it.
@@ -103,20 +107,23 @@ fn announce_all(
     listeners: &mut Listeners,
     learning: &mut Learning,
 ) -> Result<(), LiveError> {
-    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc());
+    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc())?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
             control.note("the clock was set; announcements are anchored anew");
-            upcoming.anchor(clock.utc(), step_ns);
+            upcoming.anchor(clock.utc(), step_ns)?;
             learning.clock_set(&mut upcoming, clock.utc(), step_ns);
         }
         if learning.look(&mut upcoming, clock.utc(), control)? {
             listeners.withdraw()?;
         }
         let now = clock.utc();
+        for note in upcoming.look_ahead(now)? {
+            control.note(&note);
+        }
         match upcoming.take_due(now) {
             Some(due) => {
-                let error = due.error.max(clock.error_for(&options.source));
+                let error = clock.error_for(&options.source, due.error);
                 let announcement = due.announced_on(clock, error);
                 listeners.announce(&announcement)?;
                 audience.announce(&announcement)?;
@@ -149,7 +156,8 @@ fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
 }
 
 fn tell_clock(clock: &WallClock, options: &ServiceOptions, control: &mut dyn ServiceControl) {
-    if matches!(options.source, ServiceSource::Grid { .. }) && !clock.is_synchronised() {
+    let in_utc = matches!(options.source, ServiceSource::Grid { .. } | ServiceSource::Forecast(_));
+    if in_utc && !clock.is_synchronised() {
         control.note(&format!(
             "warning: the clock is not synchronised by NTP; it may be wrong by {}",
             clock.error()

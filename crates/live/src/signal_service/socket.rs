@@ -137,6 +137,7 @@ fn hello(source: &ServiceSource) -> Line<'static> {
         ServiceSource::Grid { grid, .. } => ("grid", Some(grid)),
         ServiceSource::Watched { .. } => ("blind", None),
         ServiceSource::Path(_) => ("path", None),
+        ServiceSource::Forecast(_) => ("forecast", None),
     };
     Line::Hello {
         v: PROTOCOL_VERSION,

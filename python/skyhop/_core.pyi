@@ -62,6 +62,7 @@ class Constellation:
     def satellites(
         self,
     ) -> list[tuple[int, str | None, int | None, int | None, int | None, int | None]]: ...
+    def element_epochs_ns(self) -> list[int]: ...
     def positions(self, time: str, inertial: bool) -> bytes: ...
 
 @final
@@ -133,12 +134,14 @@ def estimate_blindly(path: str, log_format: str | None, period: str) -> GridEsti
 def serve_signal(
     source: str,
     file: str | None,
+    interface: str | None,
     grid: tuple[str, str],
     timing: tuple[str, str],
     netns: str | None,
     destination: str | None,
     socket: str,
     note: Callable[[str], None],
+    forecast: tuple[Scenario, str, FoundPlace, FoundPlace | None] | None = None,
 ) -> None: ...
 def list_cc() -> list[CongestionControl]: ...
 def load_cc(name: str, parameters: list[tuple[str, str]]) -> tuple[str, bool]: ...

@@ -55,6 +55,11 @@ class Constellation:
         return _table(self._core.satellites(), _SATELLITES)
 
     @cached_property
+    def element_epochs_ns(self) -> list[int]:
+        """When each element set holds, in ns since 1970; of a file of element sets by id."""
+        return self._core.element_epochs_ns()
+
+    @cached_property
     def skipped(self) -> pa.Table:
         """One row per record that is not used: `name`, `kind`, `reason`."""
         return _table(self._core.skipped(), _SKIPPED)

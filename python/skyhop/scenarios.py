@@ -24,7 +24,7 @@ def load_scenario(
         sets: overrides, each "KEY=VALUE"; what is checked already takes none.
         origin: what errors call a scenario that is not a file.
 
-    A constellation that is an address is downloaded first.
+    Element sets that are an address are downloaded first.
 
     Raises:
         InputError: one line that names the file, the key and what was expected.
@@ -39,18 +39,23 @@ def load_scenario(
 
 
 def download_sets(scenario: _core.Scenario) -> list[str]:
-    """Download each constellation that is an address; return the overrides that name the copies.
+    """Download all element sets that are an address; return the overrides that name the copies.
 
     Raises:
         InputError: an address cannot be reached or answers with an error.
         RunError: a copy cannot be written.
     """
-    sets = []
-    for key, path in path_sections(json.loads(scenario.to_json())).items():
-        if is_address(path["constellation"]):
-            file = json.dumps(os.fspath(downloaded(path["constellation"])))
-            sets.append(f"{key}.constellation={file}")
-    return sets
+    resolved = json.loads(scenario.to_json())
+    named = {
+        f"{key}.constellation": path["constellation"]
+        for key, path in path_sections(resolved).items()
+    }
+    named["signal.elements"] = resolved["signal"].get("elements", "")
+    return [
+        f"{key}={json.dumps(os.fspath(downloaded(name)))}"
+        for key, name in named.items()
+        if is_address(name)
+    ]
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

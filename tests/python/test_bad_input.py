@@ -84,7 +84,10 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         (FIXED + "[link]\nqdisc = 'magic'\n", 'no qdisc "magic"'),
         (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
-        (FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n", "signal.source: blind and forecast"),
+        (
+            FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n",
+            "signal.source: a forecast needs orbits",
+        ),
         (FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
     ],
 )

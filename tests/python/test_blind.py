@@ -48,6 +48,15 @@ def test_oneweb(skyhop: Skyhop, shared: Path) -> None:
     assert (found["grid"], found["offset_s"], found["period_s"]) == (False, None, None)
 
 
+def test_the_period_is_searched_for(skyhop: Skyhop, shared: Path, tmp_path: Path) -> None:
+    made = skyhop("blind", _log(tmp_path, 4.2), "--period", "search", "--json")
+    assert json.loads(made.stdout)["period_s"] == 15.0
+    starlink = skyhop("blind", shared / "data/rtt/victoria_2.csv.gz", "--period", "search")
+    assert starlink.stdout.startswith("a handover every 15 s, at 11.9")
+    oneweb = skyhop("blind", shared / "data/rtt/oneweb_iowa.csv.gz", "--period", "search")
+    assert oneweb.stdout == "no grid of 5 to 60 s in 100000 samples\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -56,7 +65,7 @@ def test_oneweb(skyhop: Skyhop, shared: Path) -> None:
         (["bad.csv", "--format", "mp3"], "csv"),
         (["bad.csv", "--format", "pcap"], "pcap"),
         (["bad.csv", "--period", "0 s"], "1 s"),
-        (["bad.csv", "--period", "soon"], "--period"),
+        (["bad.csv", "--period", "soon"], '"search"'),
     ],
 )
 def test_wrong_input_is_one_line(

@@ -1,49 +1,26 @@
 """`skyhop signal`: the service and who listens to it, as a user sees it."""
 
 import itertools
-import json
+import os
+import shlex
 import signal
-import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
+from signal_service import PATIENCE_S, announced, service
 
 from skyhop.cli.signal_ import _text
-
-PATIENCE_S = 20.0
-
-
-@contextmanager
-def _service(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    place = directory / "signal.sock"
-    command = [*skyhop_command(), "signal", "serve", "--socket", str(place), *arguments]
-    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert service.stderr is not None
-        assert service.stderr.readline() == f"announcing on {place}\n"
-        yield service, place
-    finally:
-        service.kill()
-        service.wait()
-
-
-def _lines(place: Path, count: int) -> list[dict[str, object]]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
-        connection.connect(str(place))
-        with connection.makefile(encoding="utf-8") as lines:
-            return [json.loads(next(lines)) for _ in range(count)]
 
 
 def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) -> None:
     options = ["--period", "1 s", "--offset", "0.25 s", "--lead", "0.5 s"]
-    with _service(tmp_path, *options) as (_, place):
-        hello, *handovers = _lines(place, 4)
+    with service(tmp_path, *options) as (_, place):
+        hello, *handovers = announced(place, 4)
         now_ns = time.monotonic_ns()
     assert (hello["type"], hello["v"], hello["period_ns"]) == ("hello", 1, 1_000_000_000)
     at_ns = [int(str(handover["at_ns"])) for handover in handovers]
@@ -59,7 +36,7 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
 
 
 def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
-    with _service(tmp_path, "--period", "1 s", "--offset", "0 s") as (service, place):
+    with service(tmp_path, "--period", "1 s", "--offset", "0 s") as (process, place):
         watch = subprocess.Popen(
             [*skyhop_command(), "signal", "watch", "--socket", str(place)],
             stdout=subprocess.PIPE,
@@ -68,10 +45,10 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
         assert watch.stdout is not None
         first = watch.stdout.readline()
         second = watch.stdout.readline()
-        service.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         # The service ends, takes its socket away, and with it ends who watches.
         assert watch.wait(PATIENCE_S) == 0
-        assert service.wait(PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert not place.exists()
     assert first == "listening to grid\n"
     assert second.startswith("handover (unknown) at 20")
@@ -80,15 +57,15 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
 def test_a_second_service_is_refused_and_a_killed_one_replaced(
     tmp_path: Path, skyhop: Skyhop
 ) -> None:
-    with _service(tmp_path) as (service, place):
+    with service(tmp_path) as (process, place):
         result = skyhop("signal", "serve", "--socket", place)
         assert result.returncode == 2
         assert "is in use" in result.stderr
-        service.kill()
-        service.wait()
+        process.kill()
+        process.wait()
         assert place.exists()
-    with _service(tmp_path) as (_, place):
-        assert _lines(place, 1)[0]["type"] == "hello"
+    with service(tmp_path) as (_, place):
+        assert announced(place, 1)[0]["type"] == "hello"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +75,12 @@ def test_a_second_service_is_refused_and_a_killed_one_replaced(
         (["--source", "path"], "--file"),
         (["--source", "path", "--file", "nosuch.parquet"], "nosuch.parquet"),
         (["--source", "blind", "--file", "nosuch.csv"], "nosuch.csv"),
+        (["--source", "blind"], "--interface"),
+        (["--source", "blind", "--file", "x.csv", "--interface", "lo"], "--interface"),
+        (["--source", "blind", "--interface", "nosuch0"], "nosuch0"),
+        (["--source", "blind", "--interface", "lo", "--offset", "3 s"], "--offset"),
+        (["--source", "schedule", "--file", "x.csv"], "--file"),
+        (["--source", "path", "--file", "x.parquet", "--period", "15 s"], "--period"),
         (["--period", "0 s"], "--period"),
         (["--lead", "soon"], "--lead"),
         (["--error", "much"], "--error"),
@@ -111,6 +94,59 @@ def test_wrong_input_is_one_line(
     assert result.returncode == 2
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_log_on_a_clock_of_its_own_is_refused(skyhop: Skyhop, tmp_path: Path) -> None:
+    log = tmp_path / "ping.log"
+    answers = (f"64 bytes from 192.0.2.1: icmp_seq={n} ttl=50 time=31.5 ms" for n in range(1, 99))
+    log.write_text("\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *answers]))
+    place = tmp_path / "x.sock"
+    result = skyhop("signal", "serve", "--socket", place, "--source", "blind", "--file", log)
+    assert result.returncode == 2
+    assert "ping -D" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+_LOOPBACK = """
+import socket, sys, time
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.bind(("127.0.0.1", 0))
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end_s = time.time() + float(sys.argv[1])
+while time.time() < end_s:
+    if (time.time() - 0.3) % 1 >= 0.08:
+        sender.sendto(b"x", receiver.getsockname())
+        receiver.recv(1)
+    time.sleep(0.002)
+"""
+
+
+def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> None:
+    # Root of a user namespace of its own, whose loopback device nobody else uses.
+    isolated = ["unshare", "-rn", "sh", "-c"]
+    probe = subprocess.run(
+        [*isolated, "ip link set lo up"], capture_output=True, text=True, check=False
+    )
+    if probe.returncode != 0:
+        pytest.skip(f"no network namespace of one's own: {probe.stderr.strip()}")
+    place = tmp_path / "signal.sock"
+    options = ["--source", "blind", "--interface", "lo", "--period", "1 s", "--lead", "0.2 s"]
+    serve = shlex.join([*skyhop_command(), "signal", "serve", "--socket", str(place), *options])
+    traffic = shlex.join([sys.executable, "-c", _LOOPBACK, "60"])
+    command = [*isolated, f"ip link set lo up; {traffic} & traffic=$!; {serve}; kill $traffic"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"announcing on {place}\n"
+        hello, *handovers = announced(place, 4)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert (hello["source"], hello["period_ns"]) == ("blind", None)
+    for handover in handovers:
+        assert handover["error_ns"] == 10_000_000
+        second = datetime.fromisoformat(str(handover["at_utc"])).timestamp() % 1
+        assert second == pytest.approx(0.3, abs=0.03)
 
 
 def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -3,51 +3,69 @@
 use std::sync::Arc;
 
 use skyhop_cc::Handover;
-use skyhop_kernel::{Scope, SignalMap, netns_cookie};
+use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie};
+use skyhop_record::{EventRow, GridSummary};
+use skyhop_scenario::blind::grid_summary;
+use skyhop_scenario::{Experiment, announcement_row};
 use skyhop_signal::Announcement;
+use skyhop_signal::blind::{BlindPlan, BlindSource, Estimate, Said};
+use skyhop_units::Duration;
 
+use crate::arrivals::Arrivals;
 use crate::clock::{RunClock, Stop, sleep_until, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::namespace::NetNamespace;
 use crate::traffic::{Worker, join, spawn};
 
+/// How often arrivals are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Announces on a thread of its own, so that nothing else makes it late.
 pub(crate) struct RunningAnnouncer {
-    worker: Option<Worker<()>>,
+    worker: Option<Worker<Found>>,
+}
+
+/// What a run has found out, and announced, by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The rows of announcements that the experiment did not plan.
+    pub(crate) rows: Vec<EventRow>,
+    pub(crate) grid: Option<GridSummary>,
 }
 
 impl RunningAnnouncer {
-    /// Starts where there is something to announce and somebody to hear it: the connections of the
-    /// run's namespaces that look into one of `maps`.
+    /// Starts where there is something to announce and somebody to hear it, the connections of the
+    /// run's namespaces that look into one of `maps`, or something to find out from `arrivals`.
     pub(crate) fn start(
-        announcements: &[Announcement],
+        experiment: &Experiment,
         maps: Vec<SignalMap>,
         namespaces: &[Arc<NetNamespace>],
         clock: RunClock,
         stop: &Arc<Stop>,
+        arrivals: &Arc<Arrivals>,
     ) -> Result<Self, LiveError> {
-        if announcements.is_empty() || maps.is_empty() {
+        let nobody_hears = experiment.announcements.is_empty() || maps.is_empty();
+        if nobody_hears && experiment.blind.is_none() {
             return Ok(Self { worker: None });
         }
         let scopes = namespaces.iter().map(|namespace| scope(namespace));
         let scopes = scopes.collect::<Result<Vec<Scope>, _>>()?;
-        let (announcements, stop) = (announcements.to_vec(), Arc::clone(stop));
+        let announcer = Announcer { maps, scopes, clock, stop: Arc::clone(stop) };
+        let (planned, arrivals) = (experiment.announcements.clone(), Arc::clone(arrivals));
+        let blind = experiment.blind;
         let worker = spawn("announcer".to_owned(), move || {
             wake_precisely()?;
-            for announcement in announcements {
-                if !sleep_until(clock, announcement.announced, &stop)? {
-                    break;
-                }
-                announce(&announcement, &maps, &scopes, clock)?;
+            match blind {
+                Some(plan) => announcer.learn(plan, &arrivals),
+                None => announcer.announce_all(&planned).map(|()| Found::default()),
             }
-            Ok(())
         })?;
         Ok(Self { worker: Some(worker) })
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self) -> Result<(), LiveError> {
-        self.worker.map_or(Ok(()), join)
+    pub(crate) fn join(self) -> Result<Found, LiveError> {
+        self.worker.map_or_else(|| Ok(Found::default()), join)
     }
 }
 
@@ -57,24 +75,93 @@ fn scope(namespace: &NetNamespace) -> Result<Scope, LiveError> {
     Ok(Scope { netns_cookie: cookie, destination: None })
 }
 
-fn announce(
-    announcement: &Announcement,
-    maps: &[SignalMap],
-    scopes: &[Scope],
+struct Announcer {
+    maps: Vec<SignalMap>,
+    scopes: Vec<Scope>,
     clock: RunClock,
-) -> Result<(), LiveError> {
-    let at = clock.absolute(announcement.at);
-    let handover = Handover {
-        at_ns: at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64,
-        outage_ns: announcement.outage.as_nanos(),
-        error_ns: announcement.error.as_nanos(),
-        kind: announcement.kind as u32,
-        valid: 1,
-    };
-    for map in maps {
-        for scope in scopes {
-            map.announce(*scope, &handover).during("cannot announce a handover")?;
+    stop: Arc<Stop>,
+}
+
+impl Announcer {
+    /// Announces what is known beforehand.
+    fn announce_all(&self, planned: &[Announcement]) -> Result<(), LiveError> {
+        for announcement in planned {
+            if !sleep_until(self.clock, announcement.announced, &self.stop)? {
+                break;
+            }
+            self.announce(announcement)?;
+        }
+        Ok(())
+    }
+
+    /// Announces what arrivals show, until the end of the run.
+    fn learn(&self, plan: BlindPlan, arrivals: &Arrivals) -> Result<Found, LiveError> {
+        let mut source = BlindSource::new(plan);
+        let mut estimating: Option<Worker<Estimate>> = None;
+        let mut rows = Vec::new();
+        loop {
+            for arrival in arrivals.take() {
+                source.arrived(arrival.at, arrival.delay);
+            }
+            let now = self.clock.now();
+            if let Some(done) = estimating.take_if(|worker| worker.is_finished()) {
+                source.learn(now, &join(done)?);
+            } else if estimating.is_none() && now >= source.next_estimate() {
+                // It takes longer than an announcement may be late.
+                let traffic = source.traffic().clone();
+                let estimate = move || Ok(plan.estimate(&traffic));
+                estimating = Some(spawn("estimate".to_owned(), estimate)?);
+            }
+            while let Some(said) = source.poll(now) {
+                rows.extend(self.say(&said)?);
+            }
+            let next = source.next().map_or(now + LOOK, |next| next.min(now + LOOK));
+            if !sleep_until(self.clock, next, &self.stop)? {
+                break;
+            }
+        }
+        if let Some(unfinished) = estimating {
+            join(unfinished)?;
+        }
+        Ok(Found { rows, grid: Some(grid_summary(&source.estimate())) })
+    }
+
+    /// Passes on what a source says; its row, where it is an announcement.
+    fn say(&self, said: &Said) -> Result<Option<EventRow>, LiveError> {
+        match said {
+            Said::Announced(announcement) => {
+                self.announce(announcement)?;
+                Ok(Some(announcement_row(announcement)))
+            }
+            Said::Withdrawn => {
+                self.for_each(|map, scope| map.withdraw(scope), "cannot take a handover back")?;
+                Ok(None)
+            }
         }
     }
-    Ok(())
+
+    fn announce(&self, announcement: &Announcement) -> Result<(), LiveError> {
+        let at = self.clock.absolute(announcement.at);
+        let handover = Handover {
+            at_ns: at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64,
+            outage_ns: announcement.outage.as_nanos(),
+            error_ns: announcement.error.as_nanos(),
+            kind: announcement.kind as u32,
+            valid: 1,
+        };
+        self.for_each(|map, scope| map.announce(scope, &handover), "cannot announce a handover")
+    }
+
+    fn for_each(
+        &self,
+        tell: impl Fn(&SignalMap, Scope) -> Result<(), KernelError>,
+        action: &str,
+    ) -> Result<(), LiveError> {
+        for map in &self.maps {
+            for scope in &self.scopes {
+                tell(map, *scope).during(action)?;
+            }
+        }
+        Ok(())
+    }
 }

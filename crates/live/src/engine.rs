@@ -11,11 +11,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use skyhop_link::{Link, LinkConfig};
-use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
+use skyhop_record::{
+    Direction, ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary,
+};
 use skyhop_scenario::{End, Experiment};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
+use crate::arrivals::Arrivals;
 use crate::clock::{RunClock, Stop, sleep_until, wait};
 use crate::device::{DeviceCount, DeviceCounters, TunDevice};
 use crate::error::{During, LiveError};
@@ -87,7 +90,7 @@ pub(crate) fn run(
     let limit = DescriptorLimit::raise()?;
     let mut ends = Ends::create()?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
-    if !experiment.announcements.is_empty() {
+    if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.deaf());
     }
     let mut run = Run::start(experiment, options, plan, ends, &modules, limit)?;
@@ -204,6 +207,7 @@ impl<'a> Run<'a> {
         let pump_stop = Arc::new(Stop::new()?);
         let spin = spins(options.spin);
         let flow_ids: Arc<[Option<u32>]> = plan.flow_ids().into();
+        let arrivals = Arc::new(Arrivals::default());
         let pump = |index: usize, config: &LinkConfig| {
             let direction = DIRECTIONS[index];
             Pump {
@@ -215,6 +219,8 @@ impl<'a> Run<'a> {
                 spin,
                 stop: Arc::clone(&pump_stop),
                 flow_ids: Arc::clone(&flow_ids),
+                arrivals: (experiment.blind.is_some() && direction == Direction::Back)
+                    .then(|| Arc::clone(&arrivals)),
             }
             .start()
         };
@@ -223,11 +229,12 @@ impl<'a> Run<'a> {
 
         let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
         let announcer = RunningAnnouncer::start(
-            &experiment.announcements,
+            experiment,
             modules.signal_maps()?,
             &ends.namespaces,
             clock,
             &stage.stop,
+            &arrivals,
         )?;
         let gate = RunningProbe::start(plan.gate, &stage)?;
         let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
@@ -369,7 +376,7 @@ impl<'a> Run<'a> {
     fn conclude(self, end: RunEnd, lost: [Lost; 2]) -> Result<LiveOutcome, LiveError> {
         let Self { experiment, ends, pumps, bulks, gate, probes, sampler, timing, spin, .. } = self;
         let mut measured = self.phases.rows(self.stage.clock, &self.flow_ids);
-        self.announcer.join()?;
+        let found = self.announcer.join()?;
         let elapsed = end.at.saturating_since(Instant::START);
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
         let [forward, back] = pumps;
@@ -379,7 +386,7 @@ impl<'a> Run<'a> {
         let noted = lost.map(|lost| lost.noted as usize);
         let losses =
             there.losses.into_iter().take(noted[0]).chain(back.losses.into_iter().take(noted[1]));
-        measured.extend(losses);
+        measured.extend(losses.chain(found.rows));
         let sojourns = [there.probe_sojourns, back.probe_sojourns];
         let rtt_excess = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
         let lateness = quantiles(&timing.all);
@@ -422,6 +429,7 @@ impl<'a> Run<'a> {
             probes: probe_summaries,
             link: link_summary(0, transmitted, allowed_bytes, &sampler.link_rows, drops),
             handovers: experiment.handovers(elapsed),
+            blind: found.grid,
             lateness_us: lateness,
             rtt_excess_us: rtt_excess,
             warnings,

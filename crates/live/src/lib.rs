@@ -7,6 +7,7 @@
 //! so that a run leaves nothing behind however it ends.
 
 mod announcer;
+mod arrivals;
 mod clock;
 mod default_cc;
 mod device;

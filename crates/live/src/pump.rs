@@ -10,6 +10,7 @@ use skyhop_link::{Arrival, Drop, DropReason, Link, LinkStats};
 use skyhop_record::{Direction, EventRow, LossReason, RowKind};
 use skyhop_units::{Duration, Instant};
 
+use crate::arrivals::{self, Arrivals};
 use crate::clock::{RunClock, Stop, wake_precisely};
 use crate::device::TunDevice;
 use crate::error::{During, LiveError};
@@ -41,6 +42,8 @@ pub(crate) struct Pump {
     pub(crate) stop: Arc<Stop>,
     /// Flow ids by place, for naming what is lost; the engine's own probe has none.
     pub(crate) flow_ids: Arc<[Option<u32>]>,
+    /// Where arrivals are handed over, if anybody wants to know of them.
+    pub(crate) arrivals: Option<Arc<Arrivals>>,
 }
 
 /// What others may look at while the direction works.
@@ -123,6 +126,7 @@ impl Pump {
             report: PumpReport::default(),
             spare: Vec::new(),
             pending_lateness: Vec::new(),
+            pending_arrivals: Vec::new(),
             refused: 0,
             changed: true,
         };
@@ -142,6 +146,7 @@ struct Worker {
     /// Buffers that wait for their next packet, so that memory stays flat.
     spare: Vec<Frame>,
     pending_lateness: Vec<u64>,
+    pending_arrivals: Vec<arrivals::Arrival>,
     refused: u64,
     changed: bool,
 }
@@ -190,6 +195,10 @@ impl Worker {
         let frame = arrival.packet.payload;
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
+        if self.pump.arrivals.is_some() {
+            let delay = written_at.saturating_since(arrival.sent);
+            self.pending_arrivals.push(arrivals::Arrival { at: written_at, delay });
+        }
         if let Some(Own::Probe { index, seq }) = recognise(frame.ip()) {
             let sojourn = arrival.at.saturating_since(arrival.sent);
             self.report.probe_sojourns.push(ProbeSojourn { index, seq, sojourn });
@@ -232,6 +241,9 @@ impl Worker {
 
     fn publish(&mut self) {
         self.view.lateness.record(&mut self.pending_lateness);
+        if let Some(arrivals) = &self.pump.arrivals {
+            arrivals.append(&mut self.pending_arrivals);
+        }
         let mut state = self.view.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stats = self.pump.link.stats();
         state.refused = self.refused;

@@ -123,12 +123,23 @@ impl Sky {
         &self.sites
     }
 
-    /// Takes note of the satellites' positions at `now`; to be called before [`Sky::visible`].
-    pub fn update(&mut self, now: Instant, positions: &[Vec3]) {
+    /// Whether [`Sky::update`] at `now` needs no positions: the satellites near the sites are known.
+    pub fn knows_near(&self, now: Instant) -> bool {
         let fresh = |since: Instant| {
             since <= now && now.saturating_since(since).as_nanos() <= NEARBY_FOR.as_nanos()
         };
-        if self.near_since.is_some_and(fresh) {
+        self.near_since.is_some_and(fresh)
+    }
+
+    /// The satellites near any of the sites, of which alone they may see some until they are looked for again; one
+    /// near several sites comes several times.
+    pub fn near(&self) -> impl Iterator<Item = u32> + '_ {
+        self.near.iter().flatten().copied()
+    }
+
+    /// Takes note of the satellites' positions at `now`; to be called before [`Sky::visible`].
+    pub fn update(&mut self, now: Instant, positions: &[Vec3]) {
+        if self.knows_near(now) {
             return;
         }
         self.near_since = Some(now);

@@ -103,7 +103,7 @@ impl<'r> PathFrames<'r> {
 
     fn frame(&mut self, at: Instant) -> Frame {
         let time = self.request.start.after(at - Instant::START);
-        self.ephemeris.earth_fixed(time, &mut self.positions);
+        self.propagate(at, time);
         self.topology.update(at, &self.positions);
         self.look_up(at);
         let selection = self.policy.choose(&View {
@@ -125,6 +125,18 @@ impl<'r> PathFrames<'r> {
             loss: None,
             events: Vec::new(),
         })
+    }
+
+    /// Brings the positions up to date: of all satellites, or of those that the ends could see where the others
+    /// do not count.
+    fn propagate(&mut self, at: Instant, time: UtcInstant) {
+        if self.topology.needs_every_satellite() || !self.sky.knows_near(at) {
+            self.ephemeris.earth_fixed(time, &mut self.positions);
+            return;
+        }
+        for satellite in self.sky.near() {
+            self.positions[satellite as usize] = self.ephemeris.earth_fixed_of(satellite, time);
+        }
     }
 
     /// Finds the satellites that each user sees. An end without a satellite of its own is its own

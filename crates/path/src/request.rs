@@ -79,6 +79,13 @@ impl Default for UtcGrid {
 }
 
 impl UtcGrid {
+    /// How long it is since the last moment.
+    pub fn since(&self, time: UtcInstant) -> Duration {
+        let period_ns = self.period.as_nanos().max(1) as i64;
+        let since_ns = (time.unix_nanos() - self.offset.as_nanos() as i64).rem_euclid(period_ns);
+        Duration::from_nanos(since_ns as u64)
+    }
+
     /// How many moments have passed since 1970.
     pub fn index(&self, time: UtcInstant) -> i64 {
         let period_ns = self.period.as_nanos().max(1) as i64;
@@ -138,10 +145,12 @@ pub enum Relay {
     Access,
     /// One geostationary satellite that both ends see.
     Geo,
+    /// Nobody: the satellite that a terminal uses, seen alone. Both ends are the terminal's place.
+    Terminal,
 }
 
 impl Relay {
-    /// All relays, in the order in which lists show them.
+    /// All relays that a scenario can ask for, in the order in which lists show them.
     pub const ALL: [Self; 4] = [Self::Isl, Self::BentPipe, Self::Access, Self::Geo];
 
     /// The name in scenarios and path files.
@@ -151,6 +160,7 @@ impl Relay {
             Self::BentPipe => "bent-pipe",
             Self::Access => "access",
             Self::Geo => "geo",
+            Self::Terminal => "terminal",
         }
     }
 

@@ -437,3 +437,34 @@ fn sticky_hands_over_least() {
     println!("{counts:?}");
     assert_eq!(counts.iter().min().unwrap().1, "sticky");
 }
+
+#[test]
+fn a_terminal_alone_uses_the_highest_of_all_satellites() {
+    let here = request(Relay::Terminal);
+    let request = PathRequest {
+        to: here.from.clone(),
+        handover: "max-elevation-grid".to_owned(),
+        step: Duration::from_secs(5),
+        duration: Duration::from_secs(600),
+        ..here
+    };
+    let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
+    let site = EarthModel::Wgs84.site(request.from.position);
+    let (mut positions, mut choices, mut changes) = (Vec::new(), 0, 0);
+    for frame in computed(&request).frames {
+        let utc = request.start.after(frame.at - Instant::START);
+        let ends = frame.events.iter().filter(|event| event.kind == EventKind::End).count();
+        assert_eq!(ends, frame.events.len(), "{frame:?}");
+        changes += usize::from(ends > 0);
+        if request.options.grid.since(utc) >= request.step {
+            continue;
+        }
+        ephemeris.earth_fixed(utc, &mut positions);
+        let height = |id: &usize| site.sin_elevation(positions[*id]);
+        let highest = (0..positions.len()).max_by(|a, b| height(a).total_cmp(&height(b))).unwrap();
+        assert_eq!(frame.nodes, [-1, highest as i32, -2]);
+        choices += 1;
+    }
+    assert_eq!(choices, 40);
+    assert!(changes > 3);
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use skyhop_scenario::blind::estimate_grid;
-use skyhop_signal::blind::Evidence;
+use skyhop_signal::blind::Period;
 use skyhop_units::Duration;
 
 use crate::errors::{from_scenario, input_error};
@@ -20,7 +20,7 @@ pub(crate) struct GridEstimate {
     stream: Option<String>,
 }
 
-/// Looks for handovers every `period` in a log or capture.
+/// Looks for handovers every `period` in a log or capture; for the period too where that is "search".
 #[pyfunction]
 #[pyo3(signature = (path, log_format, period))]
 pub(crate) fn estimate_blindly(
@@ -29,11 +29,7 @@ pub(crate) fn estimate_blindly(
     log_format: Option<&str>,
     period: &str,
 ) -> PyResult<GridEstimate> {
-    let period: Duration =
-        period.parse().map_err(|error| input_error(&format!("--period: {error}")))?;
-    if period < Duration::from_secs(1) {
-        return Err(input_error(&format!("--period {period}: expected at least 1 s")));
-    }
+    let period = wanted_period(period)?;
     let found = py
         .detach(|| estimate_grid(Path::new(path), log_format, period))
         .map_err(|error| from_scenario(&error, None))?;
@@ -43,10 +39,21 @@ pub(crate) fn estimate_blindly(
         period_s: grid.map(|grid| grid.period.as_secs_f64()),
         confidence: found.estimate.confidence,
         samples: found.estimate.samples,
-        evidence: match found.estimate.evidence {
-            Evidence::Spacing => "spacing",
-            Evidence::LevelShifts => "level shifts",
-        },
+        evidence: found.estimate.evidence.name(),
         stream: found.stream,
     })
+}
+
+/// What `--period` says.
+pub(crate) fn wanted_period(text: &str) -> PyResult<Period> {
+    if text == "search" {
+        return Ok(Period::Searched);
+    }
+    let period: Duration = text.parse().map_err(|error| {
+        input_error(&format!("--period: {error}, or \"search\" to find it out"))
+    })?;
+    if period < Duration::from_secs(1) {
+        return Err(input_error(&format!("--period {period}: expected at least 1 s")));
+    }
+    Ok(Period::Known(period))
 }

@@ -78,6 +78,11 @@ impl PyConstellation {
             .collect()
     }
 
+    /// The epochs of the element sets in ns since 1970, in the order of the last satellites.
+    fn element_epochs_ns(&self) -> Vec<i64> {
+        self.0.element_sets.iter().map(|set| set.elements().epoch.unix_nanos()).collect()
+    }
+
     /// Positions at a moment as little-endian doubles, x, y and z of satellite after satellite, in
     /// metres: inertial ones, or earth-fixed.
     fn positions<'py>(

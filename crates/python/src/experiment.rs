@@ -39,6 +39,14 @@ impl PyScenario {
     }
 }
 
+/// Name, latitude (deg), longitude (deg), altitude (m).
+pub(crate) type FoundPlace = (String, f64, f64, f64);
+
+pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace) -> Place {
+    let position = Geodetic { latitude_deg, longitude_deg, altitude_m };
+    Place { name, position }
+}
+
 /// Calls `work` without the GIL and with a place finder that asks the Python callable
 /// `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
 pub(crate) fn with_place_finder<T: Send>(
@@ -51,17 +59,14 @@ pub(crate) fn with_place_finder<T: Send>(
         work(&|text: &str| {
             Python::attach(|py| {
                 let found = find_place.call1(py, (text,)).and_then(|found| found.extract(py));
-                let (name, latitude_deg, longitude_deg, altitude_m): (String, f64, f64, f64) =
-                    found.map_err(|error: PyErr| {
-                        let what = error.value(py).to_string();
-                        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-                            *interruption.lock().unwrap_or_else(PoisonError::into_inner) =
-                                Some(error);
-                        }
-                        what
-                    })?;
-                let position = Geodetic { latitude_deg, longitude_deg, altitude_m };
-                Ok(Place { name, position })
+                let found: FoundPlace = found.map_err(|error: PyErr| {
+                    let what = error.value(py).to_string();
+                    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                        *interruption.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    }
+                    what
+                })?;
+                Ok(place(found))
             })
         })
     });

@@ -15,11 +15,8 @@ use skyhop_scenario::import::{ImportOptions, import_log};
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{from_record, from_scenario, input_error};
-use crate::experiment::{PyScenario, with_place_finder};
+use crate::experiment::{FoundPlace, PyScenario, with_place_finder};
 use crate::progress::PyProgress;
-
-/// Name, latitude (deg), longitude (deg), altitude (m).
-type FoundPlace = (String, f64, f64, f64);
 
 fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
     Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }

@@ -6,32 +6,40 @@ use std::path::{Path, PathBuf};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_live::signal_service::{
-    NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
+    ForecastPlan, NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
 };
 use skyhop_scenario::blind::estimate_grid;
 use skyhop_signal::Timing;
+use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
-use skyhop_units::Duration;
+use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{from_live, from_record, from_scenario, input_error};
+use crate::experiment::{FoundPlace, PyScenario, place};
 
+/// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
+const FIRST_WALL_CLOCK: UtcInstant = UtcInstant::from_unix_nanos(1_000_000_000_000_000_000);
 /// The files that say what the kernel's namespaces are called.
 const NAMED_NAMESPACES: &str = "/run/netns";
 
 /// Announces until Ctrl-C or the end of the source; `note` is told what a user should know.
 #[pyfunction]
-#[pyo3(signature = (source, file, grid, timing, netns, destination, socket, note))]
+#[pyo3(signature = (
+    source, file, interface, grid, timing, netns, destination, socket, note, forecast=None
+))]
 #[expect(clippy::too_many_arguments, reason = "the options of a command")]
 pub(crate) fn serve_signal(
     py: Python<'_>,
     source: &str,
     file: Option<&str>,
+    interface: Option<&str>,
     grid: (String, String),
     timing: (String, String),
     netns: Option<&str>,
     destination: Option<&str>,
     socket: &str,
     note: Py<PyAny>,
+    forecast: Option<ForecastOptions<'_>>,
 ) -> PyResult<()> {
     let grid = Grid {
         period: duration("--period", &grid.0, Duration::from_secs(1))?,
@@ -40,7 +48,10 @@ pub(crate) fn serve_signal(
     let error = timing.1.parse().map_err(|error| input_error(&format!("--error: {error}")))?;
     let lead = duration("--lead", &timing.0, Duration::ZERO)?;
     let options = ServiceOptions {
-        source: service_source(source, file, grid)?,
+        source: match forecast {
+            Some(options) => forecast_source(options)?,
+            None => service_source(source, file, interface, grid)?,
+        },
         timing: Timing { lead, error, seed: 1 },
         namespace: namespace(netns),
         destination: destination.map(prefix).transpose()?,
@@ -64,7 +75,27 @@ fn duration(option: &str, text: &str, least: Duration) -> PyResult<Duration> {
     Ok(duration)
 }
 
-fn service_source(source: &str, file: Option<&str>, grid: Grid) -> PyResult<ServiceSource> {
+/// The scenario whose `[path]` says how, the file of element sets, the terminal's place and the other end.
+type ForecastOptions<'p> = (PyRef<'p, PyScenario>, &'p str, FoundPlace, Option<FoundPlace>);
+
+fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> PyResult<ServiceSource> {
+    let plan = ForecastPlan {
+        scenario: scenario.0.clone(),
+        elements: PathBuf::from(elements),
+        from: place(from),
+        to: to.map(place),
+    };
+    // Whatever is wrong is found before anything begins.
+    plan.check().map_err(|error| from_live(&error))?;
+    Ok(ServiceSource::Forecast(Box::new(plan)))
+}
+
+fn service_source(
+    source: &str,
+    file: Option<&str>,
+    interface: Option<&str>,
+    grid: Grid,
+) -> PyResult<ServiceSource> {
     let needed = |what: &str| {
         file.map(Path::new)
             .ok_or_else(|| input_error(&format!("--source {source} needs --file: {what}")))
@@ -77,18 +108,34 @@ fn service_source(source: &str, file: Option<&str>, grid: Grid) -> PyResult<Serv
                 .map(|trace| ServiceSource::Path(Box::new(trace)))
                 .map_err(|error| from_record(&error))
         }
-        "blind" => {
-            let log = needed("a log or capture, as skyhop blind reads it")?;
-            let found = estimate_grid(log, None, grid.period)
-                .map_err(|error| from_scenario(&error, None))?
-                .estimate;
-            let grid = found.grid.ok_or_else(|| {
-                input_error(&format!("{}: there is no grid of {}", log.display(), grid.period))
-            })?;
-            Ok(ServiceSource::Grid { grid, error: found.evidence.error() })
-        }
+        "blind" => match interface {
+            Some(interface) => {
+                let interface = interface.to_owned();
+                Ok(ServiceSource::Watched { interface, period: grid.period })
+            }
+            None => logged_grid(
+                needed("a log or capture, as skyhop blind reads it; or --interface")?,
+                grid.period,
+            ),
+        },
         _ => Err(input_error(&format!("--source {source}: expected schedule, path or blind"))),
     }
+}
+
+/// The grid of a log, which says something of now only where its clock is the machine's.
+fn logged_grid(log: &Path, period: Duration) -> PyResult<ServiceSource> {
+    let found = estimate_grid(log, None, Period::Known(period))
+        .map_err(|error| from_scenario(&error, None))?;
+    let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));
+    if found.last.is_some_and(|last| last < FIRST_WALL_CLOCK) {
+        return Err(wrong(
+            "its times do not count from 1970, so that its grid says nothing of today's clock; \
+             log with ping -D, capture with the time of day, or give --interface"
+                .to_owned(),
+        ));
+    }
+    let grid = found.estimate.grid.ok_or_else(|| wrong(format!("there is no grid of {period}")))?;
+    Ok(ServiceSource::Grid { grid, error: found.estimate.evidence.error() })
 }
 
 fn namespace(netns: Option<&str>) -> NamespaceChoice {

@@ -247,12 +247,32 @@ pub struct Summary {
     pub links: BTreeMap<String, LinkSummary>,
     /// Path events by kind.
     pub handovers: Handovers,
+    /// What the run found out of the handover grid, where it was to: with all of its traffic at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blind: Option<GridSummary>,
     /// How late packets left the link (live only).
     pub lateness_us: Option<Quantiles>,
     /// A probe's RTT above what the link scheduled (live only).
     pub rtt_excess_us: Option<Quantiles>,
     /// What a reader must know before believing the numbers.
     pub warnings: Vec<String>,
+}
+
+/// The handover grid as traffic shows it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GridSummary {
+    /// Whether there is one.
+    pub grid: bool,
+    /// A moment of it, counted from 1970 in UTC modulo the period.
+    pub offset_s: Option<f64>,
+    /// The time between its moments.
+    pub period_s: Option<f64>,
+    /// At which share of its moments the evidence is seen, less what chance shows; 0 to 1.
+    pub confidence: f64,
+    /// How many arrivals were looked at.
+    pub samples: usize,
+    /// What was looked at: spacing or level shifts.
+    pub evidence: String,
 }
 
 /// One TCP flow over its whole life.

@@ -107,7 +107,8 @@ impl NamedScenario {
             scenario: self.resolved(&trace),
             flows,
             changes: self.planned_changes(),
-            announcements: self.announcements(&trace)?,
+            announcements: self.announcements(&trace, find_place, progress)?,
+            blind: self.blind_plan(&trace)?,
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,
@@ -124,7 +125,7 @@ impl NamedScenario {
         ScenarioError::key(&self.origin, key, what)
     }
 
-    fn path_error(&self, error: &PathError) -> ScenarioError {
+    pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {
         match error {
             PathError::Stopped { .. } => ScenarioError::Interrupted,
             PathError::Trace(TraceError::NeverConnected { .. }) => {

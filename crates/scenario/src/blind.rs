@@ -4,9 +4,10 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use skyhop_path::import::{RoundTrip, parse_round_trips};
-use skyhop_signal::blind::{Estimate, Sample, estimate};
+use skyhop_record::GridSummary;
+use skyhop_signal::blind::{Estimate, Period, Sample, estimate};
 use skyhop_signal::capture::busiest_conversation;
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::UtcInstant;
 
 use crate::ScenarioError;
 use crate::import::open;
@@ -30,9 +31,23 @@ pub struct BlindEstimate {
     pub stream: Option<String>,
     /// What it says.
     pub estimate: Estimate,
+    /// When its last sample arrived, on its own clock.
+    pub last: Option<UtcInstant>,
 }
 
-/// Looks for handovers every `period` in a log or capture, plain or gzipped; `format` is one of [`FORMATS`],
+/// An estimate as summary.json has it.
+pub fn grid_summary(estimate: &Estimate) -> GridSummary {
+    GridSummary {
+        grid: estimate.grid.is_some(),
+        offset_s: estimate.grid.map(|grid| grid.offset.as_secs_f64()),
+        period_s: estimate.grid.map(|grid| grid.period.as_secs_f64()),
+        confidence: estimate.confidence,
+        samples: estimate.samples,
+        evidence: estimate.evidence.name().to_owned(),
+    }
+}
+
+/// Looks for handovers in a log or capture, plain or gzipped; `format` is one of [`FORMATS`],
 /// or found out from the file.
 ///
 /// # Errors
@@ -40,7 +55,7 @@ pub struct BlindEstimate {
 pub fn estimate_grid(
     path: &Path,
     format: Option<&str>,
-    period: Duration,
+    period: Period,
 ) -> Result<BlindEstimate, ScenarioError> {
     let wrong = |what: String| ScenarioError::Log { origin: path.display().to_string(), what };
     let mut file = open(path)?;
@@ -52,13 +67,20 @@ pub fn estimate_grid(
         "pcap" => best_stream(file, period).map_err(|error| wrong(error.to_string())),
         _ if FORMATS.contains(&format) => {
             let samples = round_trips(file, format).map_err(|error| wrong(error.to_string()))?;
-            Ok(BlindEstimate { stream: None, estimate: estimate(&samples, period) })
+            Ok(BlindEstimate::of(None, &samples, period))
         }
         _ => {
             let known = FORMATS.join(", ");
             let what = format!("\"{format}\" is not a format of this version; expected {known}");
             Err(ScenarioError::key(&path.display().to_string(), "--format", what))
         }
+    }
+}
+
+impl BlindEstimate {
+    fn of(stream: Option<String>, samples: &[Sample], period: Period) -> Self {
+        let last = samples.iter().map(|sample| sample.at).max();
+        Self { stream, estimate: estimate(samples, period), last }
     }
 }
 
@@ -77,15 +99,13 @@ fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
 /// The stream of the busiest conversation that shows the grid most clearly.
 fn best_stream(
     capture: impl Read + Send,
-    period: Duration,
+    period: Period,
 ) -> Result<BlindEstimate, skyhop_signal::capture::CaptureError> {
-    let estimates = busiest_conversation(capture)?.into_iter().map(|stream| BlindEstimate {
-        estimate: estimate(&stream.samples, period),
-        stream: Some(stream.name),
-    });
-    let clarity = |one: &BlindEstimate| (one.estimate.grid.is_some(), one.estimate.confidence);
+    let estimates = busiest_conversation(capture)?
+        .into_iter()
+        .map(|stream| BlindEstimate::of(Some(stream.name), &stream.samples, period));
     estimates
-        .max_by(|a, b| clarity(a).partial_cmp(&clarity(b)).unwrap_or(std::cmp::Ordering::Equal))
+        .max_by(|a, b| Estimate::by_clarity(&a.estimate, &b.estimate))
         .ok_or(skyhop_signal::capture::CaptureError::Empty)
 }
 
@@ -95,7 +115,7 @@ fn round_trips(
 ) -> Result<Vec<Sample>, skyhop_path::import::ImportError> {
     let sample = |one: RoundTrip| Sample {
         at: UtcInstant::from_unix_nanos(one.arrived_ns),
-        rtt: Some(one.rtt),
+        delay: Some(one.rtt),
     };
     Ok(parse_round_trips(log, format)?.into_iter().map(sample).collect())
 }

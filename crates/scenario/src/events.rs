@@ -2,6 +2,7 @@
 
 use skyhop_path::{EventKind, PathEvent, PathTrace};
 use skyhop_record::{EventRow, Handovers, RowKind};
+use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
 
 use crate::Experiment;
@@ -27,13 +28,7 @@ impl Experiment {
             ..EventRow::default()
         }));
         let said = self.announcements.iter().filter(|said| said.announced < until);
-        rows.extend(said.map(|announcement| EventRow {
-            t_ns: announcement.announced.as_nanos() as i64,
-            kind: RowKind::Announcement,
-            outage_ns: announcement.outage.as_nanos() as i64,
-            at_ns: Some(announcement.at.as_nanos() as i64),
-            ..EventRow::default()
-        }));
+        rows.extend(said.map(announcement_row));
         rows.extend(measured);
         rows.sort_by_key(|row| row.t_ns);
         rows
@@ -50,6 +45,17 @@ impl Experiment {
             intermediate: count(EventKind::Intermediate),
             reroute: count(EventKind::Reroute),
         }
+    }
+}
+
+/// The row of an announcement.
+pub fn announcement_row(announcement: &Announcement) -> EventRow {
+    EventRow {
+        t_ns: announcement.announced.as_nanos() as i64,
+        kind: RowKind::Announcement,
+        outage_ns: announcement.outage.as_nanos() as i64,
+        at_ns: Some(announcement.at.as_nanos() as i64),
+        ..EventRow::default()
     }
 }
 

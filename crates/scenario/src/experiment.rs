@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use skyhop_link::LinkConfig;
 use skyhop_path::PathTrace;
 use skyhop_signal::Announcement;
+use skyhop_signal::blind::BlindPlan;
 use skyhop_units::{Bytes, Duration, Instant};
 
 /// What an engine runs.
@@ -26,6 +27,8 @@ pub struct Experiment {
     pub changes: Vec<PlannedChange>,
     /// The announcements of `[signal]`, about the path of `[path]`, by when they are made.
     pub announcements: Vec<Announcement>,
+    /// What the run is to find out by itself, and to announce then.
+    pub blind: Option<BlindPlan>,
     /// How long the run lasts.
     pub duration: Duration,
     /// The time between samples.

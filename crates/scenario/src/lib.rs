@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod experiment;
 pub mod export;
+mod forecast;
 mod format;
 pub mod import;
 mod override_key;
@@ -22,6 +23,7 @@ pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
+pub use events::announcement_row;
 pub use experiment::{
     End, Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way, cc_parameters,
 };

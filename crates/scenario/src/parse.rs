@@ -92,7 +92,10 @@ fn scenario_from_table(
     check_topology(&scenario, &given_links, origin)?;
     let given_keys_of_links =
         given_links.keys().map(|name| (name.clone(), keys_of(&given_links, name))).collect();
-    Ok(NamedScenario { scenario, origin: origin.to_owned(), given_link_keys, given_keys_of_links })
+    let named =
+        NamedScenario { scenario, origin: origin.to_owned(), given_link_keys, given_keys_of_links };
+    named.check_forecast()?;
+    Ok(named)
 }
 
 fn syntax_error(text: &str, origin: &str, error: &toml::de::Error) -> ScenarioError {

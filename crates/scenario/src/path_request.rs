@@ -36,7 +36,11 @@ impl NamedScenario {
     }
 
     /// The same between two places.
-    fn request_between(&self, from: Place, to: Place) -> Result<PathRequest, ScenarioError> {
+    pub(crate) fn request_between(
+        &self,
+        from: Place,
+        to: Place,
+    ) -> Result<PathRequest, ScenarioError> {
         let path = &self.scenario.path;
         let (relay, compat) = (relay(path), compat(path));
         let handover = self.handover(compat)?;
@@ -82,7 +86,19 @@ impl NamedScenario {
         let name = &self.scenario.path.constellation;
         let mut constellation = match (name.strip_prefix("geo:"), self.element_file(name)?) {
             (Some(longitude), _) => self.geostationary(longitude)?,
-            (None, Some(path)) => return self.by_element_sets(&path),
+            (None, Some(file)) => {
+                let path = &self.scenario.path;
+                let elevation_deg = match path.minimum_elevation {
+                    Some(minimum) => Some(self.elevation(minimum.degrees())?),
+                    None => None,
+                };
+                return self.by_element_sets(
+                    "path.constellation",
+                    &file,
+                    path.start,
+                    elevation_deg,
+                );
+            }
             (None, None) => self.constellation_by_name(name)?,
         };
         self.choose_shells(&mut constellation)?;
@@ -109,18 +125,25 @@ impl NamedScenario {
         Ok(Some(path).filter(|_| likely))
     }
 
-    fn by_element_sets(&self, file: &std::path::Path) -> Result<Constellation, ScenarioError> {
-        let wrong = |what: String| self.wrong("path.constellation", what);
-        let path = &self.scenario.path;
+    /// The satellites of a file that `key` names, as they are at `start` or at their own epoch; where no elevation
+    /// is given, with their kind's.
+    pub(crate) fn by_element_sets(
+        &self,
+        key: &str,
+        file: &std::path::Path,
+        start: Option<UtcInstant>,
+        minimum_elevation_deg: Option<f64>,
+    ) -> Result<Constellation, ScenarioError> {
+        let wrong = |what: String| self.wrong(key, what);
         let file = ElementFile::load(file).map_err(|error| wrong(error.to_string()))?;
-        let minimum_elevation_deg = match path.minimum_elevation {
-            Some(minimum) => self.elevation(minimum.degrees())?,
+        let minimum_elevation_deg = match minimum_elevation_deg {
+            Some(minimum_deg) => minimum_deg,
             None => catalogue::minimum_elevation_deg(&file)?,
         };
         let selection = Selection {
-            start: path.start,
+            start,
             duration: self.scenario.run.duration,
-            stale_after: path.stale_after,
+            stale_after: self.scenario.path.stale_after,
             satellites: self.satellites()?,
             minimum_elevation_deg,
         };

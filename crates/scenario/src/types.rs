@@ -417,7 +417,11 @@ pub struct SignalSection {
     /// What is added to the announced time: none, report-timing, or a duration.
     #[serde(default = "default_none")]
     pub error: String,
-    /// For source = "schedule": the time between handovers, in UTC.
+    /// For source = "forecast": the element sets that the forecaster has, a TLE or OMM file; those of the path where
+    /// nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elements: Option<String>,
+    /// For source = "schedule" and "blind": the time between handovers.
     #[serde(default = "default_period")]
     pub period: Duration,
     /// For source = "schedule": the first handover of each minute.
@@ -431,6 +435,7 @@ impl Default for SignalSection {
             source: SignalSource::None,
             lead: Duration::ZERO,
             error: default_none(),
+            elements: None,
             period: default_period(),
             offset: default_offset(),
         }
@@ -448,7 +453,7 @@ pub enum SignalSource {
     Path,
     /// A UTC schedule.
     Schedule,
-    /// Estimation from the traffic.
+    /// The run itself, once it has found the grid in its own arrivals.
     Blind,
     /// Orbits propagated from element sets.
     Forecast,

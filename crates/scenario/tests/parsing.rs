@@ -59,12 +59,16 @@ fn wrong_keys_and_values_are_named() {
         ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
         ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
         (
-            "[signal]\nsource = \"blind\"",
-            "x.toml: signal.source: blind and forecast are not part of",
+            "[signal]\nsource = \"path\"\nelements = \"old.tle\"",
+            "x.toml: signal.elements: is for source = \"forecast\" alone",
         ),
         (
             "[signal]\nsource = \"path\"\nerror = \"some\"",
             "x.toml: signal.error: \"some\" is no timing error",
+        ),
+        (
+            "[signal]\nsource = \"blind\"\nperiod = \"200 ms\"",
+            "x.toml: signal.period: is 200 ms; expected at least 1 s",
         ),
         ("[signal]\nsource = \"schedule\"\nperiod = \"0 s\"", "x.toml: signal.period: is 0 s"),
         ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),

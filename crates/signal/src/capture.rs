@@ -1,4 +1,4 @@
-//! Packet captures (pcap and pcapng) as the samples of blind estimation.
+//! Packets as the samples of blind estimation: of captures (pcap and pcapng), and as they arrive.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,7 +10,7 @@ use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 use skyhop_units::UtcInstant;
 use thiserror::Error;
 
-use crate::blind::Sample;
+use crate::blind::{Estimate, Period, Sample, Traffic};
 
 /// Why a capture cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -53,7 +53,7 @@ pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, Ca
     for_each_packet(capture, |at, link, bytes| {
         let direction = direction(link, bytes)?;
         if let Some(direction) = direction {
-            arrivals.entry(direction).or_default().push(Sample { at, rtt: None });
+            arrivals.entry(direction).or_default().push(Sample { at, delay: None });
         }
         Ok(())
     })?;
@@ -66,6 +66,48 @@ pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, Ca
         .collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.samples.len()));
     Ok(streams)
+}
+
+/// The last minutes of what arrives at an interface, by conversation.
+#[derive(Debug, Default)]
+pub struct Conversations {
+    arrivals: BTreeMap<Direction, Traffic>,
+}
+
+/// How many of the busiest conversations are looked at: the clearest one counts.
+const LOOKED_AT: usize = 3;
+/// Of more conversations the less busy ones are forgotten at the next look.
+const MOST_KEPT: usize = 100;
+
+impl Conversations {
+    /// Notes an IP packet; one that is not TCP or UDP counts for nothing.
+    pub fn arrived(&mut self, at: UtcInstant, ip: &[u8]) {
+        let packet = LaxSlicedPacket::from_ip(ip).ok();
+        if let Some(direction) = packet.and_then(|packet| sockets(&packet)) {
+            self.arrivals.entry(direction).or_default().push(Sample { at, delay: None });
+        }
+    }
+
+    /// Forgets what is older than `before`, and all but the busiest conversations.
+    pub fn forget(&mut self, before: UtcInstant) {
+        self.arrivals.values_mut().for_each(|traffic| traffic.forget(before));
+        let busiest = self.busiest(MOST_KEPT);
+        self.arrivals.retain(|one, traffic| busiest.contains(one) && traffic.samples() > 0);
+    }
+
+    /// The estimate of the busy conversation that shows a grid most clearly, and its name.
+    pub fn estimate(&self, period: Period) -> Option<(String, Estimate)> {
+        let busiest = self.busiest(LOOKED_AT).into_iter();
+        let estimates = busiest.map(|one| (one.name(), self.arrivals[&one].estimate(period)));
+        estimates.max_by(|(_, a), (_, b)| Estimate::by_clarity(a, b))
+    }
+
+    fn busiest(&self, most: usize) -> Vec<Direction> {
+        let mut busiest: Vec<Direction> = self.arrivals.keys().copied().collect();
+        busiest.sort_by_key(|one| std::cmp::Reverse(self.arrivals[one].samples()));
+        busiest.truncate(most);
+        busiest
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Announced handovers: what a source knows of handovers to come, and when it says so.
 //!
 //! A source gives [`Handover`]s in the order in which they happen: [`path`] those of the path itself, [`schedule`]
-//! those of a grid in UTC. [`Timing`] turns them into [`Announcement`]s: how long before, and how wrong. What to do
+//! those of a grid in UTC, [`forecast`] those that element sets let expect. [`Timing`] turns them into [`Announcement`]s: how long before, and how wrong. What to do
 //! about an announcement is the affair of who hears it.
 //!
 //! ```
@@ -20,6 +20,7 @@
 
 pub mod blind;
 pub mod capture;
+pub mod forecast;
 pub mod path;
 mod report_timing;
 pub mod schedule;
@@ -36,6 +37,8 @@ pub struct Handover {
     pub at: Instant,
     /// How long the path is expected to be down; zero where the source cannot say.
     pub outage: Duration,
+    /// How wrong `at` may be, either way; zero where the source knows.
+    pub error: Duration,
     /// What happens.
     pub kind: HandoverKind,
 }

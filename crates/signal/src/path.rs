@@ -1,6 +1,6 @@
 //! The path itself as the source: whoever computed it knows its handovers.
 
-use skyhop_path::{EventKind, PathEvent, PathTrace};
+use skyhop_path::{EventKind, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant};
 
 use crate::{Handover, HandoverKind};
@@ -10,19 +10,37 @@ use crate::{Handover, HandoverKind};
 ///
 /// A path that is lost or restored counts: what is in flight then goes astray, and the RTT is another after it.
 pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Handover> {
-    let changed =
-        changes.iter().map(|&(at, outage)| Handover { at, outage, kind: HandoverKind::Unknown });
+    let changed = changes.iter().map(|&(at, outage)| Handover {
+        at,
+        outage,
+        error: Duration::ZERO,
+        kind: HandoverKind::Unknown,
+    });
     let mut all: Vec<Handover> = trace.events().map(of_event).chain(changed).collect();
     all.sort_by_key(|handover| handover.at);
     all.dedup_by(|next, first| {
         let same = next.at == first.at;
         if same {
-            first.outage = first.outage.max(next.outage);
-            first.kind = first.kind.min(next.kind);
+            *first = gravest(*first, *next);
         }
         same
     });
     all
+}
+
+/// What happens with a frame, taken as one handover; `None` where nothing does.
+pub(crate) fn of_frame(frame: &Frame) -> Option<Handover> {
+    frame.events.iter().map(of_event).reduce(gravest)
+}
+
+/// Two handovers of one moment.
+fn gravest(first: Handover, next: Handover) -> Handover {
+    Handover {
+        outage: first.outage.max(next.outage),
+        error: first.error.max(next.error),
+        kind: first.kind.min(next.kind),
+        ..first
+    }
 }
 
 fn of_event(event: &PathEvent) -> Handover {
@@ -31,5 +49,5 @@ fn of_event(event: &PathEvent) -> Handover {
         EventKind::Intermediate | EventKind::Reroute => HandoverKind::Intermediate,
         EventKind::Lost | EventKind::Restored => HandoverKind::Unknown,
     };
-    Handover { at: event.at, outage: event.outage, kind }
+    Handover { at: event.at, outage: event.outage, error: Duration::ZERO, kind }
 }

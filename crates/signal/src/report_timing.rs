@@ -1,5 +1,5 @@
-//! How wrong a handover's moment is that was computed from element sets three hours old: SaTCP's Figure 4, which
-//! shows the distribution of the error's size over 1605 Starlink satellites. Its sign is not shown; both are equally
+//! How wrong a handover's moment is that was computed from element sets fetched three hours before: SaTCP's Figure 4,
+//! which shows the distribution of the error's size over 1605 Starlink satellites (docs/signal.md: what it is made of). Its sign is not shown; both are equally
 //! likely here.
 
 use rand_chacha::ChaCha8Rng;

@@ -27,9 +27,14 @@ impl Grid {
         let first = Instant::from_nanos(self.wait_ns(start, period_ns));
         let period = Duration::from_nanos(period_ns);
         let next = move |at: &Instant| Some(*at + period);
-        std::iter::successors(Some(first), next)
-            .take_while(move |at| *at < until)
-            .map(|at| Handover { at, outage: Duration::ZERO, kind: HandoverKind::Unknown })
+        std::iter::successors(Some(first), next).take_while(move |at| *at < until).map(|at| {
+            Handover {
+                at,
+                outage: Duration::ZERO,
+                error: Duration::ZERO,
+                kind: HandoverKind::Unknown,
+            }
+        })
     }
 
     /// From `start` to the first moment not before it.

@@ -75,7 +75,7 @@ impl Timing {
             announced: at - self.lead,
             at,
             outage: handover.outage,
-            error,
+            error: handover.error + error,
             kind: handover.kind,
         }
     }

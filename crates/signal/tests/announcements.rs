@@ -152,8 +152,12 @@ fn what_happens_at_once_is_announced_once() {
         (2_000, 5, HandoverKind::Intermediate),
         (3_000, 0, HandoverKind::Unknown),
     ];
-    let expected =
-        expected.map(|(at, outage, kind)| Handover { at: at_ms(at), outage: ms(outage), kind });
+    let expected = expected.map(|(at, outage, kind)| Handover {
+        at: at_ms(at),
+        outage: ms(outage),
+        error: ms(0),
+        kind,
+    });
     assert_eq!(found, expected);
 }
 
@@ -172,7 +176,8 @@ fn starlinks_grid_is_announced_at_its_seconds() {
 #[test]
 fn nothing_is_said_before_the_run() {
     let timing = Timing { lead: ms(1_000), error: TimingError::Early(ms(500)), seed: 0 };
-    let handover = Handover { at: at_ms(300), outage: ms(10), kind: HandoverKind::End };
+    let handover =
+        Handover { at: at_ms(300), outage: ms(10), error: ms(0), kind: HandoverKind::End };
     let [said] = timing.announce([handover], at_ms(10_000))[..] else { panic!("one announcement") };
     let zero = Instant::START;
     let expected = Announcement {

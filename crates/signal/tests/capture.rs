@@ -1,8 +1,8 @@
 //! Captures, written here byte by byte.
 
-use skyhop_signal::blind::estimate;
-use skyhop_signal::capture::{CaptureError, busiest_conversation};
-use skyhop_units::Duration;
+use skyhop_signal::blind::{Period, estimate};
+use skyhop_signal::capture::{CaptureError, Conversations, busiest_conversation};
+use skyhop_units::{Duration, UtcInstant};
 
 const A: [u8; 4] = [192, 0, 2, 1];
 const B: [u8; 4] = [192, 0, 2, 7];
@@ -90,11 +90,30 @@ fn the_busiest_conversation_is_taken_apart_by_direction() {
         assert_eq!(streams[0].samples[0].at.unix_nanos() as u64, packets[0].0 * 1000);
         assert!(streams[0].samples.len() > streams[1].samples.len());
         for stream in streams {
-            let found = estimate(&stream.samples, Duration::from_secs(15));
+            let found = estimate(&stream.samples, Period::Known(Duration::from_secs(15)));
             let offset_s = found.grid.unwrap().offset.as_secs_f64();
             assert!((offset_s - 7.3).abs() <= 0.005, "{}: {found:?}", stream.name);
         }
     }
+}
+
+#[test]
+fn what_arrives_is_told_apart_by_conversation_and_forgotten() {
+    let period = Period::Known(Duration::from_secs(15));
+    let mut seen = Conversations::default();
+    assert_eq!(seen.estimate(period), None);
+    let packets = conversation();
+    for (us, packet) in &packets {
+        seen.arrived(UtcInstant::from_unix_nanos(*us as i64 * 1000), packet);
+    }
+    let last = UtcInstant::from_unix_nanos(packets.last().unwrap().0 as i64 * 1000);
+    let (name, found) = seen.estimate(period).unwrap();
+    assert!(name.starts_with("TCP 192.0.2."), "{name}");
+    let offset_s = found.grid.unwrap().offset.as_secs_f64();
+    assert!((offset_s - 7.3).abs() <= 0.005, "{found:?}");
+    seen.arrived(last.after(Duration::from_secs(1)), &[0x45, 0, 0]);
+    seen.forget(last.after(Duration::from_secs(2)));
+    assert_eq!(seen.estimate(period), None);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::order::seeded_in_order;
 use crate::sampler::{loss_row, on_the_wire};
 use crate::signal::{Signal, phase_rows};
 
+/// The component of the path's link that leads to the end `from`.
+const PATH_BACK: usize = 1;
 /// IPv4 and UDP headers.
 const UDP_HEADERS: Bytes = Bytes::new(28);
 
@@ -27,8 +29,9 @@ pub(crate) struct Network {
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
     calendar: Calendar,
-    signal: Signal,
-    /// A row for each lost packet, and for what congestion controls did about announcements.
+    pub(crate) signal: Signal,
+    /// A row for each lost packet, for what is announced on the way, and for what congestion controls did
+    /// about announcements.
     pub(crate) events: Vec<EventRow>,
 }
 
@@ -51,7 +54,7 @@ impl Network {
             links,
             flows,
             accesses,
-            signal: Signal::new(&experiment.announcements),
+            signal: Signal::new(experiment),
             events: Vec::new(),
         };
         for index in 0..network.flows.len() {
@@ -97,6 +100,9 @@ impl Network {
 
     fn visit_link(&mut self, link: usize, now: Instant) {
         while let Some(arrival) = self.links[link].poll(now) {
+            if link == PATH_BACK {
+                self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
+            }
             let mut packet = arrival.packet;
             packet.payload.hop += 1;
             self.carry(packet, now);
@@ -166,7 +172,8 @@ impl Network {
 
     /// Every TCP flow's congestion control hears what is announced now.
     fn visit_signal(&mut self, now: Instant) {
-        while let Some(handover) = self.signal.pop(now) {
+        while let Some((handover, row)) = self.signal.pop(now) {
+            self.events.extend(row);
             for flow in &mut self.flows {
                 if let Kind::Tcp(connection) = &mut flow.kind {
                     connection.sender.congestion_control().announce(handover);

@@ -101,6 +101,7 @@ impl Sampler {
             link: links(0),
             links: (1..).zip(&more_links).map(|(n, name)| (name.clone(), links(n))).collect(),
             handovers: experiment.handovers(experiment.duration),
+            blind: network.signal.found(),
             ..Summary::default()
         };
         RunData {

@@ -23,6 +23,8 @@ Examples:
   skyhop blind rtt.csv.gz
 
   skyhop blind capture.pcapng --json
+
+  skyhop blind rtt.csv.gz --period search
 """
 
 
@@ -33,7 +35,11 @@ def blind(
         typer.Option("--format", metavar="FORMAT", help="Of the log; found out where not given."),
     ] = None,
     period: Annotated[
-        str, typer.Option(metavar="TIME", help="The time from one handover to the next.")
+        str,
+        typer.Option(
+            metavar="TIME|search",
+            help="From one handover to the next; search: any from 5 to 60 s.",
+        ),
     ] = "15 s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
 ) -> None:
@@ -58,7 +64,8 @@ def blind(
         return
     of = f" of {found.stream}" if found.stream else ""
     if found.offset_s is None:
-        print(f"no grid of {period} in {found.samples} samples{of}")
+        periods = "5 to 60 s" if period == "search" else period
+        print(f"no grid of {periods} in {found.samples} samples{of}")
         return
     print(
         f"a handover every {found.period_s:g} s, at {found.offset_s:.3f} s: "

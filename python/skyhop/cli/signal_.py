@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket as sockets
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skyhop.cli.terminal import print_note
+
+if TYPE_CHECKING:
+    from skyhop import _core
+    from skyhop.report_timing import ReportTiming
 
 app = typer.Typer(
     help=(
@@ -45,18 +50,45 @@ def _default_socket() -> Path:
 @app.command()
 def serve(
     source: Annotated[
-        str, typer.Option(metavar="schedule|path|blind", help="Who knows of handovers.")
+        str, typer.Option(metavar="schedule|path|blind|forecast", help="Who knows of handovers.")
     ] = "schedule",
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="For path: a path file. For blind: a log or capture."),
     ] = None,
-    period: Annotated[str, typer.Option(metavar="TIME", help="From one handover to the next.")] = (
-        "15 s"
-    ),
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For blind: learn from what arrives there, as root."),
+    ] = None,
+    period: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="For schedule and blind: from one handover to the next, 15 s."
+        ),
+    ] = None,
     offset: Annotated[
-        str, typer.Option(metavar="TIME", help="For schedule: the first of each minute, in UTC.")
-    ] = "12 s",
+        str | None,
+        typer.Option(metavar="TIME", help="For schedule: the first of each UTC minute, 12 s."),
+    ] = None,
+    elements: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="For forecast: TLE or OMM, a file or an address."),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal stands.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="For forecast: the other end, for the whole path."),
+    ] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(metavar="RELAY", help="For forecast with --to: bent-pipe, isl or access."),
+    ] = None,
+    handover: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="For forecast: max-elevation-grid, or another."),
+    ] = None,
     lead: Annotated[
         str, typer.Option(metavar="TIME", help="How long before it a handover is announced.")
     ] = "0.5 s",
@@ -74,25 +106,97 @@ def serve(
 ) -> None:
     """Announce handovers until Ctrl-C: to the modules that are loaded, and as JSON lines.
 
-    A path begins when the service does. With schedule the machine's clock counts: where NTP does
-    not keep it, a warning says so, and announcements carry the error that the clock may have.
+    A path begins when the service does. With schedule and forecast the machine's clock counts:
+    where NTP does not keep it, a warning says so, and announcements carry the error that the clock
+    may have. Blind takes the grid of a log once, or learns it from the busiest conversation that
+    arrives at an interface, every 30 s anew; there it takes some minutes until the first
+    announcement. A forecast reads its element sets again when the file changes.
 
-    Example: sudo skyhop signal serve --source blind --file rtt.csv
+    Example: sudo skyhop signal serve --source blind --interface eth0
+
+    Example: sudo skyhop signal serve --source forecast --elements sl.tle --site "Victoria, CA"
     """
     from skyhop import _core
+
+    given = {
+        "file": file, "interface": interface, "period": period, "offset": offset,
+        "elements": elements, "site": site, "to": to, "relay": relay, "handover": handover,
+    }  # fmt: skip
+    _check_options(source, {name for name, value in given.items() if value is not None})
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     _core.serve_signal(
         source,
         None if file is None else str(file),
-        (period, offset),
+        interface,
+        (period or "15 s", offset or "12 s"),
         (lead, error),
         netns,
         destination,
         str(socket or _default_socket()),
         print_note,
+        _forecast(elements, site, to, relay, handover) if source == "forecast" else None,
     )
+
+
+def _forecast(
+    elements: str | None,
+    site: str | None,
+    to: str | None,
+    relay: str | None,
+    handover: str | None,
+) -> tuple[_core.Scenario, str, _core.FoundPlace, _core.FoundPlace | None]:
+    """Return what the service needs to know of a forecast."""
+    from skyhop.downloads import downloaded, is_address
+    from skyhop.errors import InputError
+    from skyhop.places import position_of
+    from skyhop.scenarios import load_scenario
+
+    if elements is None or site is None:
+        missing = "--elements: a TLE or OMM file" if elements is None else "--site: a place"
+        raise InputError(f"--source forecast needs {missing}")
+    if relay == "geo":
+        raise InputError("--relay geo: geostationary satellites are not handed over")
+    path = {
+        "from": site,
+        "to": to or site,
+        "relay": relay or "bent-pipe",
+        "handover": handover or "max-elevation-grid",
+        # A terminal alone costs next to nothing: its handovers are told apart more finely.
+        "step": "100 ms" if to is None else "1 s",
+    }
+    file = str(downloaded(elements)) if is_address(elements) else elements
+    return (
+        load_scenario({"path": path}, origin="the forecast"),
+        file,
+        position_of(site),
+        None if to is None else position_of(to),
+    )
+
+
+_OPTIONS = {
+    "schedule": {"period", "offset"},
+    "path": {"file"},
+    "blind": {"file", "interface", "period"},
+    "forecast": {"elements", "site", "to", "relay", "handover"},
+}
+"""Each source's own options."""
+
+
+def _check_options(source: str, given: set[str]) -> None:
+    """Refuse options that the source does not look at, rather than ignore them.
+
+    Raises:
+        InputError: there is one; the message names it and who has it.
+    """
+    from skyhop.errors import InputError
+
+    for name in sorted(given - _OPTIONS.get(source, given)):
+        owners = " or ".join(owner for owner, options in _OPTIONS.items() if name in options)
+        raise InputError(f"--{name} is for --source {owners}; --source {source} does not use it")
+    if {"file", "interface"} <= given:
+        raise InputError("--file and --interface: give either, a log or what to watch")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -125,6 +229,76 @@ def watch(
                 text = line.rstrip() if as_json else _text(json.loads(line))
                 if text is not None:
                     print(text, flush=True)
+
+
+@app.command()
+def timing(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="The older element sets.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The newer ones, of the same fleet.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A figure of the errors.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="UTC", help="Predict for then; else for the median epoch of NEW."),
+    ] = None,
+    up_to: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Leave out satellites that are further off."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare two snapshots of element sets: how wrong are predictions from the older.
+
+    Per satellite the time by which its predicted coverage is early or late (SaTCP, section V-B),
+    as quantiles, and the T_err that they suggest.
+
+    Example: skyhop signal timing starlink-morning.tle starlink-noon.tle -o errors.png
+    """
+    from skyhop import _core
+    from skyhop.report_timing import report_timing
+
+    up_to_s = math.inf if up_to is None else _core.duration_s("--up-to", up_to)
+    found = report_timing(old, new, at=at, up_to_s=up_to_s)
+    if output is not None:
+        from skyhop.plot import save
+        from skyhop.plot.report_timing import report_timing_figure
+
+        save(report_timing_figure(found), output)
+    _print_timing(found, as_json=as_json)
+
+
+def _print_timing(found: ReportTiming, *, as_json: bool) -> None:
+    from skyhop.cli.terminal import print_rows
+    from skyhop.report_timing import SHARES, T_ERR_SHARE
+
+    quantiles_s = {f"{share:.0%}": round(found.quantile_s(share), 6) for share in SHARES}
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "at": found.at,
+                    "satellites": len(found.errors_s),
+                    "left_out": found.left_out,
+                    "age_h": round(found.age_h, 3),
+                    "newer_by_h": round(found.newer_by_h, 3),
+                    "quantiles_s": quantiles_s,
+                    "t_err_s": found.t_err_s,
+                }
+            )
+        )
+        return
+    print(
+        f"{len(found.errors_s)} satellites, predicted for {found.at}: "
+        f"elements {found.age_h:.1f} h old against ones {found.newer_by_h:.1f} h newer"
+        + (f"; {found.left_out} left out" if found.left_out else "")
+    )
+    rows = [
+        {"satellites": share, "report timing error (s)": f"{error_s:.3f}"}
+        for share, error_s in quantiles_s.items()
+    ]
+    print_rows(rows, as_json=False)
+    print(f"T_err = {found.t_err_s:g} s: {T_ERR_SHARE:.0%} of the reports are at most that far off")
 
 
 def _text(line: dict[str, object]) -> str | None:

@@ -81,8 +81,8 @@ class Metric(_Strict):
     kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
     samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
     same, but only during `window` after each event of the kind `after`. kind = "grid_error": how
-    far, in ms, the handover grid that `skyhop blind` estimates from the first probe is from the
-    true one, every `period` from the UTC second `offset` on; none where it finds no grid.
+    far, in ms, the handover grid that a run with signal.source = "blind" has found at its end is
+    from the true one, every `period` from the UTC second `offset` on; none where it found no grid.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")

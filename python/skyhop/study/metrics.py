@@ -31,7 +31,7 @@ from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, pa
 from skyhop.study.file import RESERVED, Metric
 from skyhop.study.statistics import delay_inflation, in_windows, jain, power, statistic
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Counts up when the rows below change, so that finished runs are measured again."""
 
 
@@ -137,7 +137,7 @@ class MetricSet:
     @property
     def needs_series(self) -> bool:
         """Whether samples of a run are needed, beyond its summary."""
-        return any(metric.kind != "expression" for metric in self.own)
+        return any(metric.kind in ("samples", "transient") for metric in self.own)
 
     def rows(self, directory: Path) -> list[dict[str, Any]]:
         """Return the rows of a run directory, by column.
@@ -153,8 +153,8 @@ class MetricSet:
                 info = self.infos[metric.name]
                 if metric.value is not None:
                     row[info.column] = self._expression_value(metric, row)
-                elif record is not None and metric.kind == "grid_error":
-                    row[info.column] = grid_error_ms(record, metric.period, seconds(metric.offset))
+                elif metric.kind == "grid_error":
+                    row[info.column] = grid_error_ms(summary, metric.period, seconds(metric.offset))
                 elif record is not None:
                     row[info.column] = _sampled(metric, record, row["flow"])
         return rows

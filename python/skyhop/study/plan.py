@@ -196,21 +196,29 @@ def _is_seedless(path: Mapping[str, Any]) -> bool:
 def _named_files(
     resolved: Mapping[str, Any], beside: Path, digests: dict[Path, str]
 ) -> dict[str, dict[str, str]]:
-    """Return a digest of each file that a scenario's paths name: changed content is another run.
+    """Return a digest of each file that a scenario names: changed content is another run.
 
-    `digests` remembers what has been read. The outer keys are those of the paths.
+    `digests` remembers what has been read. The outer keys are those of the paths, and `signal`.
     """
     found: dict[str, dict[str, str]] = {}
     for section, path in path_sections(resolved).items():
-        found[section] = {}
-        for key in ("constellation", "gateways", "pops", "file"):
-            name = path.get(key)
-            places = [beside / name, Path(name)] if isinstance(name, str) else []
-            place = next((place for place in places if place.is_file()), None)
-            if place is not None:
-                if place not in digests:
-                    digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
-                found[section][key] = digests[place]
+        named = {key: path.get(key) for key in ("constellation", "gateways", "pops", "file")}
+        found[section] = _digests(named, beside, digests)
+    elements = resolved.get("signal", {}).get("elements")
+    if elements is not None:
+        found["signal"] = _digests({"elements": elements}, beside, digests)
+    return found
+
+
+def _digests(named: Mapping[str, Any], beside: Path, digests: dict[Path, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, name in named.items():
+        places = [beside / name, Path(name)] if isinstance(name, str) else []
+        place = next((place for place in places if place.is_file()), None)
+        if place is not None:
+            if place not in digests:
+                digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
+            found[key] = digests[place]
     return found
 
 

@@ -1,10 +1,13 @@
 //! What is to be announced next, in UTC.
 
+use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Announcement, Handover, HandoverKind, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::ServiceSource;
+use super::forecaster::Forecaster;
 use super::wall_clock::WallClock;
+use crate::error::LiveError;
 
 /// How far ahead a grid is worked out.
 const PERIODS_AHEAD: u64 = 2;
@@ -18,14 +21,22 @@ pub(super) struct Upcoming {
     planned: Vec<Due>,
     /// The grid's moments up to this one have been planned; its own, without the timing's error.
     after: UtcInstant,
+    /// The moment that was announced last.
+    said: Option<UtcInstant>,
     /// How often the grid was planned: each time its errors are others.
     plans: u64,
 }
 
 #[derive(Debug)]
 enum Source {
-    Grid { grid: skyhop_signal::schedule::Grid, error: Duration },
+    Grid {
+        grid: Grid,
+        error: Duration,
+    },
+    /// A grid that nobody knows yet.
+    Unknown,
     Listed,
+    Forecast(Box<Forecaster>),
 }
 
 /// An announcement whose times are in UTC.
@@ -39,36 +50,97 @@ pub(super) struct Due {
 }
 
 impl Upcoming {
-    pub(super) fn new(source: &ServiceSource, timing: Timing, now: UtcInstant) -> Self {
+    /// # Errors
+    /// A thread cannot be started.
+    pub(super) fn new(
+        source: &ServiceSource,
+        timing: Timing,
+        now: UtcInstant,
+    ) -> Result<Self, LiveError> {
         let (source, planned) = match source {
             ServiceSource::Grid { grid, error } => {
                 (Source::Grid { grid: *grid, error: *error }, Vec::new())
             }
+            ServiceSource::Watched { .. } => (Source::Unknown, Vec::new()),
             ServiceSource::Path(trace) => {
                 let all = timing.announce(path::handovers(trace, &[]), Instant::NEVER);
                 let planned = all.iter().rev().map(|one| due(one, now, Duration::ZERO)).collect();
                 (Source::Listed, planned)
             }
+            ServiceSource::Forecast(plan) => {
+                (Source::Forecast(Box::new(Forecaster::start(plan, now)?)), Vec::new())
+            }
         };
-        let mut upcoming = Self { source, timing, planned, after: now, plans: 0 };
+        let mut upcoming = Self { source, timing, planned, after: now, said: None, plans: 0 };
         upcoming.plan();
-        upcoming
+        Ok(upcoming)
     }
 
     /// UTC was set by `step_ns`: a grid's moments are where the clock now says, those of a path stay where
-    /// they were, which the clock now calls otherwise.
-    pub(super) fn anchor(&mut self, now: UtcInstant, step_ns: i64) {
-        match self.source {
+    /// they were, which the clock now calls otherwise. Satellites go by UTC, too.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(super) fn anchor(&mut self, now: UtcInstant, step_ns: i64) -> Result<(), LiveError> {
+        let moved = |at: UtcInstant| UtcInstant::from_unix_nanos(at.unix_nanos() + step_ns);
+        self.said = self.said.map(moved);
+        match &mut self.source {
             Source::Grid { .. } => {
                 self.planned.clear();
                 self.after = now;
                 self.plan();
             }
+            Source::Unknown => {}
             Source::Listed => {
-                let moved = |at: UtcInstant| UtcInstant::from_unix_nanos(at.unix_nanos() + step_ns);
                 for due in &mut self.planned {
                     (due.announced, due.at) = (moved(due.announced), moved(due.at));
                 }
+            }
+            Source::Forecast(forecaster) => {
+                self.planned.clear();
+                forecaster.restart(now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what has been forecast meanwhile; what a user should know of it.
+    ///
+    /// # Errors
+    /// The forecast cannot go on.
+    pub(super) fn look_ahead(&mut self, now: UtcInstant) -> Result<Vec<String>, LiveError> {
+        let Source::Forecast(forecaster) = &mut self.source else { return Ok(Vec::new()) };
+        let news = forecaster.news(now, now.after(self.timing.lead))?;
+        if news.is_anew {
+            self.planned.clear();
+        }
+        for (start, piece) in news.pieces {
+            let timing = Timing { seed: self.timing.seed.wrapping_add(self.plans), ..self.timing };
+            self.plans += 1;
+            let announcements = timing.announce(piece, Instant::NEVER);
+            let dues = announcements.iter().map(|one| due(one, start, Duration::ZERO));
+            self.planned.extend(dues.filter(|due| due.at >= now));
+        }
+        self.planned.sort_by_key(|due| std::cmp::Reverse((due.announced, due.at)));
+        Ok(news.notes)
+    }
+
+    /// The grid is known now, better than before or no more; true: what was announced last is to be taken
+    /// back.
+    pub(super) fn learn(&mut self, now: UtcInstant, learned: Option<(Grid, Duration)>) -> bool {
+        self.planned.clear();
+        match learned {
+            Some((grid, error)) => {
+                // The same moment may be a bit later than by the grid before.
+                let half = grid.period / 2;
+                self.after = self.said.map_or(now, |said| said.after(half)).max(now);
+                self.source = Source::Grid { grid, error };
+                self.plan();
+                false
+            }
+            None => {
+                self.source = Source::Unknown;
+                self.said.take().is_some_and(|said| said > now)
             }
         }
     }
@@ -77,6 +149,7 @@ impl Upcoming {
     pub(super) fn take_due(&mut self, now: UtcInstant) -> Option<Due> {
         self.planned.last().filter(|next| next.announced <= now)?;
         let due = self.planned.pop()?;
+        self.said = Some(due.at);
         self.plan();
         Some(due)
     }
@@ -88,7 +161,8 @@ impl Upcoming {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.planned.is_empty()
+        let goes_on = matches!(self.source, Source::Forecast(_) | Source::Unknown);
+        self.planned.is_empty() && !goes_on
     }
 
     /// Works out the grid's next moments where none is left.
@@ -142,7 +216,6 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use skyhop_signal::TimingError;
-    use skyhop_signal::schedule::Grid;
 
     use super::*;
 
@@ -154,7 +227,7 @@ mod tests {
         let grid = Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
         let source = ServiceSource::Grid { grid, error: Duration::from_millis(3) };
         let lead = Duration::from_millis(lead_ms);
-        Upcoming::new(&source, Timing { lead, error: TimingError::None, seed: 1 }, now)
+        Upcoming::new(&source, Timing { lead, error: TimingError::None, seed: 1 }, now).unwrap()
     }
 
     /// Announcements from `from` on, taken as their time comes.
@@ -189,11 +262,11 @@ mod tests {
         let mut upcoming = starlink(500, now);
         assert_eq!(upcoming.wait(now), Duration::from_millis(10_500));
         let set = utc("2026-01-01T00:00:31Z");
-        upcoming.anchor(set, 30_000_000_000);
+        upcoming.anchor(set, 30_000_000_000).unwrap();
         let said = taken(&mut upcoming, set, 1);
         assert_eq!(said[0].1, "2026-01-01T00:00:42Z");
         // Set back: the same moments come again.
-        upcoming.anchor(now, -30_000_000_000);
+        upcoming.anchor(now, -30_000_000_000).unwrap();
         assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:12Z");
     }
 
@@ -204,7 +277,7 @@ mod tests {
         let timing =
             Timing { lead: Duration::from_millis(500), error: TimingError::ReportTiming, seed: 1 };
         let now = utc("2026-01-01T00:00:01Z");
-        let mut upcoming = Upcoming::new(&source, timing, now);
+        let mut upcoming = Upcoming::new(&source, timing, now).unwrap();
         let said = taken(&mut upcoming, now, 40);
         let mut errors_ns = Vec::new();
         for (index, (_, at)) in said.iter().enumerate() {
@@ -224,7 +297,33 @@ mod tests {
         upcoming.source = Source::Listed;
         let wait = upcoming.wait(now);
         let set = now.after(Duration::from_secs(100));
-        upcoming.anchor(set, 100_000_000_000);
+        upcoming.anchor(set, 100_000_000_000).unwrap();
         assert_eq!(upcoming.wait(set), wait);
+    }
+    #[test]
+    fn what_is_learned_is_announced_once_and_taken_back_when_it_was_wrong() {
+        let period = Duration::from_secs(15);
+        let grid = |offset_ms: u64| {
+            let grid = Grid { period, offset: Duration::from_millis(offset_ms) };
+            Some((grid, Duration::from_millis(10)))
+        };
+        let now = utc("2026-01-01T00:00:01Z");
+        let source = ServiceSource::Watched { interface: "wan".to_owned(), period };
+        let lead = Duration::from_secs(1);
+        let timing = Timing { lead, error: TimingError::None, seed: 1 };
+        let mut upcoming = Upcoming::new(&source, timing, now).unwrap();
+        assert!(!upcoming.is_over() && upcoming.take_due(now).is_none());
+        assert!(!upcoming.learn(now, grid(12_000)));
+        assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:12Z");
+        // A bit later by a better estimate: not again.
+        let now = utc("2026-01-01T00:00:11.5Z");
+        assert!(!upcoming.learn(now, grid(12_004)));
+        assert_eq!(taken(&mut upcoming, now, 1)[0].1, "2026-01-01T00:00:27.004Z");
+        assert!(!upcoming.learn(utc("2026-01-01T00:00:28Z"), None), "it is over");
+        assert!(!upcoming.is_over() && upcoming.take_due(utc("2026-01-01T00:01:00Z")).is_none());
+        let now = utc("2026-01-01T00:01:01Z");
+        upcoming.learn(now, grid(12_000));
+        taken(&mut upcoming, now, 1);
+        assert!(upcoming.learn(utc("2026-01-01T00:01:11.5Z"), None));
     }
 }

@@ -2,9 +2,12 @@
 //! the kernel, and to any program that listens on a Unix socket.
 
 mod due;
+mod forecaster;
+mod learning;
 mod listeners;
 mod socket;
 mod wall_clock;
+mod watcher;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -18,10 +21,12 @@ use crate::clock::wake_precisely;
 use crate::error::LiveError;
 
 use due::Upcoming;
+use learning::Learning;
 use listeners::Listeners;
 use socket::Audience;
 use wall_clock::WallClock;
 
+pub use forecaster::ForecastPlan;
 pub use listeners::NamespaceChoice;
 pub use socket::PROTOCOL_VERSION;
 
@@ -53,8 +58,17 @@ pub enum ServiceSource {
         /// How wrong it is, either way.
         error: Duration,
     },
+    /// A grid that the arrivals at a network interface show, once they do; as wrong as they tell it.
+    Watched {
+        /// The interface.
+        interface: String,
+        /// The time between handovers.
+        period: Duration,
+    },
     /// A path that begins when the service does.
     Path(Box<PathTrace>),
+    /// Orbits propagated from element sets, from now on.
+    Forecast(Box<ForecastPlan>),
 }
 
 /// How the caller follows the service and ends it.
@@ -73,12 +87,15 @@ pub trait ServiceControl {
 pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Result<(), LiveError> {
     wake_precisely()?;
     let mut clock = WallClock::read()?;
+    let mut learning = Learning::start(&options.source)?;
     let mut audience = Audience::open(&options.socket, &options.source)?;
     let mut listeners = Listeners::find(&options.namespace, options.destination)?;
     control.note(&format!("announcing on {}", options.socket.display()));
     tell_listeners(&listeners, control);
     tell_clock(&clock, options, control);
-    let served = announce_all(options, control, &mut clock, &mut audience, &mut listeners);
+    tell_source(&options.source, control);
+    let served =
+        announce_all(options, control, &mut clock, &mut audience, &mut listeners, &mut learning);
     listeners.withdraw().and(served)
 }
 
@@ -88,17 +105,25 @@ fn announce_all(
     clock: &mut WallClock,
     audience: &mut Audience,
     listeners: &mut Listeners,
+    learning: &mut Learning,
 ) -> Result<(), LiveError> {
-    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc());
+    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc())?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
             control.note("the clock was set; announcements are anchored anew");
-            upcoming.anchor(clock.utc(), step_ns);
+            upcoming.anchor(clock.utc(), step_ns)?;
+            learning.clock_set(&mut upcoming, clock.utc(), step_ns);
+        }
+        if learning.look(&mut upcoming, clock.utc(), control)? {
+            listeners.withdraw()?;
         }
         let now = clock.utc();
+        for note in upcoming.look_ahead(now)? {
+            control.note(&note);
+        }
         match upcoming.take_due(now) {
             Some(due) => {
-                let error = due.error.max(clock.error_for(&options.source));
+                let error = clock.error_for(&options.source, due.error);
                 let announcement = due.announced_on(clock, error);
                 listeners.announce(&announcement)?;
                 audience.announce(&announcement)?;
@@ -117,6 +142,12 @@ fn announce_all(
     Ok(())
 }
 
+fn tell_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
+    if let ServiceSource::Watched { interface, .. } = source {
+        control.note(&format!("watching {interface}: announcements begin once a grid is found"));
+    }
+}
+
 fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
     control.note(&match listeners.names() {
         "" => "no module is loaded: announcements go to the socket alone".to_owned(),
@@ -125,7 +156,8 @@ fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
 }
 
 fn tell_clock(clock: &WallClock, options: &ServiceOptions, control: &mut dyn ServiceControl) {
-    if matches!(options.source, ServiceSource::Grid { .. }) && !clock.is_synchronised() {
+    let in_utc = matches!(options.source, ServiceSource::Grid { .. } | ServiceSource::Forecast(_));
+    if in_utc && !clock.is_synchronised() {
         control.note(&format!(
             "warning: the clock is not synchronised by NTP; it may be wrong by {}",
             clock.error()

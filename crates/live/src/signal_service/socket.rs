@@ -135,7 +135,9 @@ impl Drop for Audience {
 fn hello(source: &ServiceSource) -> Line<'static> {
     let (source, grid) = match source {
         ServiceSource::Grid { grid, .. } => ("grid", Some(grid)),
+        ServiceSource::Watched { .. } => ("blind", None),
         ServiceSource::Path(_) => ("path", None),
+        ServiceSource::Forecast(_) => ("forecast", None),
     };
     Line::Hello {
         v: PROTOCOL_VERSION,

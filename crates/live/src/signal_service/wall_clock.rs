@@ -53,11 +53,14 @@ impl WallClock {
         self.error
     }
 
-    /// What that means for announcements: a path that begins with the service needs no UTC.
-    pub(super) fn error_for(&self, source: &ServiceSource) -> Duration {
+    /// What that makes of a source's own error: a path that begins with the service needs no UTC, a grid that was
+    /// measured has this clock's error in it, a forecast has not.
+    pub(super) fn error_for(&self, source: &ServiceSource, own: Duration) -> Duration {
         match source {
-            ServiceSource::Grid { .. } => self.error,
-            ServiceSource::Path(_) => Duration::ZERO,
+            ServiceSource::Grid { .. } => own.max(self.error),
+            // A grid that was seen by this clock is where it says.
+            ServiceSource::Watched { .. } | ServiceSource::Path(_) => own,
+            ServiceSource::Forecast(_) => own + self.error,
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         back: link,
         more_links: Vec::new(),
         announcements: Vec::new(),
+        blind: None,
         flows: Vec::new(),
         changes: Vec::new(),
         duration,

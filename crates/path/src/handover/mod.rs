@@ -22,6 +22,8 @@ pub struct PolicyEntry {
     pub name: &'static str,
     /// What it does, in a line.
     pub summary: &'static str,
+    /// Whether it chooses at the moments of the grid alone, as long as the path does not break.
+    pub follows_grid: bool,
     /// Makes one for a path that begins.
     pub make: fn(UtcGrid) -> Box<dyn HandoverPolicy>,
 }
@@ -31,32 +33,38 @@ pub const POLICIES: [PolicyEntry; 6] = [
     PolicyEntry {
         name: "leoem",
         summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
+        follows_grid: false,
         make: |_| Box::new(leoem::Leoem::default()),
     },
     PolicyEntry {
         name: "immediate",
         summary: "at each step the satellites of the shortest path, as Hypatia does",
+        follows_grid: false,
         make: |_| Box::new(immediate::Immediate::default()),
     },
     PolicyEntry {
         name: "nearest-grid",
         summary: "the nearest satellite, chosen at :12, :27, :42 and :57 UTC or when the path breaks",
+        follows_grid: true,
         make: |grid| Box::new(nearest_grid::policy(grid)),
     },
     PolicyEntry {
         name: "max-elevation-grid",
         summary: "the highest satellite, chosen at :12, :27, :42 and :57 UTC or when the path breaks",
+        follows_grid: true,
         make: |grid| Box::new(max_elevation_grid::policy(grid)),
     },
     PolicyEntry {
         name: "longest-visible-grid",
         summary: "the satellite that stays in view longest, chosen at :12, :27, :42 and :57 UTC or \
                   when the path breaks",
+        follows_grid: true,
         make: |grid| Box::new(longest_visible_grid::policy(grid)),
     },
     PolicyEntry {
         name: "sticky",
         summary: "a satellite is kept until the path breaks, then the one that stays in view longest",
+        follows_grid: false,
         make: |_| Box::new(sticky::Sticky::default()),
     },
 ];

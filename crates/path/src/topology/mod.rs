@@ -2,16 +2,16 @@
 
 mod access;
 mod bent_pipe;
-mod geo;
 mod grid;
+mod one_satellite;
 
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
 pub use access::Access;
 pub use bent_pipe::BentPipe;
-pub use geo::Geo;
 pub use grid::{Grid, grid_links};
+pub use one_satellite::OneSatellite;
 
 use crate::route::Graph;
 use crate::{PathRequest, Place, Relay};
@@ -28,6 +28,11 @@ pub trait Topology: Send {
 
     /// For each node the lowest node that it has a route to.
     fn parts(&self) -> &[u32];
+
+    /// Whether it needs the positions of satellites that neither end can see.
+    fn needs_every_satellite(&self) -> bool {
+        true
+    }
 
     /// The node of the end `to` where that end has no satellite of its own.
     fn end_without_satellite(&self) -> Option<u32> {
@@ -59,7 +64,7 @@ pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topolog
         Relay::Isl => Box::new(Grid::new(request)),
         Relay::BentPipe => Box::new(BentPipe::new(request, ephemeris)),
         Relay::Access => Box::new(Access::new(request, ephemeris)),
-        Relay::Geo => Box::new(Geo::new(request)),
+        Relay::Geo | Relay::Terminal => Box::new(OneSatellite::new(request)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Geostationary: up to one satellite and down to the other end.
+//! Up to one satellite and down to the other end: geostationary paths, and a terminal seen alone.
 
 use skyhop_orbit::Vec3;
 use skyhop_units::Instant;
@@ -8,12 +8,12 @@ use crate::PathRequest;
 use crate::route::Graph;
 
 /// No links at all: both ends must use the same satellite.
-pub struct Geo {
+pub struct OneSatellite {
     graph: Graph,
     parts: Vec<u32>,
 }
 
-impl Geo {
+impl OneSatellite {
     /// The satellites of a request's constellation, each for itself.
     pub fn new(request: &PathRequest) -> Self {
         let satellites = request.constellation.satellites();
@@ -23,8 +23,12 @@ impl Geo {
     }
 }
 
-impl Topology for Geo {
+impl Topology for OneSatellite {
     fn update(&mut self, _now: Instant, _positions: &[Vec3]) {}
+
+    fn needs_every_satellite(&self) -> bool {
+        false
+    }
 
     fn graph(&self) -> &Graph {
         &self.graph

@@ -1,0 +1,150 @@
+//! What `[signal] source = "forecast"` asks for: the path again, from the element sets that the forecaster has.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Vec3};
+use skyhop_path::{PathRequest, Place};
+use skyhop_signal::Handover;
+use skyhop_signal::forecast::Forecast;
+use skyhop_units::{Duration, UtcInstant};
+
+use crate::assemble::{FindPlace, Progress};
+use crate::parse::NamedScenario;
+use crate::types::{PathKind, Relay, SignalSource};
+use crate::{ScenarioError, catalogue};
+
+/// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an
+/// operator's corrections come to less, and between two satellites of a plane there is more.
+const SAME_SATELLITE_M: f64 = 100e3;
+/// So many satellites say what a fleet is.
+const LOOKED_AT: usize = 200;
+
+impl NamedScenario {
+    /// Checks that there is something to forecast.
+    pub(crate) fn check_forecast(&self) -> Result<(), ScenarioError> {
+        let (signal, path) = (&self.scenario.signal, &self.scenario.path);
+        if signal.source != SignalSource::Forecast {
+            return match signal.elements {
+                None => Ok(()),
+                Some(_) => Err(self.wrong("signal.elements", "is for source = \"forecast\" alone")),
+            };
+        }
+        if path.kind != PathKind::Constellation || path.relay == Relay::Geo {
+            let what = "a forecast needs orbits; expected a path of kind = \"constellation\" with a relay other \
+                        than \"geo\"";
+            return Err(self.wrong("signal.source", what));
+        }
+        Ok(())
+    }
+
+    /// The handovers that the forecaster expects.
+    pub(crate) fn forecast(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Handover>, ScenarioError> {
+        let request = self.forecast_request(self.path_request(find_place)?)?;
+        let (steps, mut connected) = (request.steps(), false);
+        let mut handovers = Vec::new();
+        let forecast = Forecast::new(&request).map_err(|error| self.path_error(&error))?;
+        for (done, step) in (1..).zip(forecast) {
+            connected |= step.connected;
+            handovers.extend(step.handover);
+            if progress(done, steps).is_break() {
+                return Err(ScenarioError::Interrupted);
+            }
+        }
+        if !connected {
+            let what = format!("there is never a path over {}", request.constellation.name);
+            return Err(self.wrong("signal.elements", what));
+        }
+        Ok(handovers)
+    }
+
+    /// What a forecast outside of a run asks for: as `[path]` says, but over the element sets in `elements`, between
+    /// these ends, from `start` on; without `to` only the terminal's own satellite counts.
+    ///
+    /// # Errors
+    /// A file that is none or whose element sets cannot be used then, and whatever is wrong with `[path]`.
+    pub fn forecast_from(
+        &self,
+        elements: &Path,
+        (from, to): (&Place, Option<&Place>),
+        start: UtcInstant,
+        duration: Duration,
+    ) -> Result<PathRequest, ScenarioError> {
+        let mut named = self.clone();
+        named.scenario.run.duration = duration;
+        let request = named.request_between(from.clone(), to.unwrap_or(from).clone())?;
+        let elevation_deg = named.scenario.path.minimum_elevation.map(|minimum| minimum.degrees());
+        let constellation =
+            named.by_element_sets("--elements", elements, Some(start), elevation_deg)?;
+        let relay = if to.is_some() { request.relay } else { skyhop_path::Relay::Terminal };
+        let request = PathRequest { constellation, relay, start, ..request };
+        request.validate().map_err(|error| self.path_error(&error))?;
+        Ok(request)
+    }
+
+    /// The request of the path with the forecaster's satellites instead of its own.
+    fn forecast_request(&self, path: PathRequest) -> Result<PathRequest, ScenarioError> {
+        let wrong = |what: String| Err(self.wrong("signal.elements", what));
+        let Some(name) = &self.scenario.signal.elements else {
+            if path.constellation.element_sets.is_empty() {
+                let what = "is missing: the path's own satellites have no element sets; expected a TLE or OMM file";
+                return wrong(what.to_owned());
+            }
+            return Ok(path);
+        };
+        let Some(file) = catalogue::find_file(self.base(), name) else {
+            return wrong(format!("no such file: \"{name}\"; expected a TLE or OMM file"));
+        };
+        let elevation_deg = Some(path.constellation.minimum_elevation_deg);
+        let constellation =
+            self.by_element_sets("signal.elements", &file, Some(path.start), elevation_deg)?;
+        match stranger(&path, &constellation) {
+            Some(how) => wrong(format!("these are not the satellites of the path: {how}")),
+            None => Ok(PathRequest { constellation, ..path }),
+        }
+    }
+}
+
+/// How it can be told that `elements` are not of the fleet that a path goes over; `None` where they are.
+fn stranger(path: &PathRequest, elements: &Constellation) -> Option<String> {
+    let own = &path.constellation;
+    if own.element_sets.is_empty() {
+        return stands_elsewhere(path, elements);
+    }
+    let [known, used] = [elements, own].map(catalogue_numbers);
+    let common = known.intersection(&used).count();
+    (2 * common < known.len().min(used.len())).then(|| {
+        let (known, used) = (known.len(), used.len());
+        format!("{common} of its {known} are among the {used} of {}", own.name)
+    })
+}
+
+fn catalogue_numbers(constellation: &Constellation) -> BTreeSet<u64> {
+    constellation.element_sets.iter().map(|set| set.elements().catalogue_number).collect()
+}
+
+/// The same for a path whose satellites have no numbers: by where they are when it begins.
+fn stands_elsewhere(path: &PathRequest, elements: &Constellation) -> Option<String> {
+    let places = |constellation: &Constellation| {
+        let mut places = Vec::new();
+        Ephemeris::new(constellation, EarthModel::Wgs84).earth_fixed(path.start, &mut places);
+        places
+    };
+    let (own, known) = (places(&path.constellation), places(elements));
+    let nearest_m = |place: &Vec3| {
+        let distances = own.iter().map(|own| (*own - *place).norm());
+        distances.fold(f64::INFINITY, f64::min)
+    };
+    let every = known.len().div_ceil(LOOKED_AT);
+    let mut apart_m: Vec<f64> = known.iter().step_by(every).map(nearest_m).collect();
+    apart_m.sort_unstable_by(f64::total_cmp);
+    let median_m = apart_m[apart_m.len() / 2];
+    (median_m > SAME_SATELLITE_M).then(|| {
+        let name = &path.constellation.name;
+        format!("when the path begins they are {:.0} km from those of {name}", median_m / 1e3)
+    })
+}

@@ -169,25 +169,26 @@ were late at the last attempt too.
 |---|---|---|---|---|---|---|---|
 {fixed}
 
-The same C files in both: two minutes of the published path from San Diego to New York, bent pipes,
-150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP and SatPipe are
-told of every handover 0.5 s before it, without error. Tolerance: goodput within {orbit_tolerance:.0f} %.
+The same C files in both: two minutes of the published path from San Diego to New York, bent
+pipes, 150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP and
+SatPipe are told of every handover 0.5 s before it, without error. Tolerance: goodput within
+{orbit_tolerance:.0f} %.
 
 | cc | simulated Mbit/s | kernel | differ by | within | late | what they said they did: simulator \
 and kernel |
 |---|---|---|---|---|---|---|
 {orbit}
 
-Twenty seconds of these runs. The bars at the top are where SaTCP holds its window, and where SatPipe
-closes it to drain and to see the new path.
+Twenty seconds of these runs. The bars at the top are where SaTCP holds its window, and where
+SatPipe closes it to drain and to see the new path.
 
 ![cwnd in the simulator and in the kernel](validation-kernel.png)
 
 ## What ours cost in the kernel
 
-CPU of both ends over a veth pair, transfers of 2 GB in interleaved pairs: the ratio of ours to the
-kernel's own with a 95 % confidence interval (limit 1.10). Then the time from the moment at which the
-signal service announces a handover to the ACK at which SaTCP acts on it (limit 1 ms).
+CPU of both ends over a veth pair, transfers of 2 GB in interleaved pairs: the ratio of ours to
+the kernel's own with a 95 % confidence interval (limit 1.10). Then the time from the moment at
+which the signal service announces a handover to the ACK at which SaTCP acts on it (limit 1 ms).
 
 {costs}
 

@@ -42,7 +42,8 @@ class Path:
     def frames(self) -> pa.Table:
         """One row per frame: `t_ns`, `nodes`, `hop_delay_ns`, `delay_ns`, …, `events`."""
         if self._frames is None:
-            self._frames = pq.read_table(io.BytesIO(self._core.to_parquet()))
+            # Not read_table: its threads may outlive the interpreter, which then aborts.
+            self._frames = pq.ParquetFile(io.BytesIO(self._core.to_parquet())).read()
         return self._frames
 
     @property

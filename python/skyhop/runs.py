@@ -70,7 +70,9 @@ class Run:
 
     def _table(self, name: str) -> pa.Table:
         try:
-            return pq.read_table(self.directory / name)
+            # Not read_table: its threads may outlive the interpreter, which then aborts.
+            with pq.ParquetFile(self.directory / name) as file:
+                return file.read()
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.directory / name}: cannot read: {error}") from error
 

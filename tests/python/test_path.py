@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,3 +124,21 @@ def test_help_has_an_example(skyhop: Skyhop, command: list[str]) -> None:
     done = skyhop(*command)
     assert done.returncode == 0
     assert "skyhop path" in done.stdout
+
+
+def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import skyhop\n"
+        'path = skyhop.path("San Diego", "New York", relay="bent-pipe", duration="30 s")\n'
+        "assert path.frames.num_rows == 30\n"
+        'scenario = {"path": {"kind": "fixed", "rtt": "20 ms"}, "flow": [{}]}\n'
+        'run = skyhop.sim({**scenario, "run": {"duration": "1 s"}})\n'
+        "assert run.flows.num_rows > 0\n"
+    )
+    # What a library's threads do at the end is a matter of luck.
+    for _ in range(4):
+        done = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

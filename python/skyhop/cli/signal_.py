@@ -29,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_SOCKET_OF_ROOT = Path("/run/skyhop-signal.sock")
+
 Socket = Annotated[
     Path | None,
     typer.Option(
@@ -44,7 +46,13 @@ def _default_socket() -> Path:
     if directory:
         return Path(directory) / "skyhop-signal.sock"
     root = os.geteuid() == 0
-    return Path("/run/skyhop-signal.sock" if root else f"/tmp/skyhop-signal-{os.getuid()}.sock")
+    return _SOCKET_OF_ROOT if root else Path(f"/tmp/skyhop-signal-{os.getuid()}.sock")
+
+
+def _socket_to_watch() -> Path:
+    """Return the service's socket: the user's own where there is one, else root's."""
+    own = _default_socket()
+    return own if own.exists() or not _SOCKET_OF_ROOT.exists() else _SOCKET_OF_ROOT
 
 
 @app.command()
@@ -216,7 +224,7 @@ def watch(
     """
     from skyhop.errors import RunError
 
-    path = socket or _default_socket()
+    path = socket or _socket_to_watch()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
         try:
             connection.connect(str(path))

@@ -72,6 +72,9 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
             let map = match MapHandle::from_pinned_path(pin.signals()) {
                 // It was unloaded just now.
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => return None,
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                    return Some(Err(KernelError::NotRoot));
+                }
                 map => map.during(&format!("cannot open the announcements of {}", pin.kernel_name)),
             };
             Some(map.map(|map| (pin.kernel_name, SignalMap::new(map))))

@@ -1,9 +1,9 @@
 //! JSON lines on a Unix socket, for any program: docs/signal.md describes them.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ use crate::error::{During, LiveError};
 
 /// The version of the lines. New fields and new types of lines do not change it.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// More are turned away: each takes a descriptor of the service's.
+const MOST_LISTENERS: usize = 256;
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -77,6 +80,9 @@ impl Audience {
         let listener =
             UnixListener::bind(path).during(&format!("cannot listen on {}", path.display()))?;
         listener.set_nonblocking(true).during("cannot set up the socket")?;
+        // What is said is no secret and nothing is read: who may not serve may listen.
+        fs::set_permissions(path, Permissions::from_mode(0o666))
+            .during(&format!("cannot open {} to everybody", path.display()))?;
         let hello = line(&hello(source))?;
         Ok(Self { listener, path: path.to_owned(), hello, connections: Vec::new() })
     }
@@ -117,6 +123,10 @@ impl Audience {
             }
             Err(error) => return Err(error).during("cannot accept a listener"),
         };
+        // Those that have gone are noticed when something is said to them.
+        if self.connections.len() >= MOST_LISTENERS {
+            return Ok(());
+        }
         connection.set_nonblocking(true).during("cannot set up a listener's connection")?;
         if connection.write_all(&self.hello).is_ok() {
             self.connections.push(connection);

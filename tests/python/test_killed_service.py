@@ -1,0 +1,83 @@
+"""A signal service that is killed at any moment: who listened to it in the kernel goes on."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+
+# Runs in network and mount namespaces of its own: whatever it leaves goes with them.
+_TRIAL = textwrap.dedent(
+    """
+    import random, socket, subprocess, sys, threading, time
+
+    skyhop = sys.argv[1:]
+    subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run([*skyhop, "cc", "load", "satpipe"], check=True, stdout=subprocess.DEVNULL)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    sender = socket.create_connection(listener.getsockname())
+    receiver, _ = listener.accept()
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"satpipe")
+    # SO_MAX_PACING_RATE: 20 Mbit/s leave the machine to the service.
+    sender.setsockopt(socket.SOL_SOCKET, 47, 2_500_000)
+    received = [0]
+    def sink():
+        while chunk := receiver.recv(1 << 16):
+            received[0] += len(chunk)
+    def source():
+        try:
+            while True:
+                sender.sendall(bytes(1 << 14))
+        except OSError:
+            pass
+    for work in (sink, source):
+        threading.Thread(target=work, daemon=True).start()
+
+    def flows(seconds):
+        before = received[0]
+        time.sleep(seconds)
+        return received[0] - before > 0.5 * 2_500_000 * seconds
+
+    chance = random.Random(1)
+    serve = [*skyhop, "signal", "serve", "--socket", "killed.sock"]
+    for trial in range(5):
+        service = subprocess.Popen(
+            [*serve, "--period", "1 s", "--lead", "0.4 s"], stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(0.3, 2.5))
+        service.kill()
+        service.wait()
+        # The last announced window may still be ahead: 0.4 s, and 0.3 s of draining and probing.
+        time.sleep(0.8)
+        print("flows" if flows(0.5) else "stalls")
+    subprocess.run([*skyhop, "cc", "unload", "satpipe"], check=True, stdout=subprocess.DEVNULL)
+    print("flows" if flows(0.5) else "stalls")
+    """
+)
+
+
+def test_who_listened_to_a_killed_service_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
+    check = skyhop("cc", "check", "satpipe")
+    if check.returncode != 0:
+        pytest.skip(check.stderr.strip())
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare")
+    isolated = ["unshare", "--net", "--mount", "--propagation", "private"]
+    result = subprocess.run(
+        [*isolated, sys.executable, "-c", _TRIAL, *skyhop_command()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["flows"] * 6
+    offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
+    assert "satpipe" not in offered.split()

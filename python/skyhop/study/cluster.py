@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from skyhop.errors import InputError
+from skyhop.errors import InputError, RunError
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.execution import Failure, Recipe, Task, execute
 
@@ -31,6 +31,7 @@ def run_on_ray(
 
     Raises:
         InputError: ray is not installed.
+        RunError: the cluster does not come up, or cannot be reached.
     """
     ray = _ray(jobs)
     shared = ray.put(recipe)
@@ -53,7 +54,11 @@ def _ray(jobs: int) -> Any:
             "--engine ray: ray is not installed: pip install 'skyhop[ray]', or leave --engine out"
         ) from None
     settings = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": jobs}
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **settings)
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **settings)
+    # Ray raises bare exceptions where its processes do not come up in time.
+    except Exception as error:
+        raise RunError(f"--engine ray: {' '.join(str(error).split())}") from error
     return ray
 
 

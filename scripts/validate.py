@@ -159,6 +159,14 @@ The paper ran Linux 5.4 over an emulator with an interface and a queue at every 
 stands for the path, and a link that is taken down is back at once but for the user's own. The order
 of the rows and the gain with the hold are the paper's; CUBIC gets somewhat more here.
 
+The contrast hangs on LeoEM's habits. Its delay to the ground leaves the height out, and it
+chooses routes by that delay, so that they change far more often: 4,253 links to the ground are
+joined or left in an orbit with skyhop's gateways, but 1,576 with the same constellation and true
+distances; with 72 planes of 22 satellites it is 3,379 and 1,263. Between true distances CUBIC has
+time to recover: 132 Mbit/s from San Diego to New York ([reproduced.md](reproduced.md), "72 x
+22"), and SaTCP gains 8 %. SatPipe's advantage over BBR on access paths does not come out either;
+reproduced.md says what was tried.
+
 ## The simulator against this machine's kernel
 
 One flow for 60 s over 50 Mbit/s and 40 ms with a queue of one BDP, three times each: seeds in the

@@ -303,6 +303,6 @@ def test_a_probe_sees_the_scheduled_round_trip(skyhop: Skyhop, tmp_path: Path) -
     scenario = SCENARIO.replace('[[flow]]\ncc = "cubic"\n', "")
     (tmp_path / "x.toml").write_text(scenario, "utf-8")
     assert skyhop("live", "x.toml", "-o", "run").returncode == 0
-    probes = pq.read_table(tmp_path / "run" / "probes.parquet")
+    probes = pq.ParquetFile(tmp_path / "run" / "probes.parquet").read()
     rtt_ms = sorted(rtt / 1e6 for rtt in probes["rtt_ns"].to_pylist() if rtt is not None)
     assert abs(rtt_ms[len(rtt_ms) // 2] - 30) < 1

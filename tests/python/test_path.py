@@ -32,7 +32,7 @@ def test_a_path_is_computed_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "x.parquet: 120 frames, mean base RTT" in done.stderr
-    table = pq.read_table(tmp_path / "x.parquet")
+    table = pq.ParquetFile(tmp_path / "x.parquet").read()
     assert table["t_ns"].to_pylist() == [second * 10**9 for second in range(120)]
     for name, kind in COLUMNS.items():
         assert table.schema.field(name).type == kind
@@ -80,7 +80,7 @@ def test_other_sites_and_constellations_may_be_files(skyhop: Skyhop, tmp_path: P
     mine = ("--constellation", "mine.toml", "--gateways", "mine.csv")
     assert skyhop(*common, "mine.parquet", *mine).returncode == 0
     assert skyhop(*common, "theirs.parquet").returncode == 0
-    frames = [pq.read_table(tmp_path / name) for name in ("mine.parquet", "theirs.parquet")]
+    frames = [pq.ParquetFile(tmp_path / name).read() for name in ("mine.parquet", "theirs.parquet")]
     assert frames[0].equals(frames[1])
 
 
@@ -88,7 +88,7 @@ def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path, shared: Path) -
     log = shared / "data" / "leoem" / "SD_NY_15_BP.log.gz"
     done = skyhop("path", "import", log, "--format", "leoem", "-o", "x.parquet")
     assert done.returncode == 0, done.stderr
-    table = pq.read_table(tmp_path / "x.parquet")
+    table = pq.ParquetFile(tmp_path / "x.parquet").read()
     with gzip.open(log, "rt") as lines:
         logged = [line.rstrip("\n").split("$") for line in lines]
     assert table.num_rows == len(logged)
@@ -113,8 +113,8 @@ def test_leoem_compatibility_follows_a_log(skyhop: Skyhop, tmp_path: Path, share
     sh.import_path(shared / "data" / "leoem" / "SD_NY_15_BP.log.gz", "leoem").write(
         tmp_path / "log.parquet"
     )
-    computed = pq.read_table(tmp_path / "x.parquet")["nodes"].to_pylist()
-    logged = pq.read_table(tmp_path / "log.parquet")["nodes"].to_pylist()
+    computed = pq.ParquetFile(tmp_path / "x.parquet").read()["nodes"].to_pylist()
+    logged = pq.ParquetFile(tmp_path / "log.parquet").read()["nodes"].to_pylist()
     same = sum(ours == theirs for ours, theirs in zip(computed, logged, strict=False))
     assert same >= 0.93 * 600
 

@@ -586,7 +586,7 @@ def truncate(file: Path) -> None:
 def drop_column(file: Path) -> None:
     """Write flows.parquet without its srtt."""
     place = FLOW_SCHEMA.get_field_index("srtt_us")
-    pq.write_table(pq.read_table(file).remove_column(place), file)
+    pq.write_table(pq.ParquetFile(file).read().remove_column(place), file)
 
 
 def drop_flow_key(file: Path) -> None:

@@ -37,6 +37,8 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
 
 def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
     with service(tmp_path, "--period", "1 s", "--offset", "0 s") as (process, place):
+        # Who may not serve may listen.
+        assert place.stat().st_mode & 0o777 == 0o666
         watch = subprocess.Popen(
             [*skyhop_command(), "signal", "watch", "--socket", str(place)],
             stdout=subprocess.PIPE,

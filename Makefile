@@ -4,16 +4,17 @@ CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
 .PHONY: demo setup test lint bench validate reproduce schema clean
 
+# What the set-up could not have, and what does not work without it, closes both commands.
+with_missing = status=0; $(1) || status=$$?; cat build/missing >&2; exit $$status
+
 demo: setup
-	$(PYTHON) scripts/demo.py
+	@$(call with_missing,$(PYTHON) scripts/demo.py)
 
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(LOCKS)
 
-test:
-	@scripts/setup.sh iperf3 clang
-	$(CARGO) test --workspace --locked
-	$(PYTHON) -m pytest
+test: setup
+	@$(call with_missing,$(PYTHON) scripts/tests.py)
 
 lint: setup
 	$(CARGO) fmt --all --check

@@ -2,8 +2,12 @@
 # Makes .venv with everything skyhop needs, from lock files, and builds the core into it.
 # Installs system packages where it may; names the command where it may not.
 # Usage: setup.sh [PROGRAM...]: programs that the tests use too, each named like its package.
+#        setup.sh --tools [PROGRAM...]: the tools alone, no build; it needs all of the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+tools_only=""
+[ "${1:-}" != --tools ] || { tools_only=yes; shift; }
 
 fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
 
@@ -40,7 +44,8 @@ find_python() {
 }
 
 for program in "$@"; do
-    command -v "$program" >/dev/null || (install "$program") \
+    command -v "$program" >/dev/null || (install "$program") || [ -z "$tools_only" ] || exit 1
+    command -v "$program" >/dev/null \
         || echo "setup: going on without $program; the tests that need it skip" >&2
 done
 command -v cc >/dev/null || install build-essential
@@ -81,6 +86,8 @@ if ! sha256sum --status -c "$stamp" 2>/dev/null; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
     sha256sum requirements.lock > "$stamp"
 fi
+
+[ -z "$tools_only" ] || exit 0
 
 echo "setup: building skyhop (the first time takes some minutes)"
 mkdir -p build

@@ -68,6 +68,18 @@ def studies(as_json: Json = False) -> None:
     print_rows(study_rows(), as_json=as_json)
 
 
+@app.command()
+def examples(as_json: Json = False) -> None:
+    """List the scenarios to start from: skyhop live and skyhop sim take their names."""
+    from skyhop.shipped import list_examples
+
+    rows = [
+        {"name": entry.name, "description": entry.description, "file": str(entry.file)}
+        for entry in list_examples()
+    ]
+    print_rows(rows, as_json=as_json)
+
+
 def _print(entries: list[Entry], as_json: bool) -> None:
     rows = [
         {"name": entry.name, "description": entry.description, "source": entry.source}

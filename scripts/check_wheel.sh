@@ -66,7 +66,8 @@ enter() { # ROOT LAYER WHEEL
     cd "$root"
     pivot_root . old
     cd /
-    umount -l /old
+    # A bare root file system may hold no umount; 2 is MNT_DETACH.
+    python3 -c 'import ctypes, sys; sys.exit(-ctypes.CDLL(None).umount2(b"/old", 2))'
     exec env -i "${options[@]}" HOME=/root LANG=C.UTF-8 PATH=/check/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         /bin/bash /check/check_wheel.sh --inside
 }
@@ -76,13 +77,12 @@ step() { # COMMAND...
     "$@" || fail "failed: $*"
 }
 
-gives() { # PATTERN COMMAND...: and its output holds the pattern
+gives() { # PATTERN COMMAND...: and its output has lines with the pattern, which are shown
     local pattern=$1 output
     shift
     printf '\n$ %s\n' "$*"
     output=$("$@") || fail "failed: $*"
-    printf '%s\n' "$output"
-    grep -q -- "$pattern" <<< "$output" || fail "no $pattern in the output of: $*"
+    grep -- "$pattern" <<< "$output" || fail "no $pattern in the output of: $*"
 }
 
 inside() {
@@ -98,7 +98,7 @@ inside() {
     gives san-diego-new-york skyhop list examples
     gives satcp-table1 skyhop list studies
     gives distinct skyhop study show satcp-table1
-    gives '"flow"' python -c 'from skyhop import _core; print(_core.scenario_schema())' | tail -n 3
+    gives '"flow":' python -c 'from skyhop import _core; print(_core.scenario_schema())'
     step skyhop path --from "San Diego" --to "New York" --relay bent-pipe --duration "10 min" -o path.parquet --plot path.png
 
     # The demo's scenario; as root, and as anybody.
@@ -114,11 +114,11 @@ inside() {
 
     # The kernel.
     gives skyhop:cubic skyhop cc list
-    gives cong_avoid skyhop cc check satpipe
+    gives satpipe_cong_control skyhop cc check satpipe
     local name
     name=$(skyhop cc load cubic) || fail "failed: skyhop cc load cubic"
     printf '\n$ skyhop cc load cubic\n%s\n' "$name"
-    gives "^$name .*loaded" skyhop cc list
+    gives " $name " skyhop cc list
     step skyhop cc unload cubic
 
     cat > study.toml <<'STUDY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds dist/skyhop-VERSION-cp311-abi3-manylinux_2_17_ARCH.whl, which needs neither Rust nor clang where it
-# is installed: libelf, zlib and the BPF objects are inside. Zig's linker makes it ask for an old C library only.
+# Builds the wheel of dist/, which needs neither Rust nor clang where it is installed: libelf, zlib and the
+# BPF objects are inside, and zig links it against glibc 2.17, so that any newer one will do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

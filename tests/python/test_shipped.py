@@ -31,7 +31,7 @@ def test_a_wheels_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_examples_are_listed_and_run_by_name(skyhop: Skyhop, tmp_path: Path) -> None:
     rows = json.loads(skyhop("list", "examples", "--json").stdout)
     assert all(row["description"] and Path(row["file"]).is_file() for row in rows)
-    done = skyhop("sim", "parking-lot", "-o", "run", "--set", "run.duration=2 s")
+    done = skyhop("sim", "san-diego-new-york", "-o", "run", "--set", "run.duration=2 s")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "summary.json").exists()
 

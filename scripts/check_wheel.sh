@@ -53,7 +53,8 @@ enter() { # ROOT LAYER WHEEL
     local options
     mapfile -d '' -t options < <(pip_options)
     copy_into "$root" "${options[@]#*=}"
-    [ ! -f "$HOME/.config/pip/pip.conf" ] || install -D "$HOME/.config/pip/pip.conf" "$root/root/.config/pip/pip.conf"
+    local own=.config/pip/pip.conf
+    [ ! -f ~/"$own" ] || install -D -m 600 ~/"$own" "$root/root/$own"
     mkdir -p "$root/check"
     cp "$3" "$root/check/"
     cp "$0" "$root/check/check_wheel.sh"
@@ -99,14 +100,17 @@ inside() {
     gives satcp-table1 skyhop list studies
     gives distinct skyhop study show satcp-table1
     gives '"flow":' python -c 'from skyhop import _core; print(_core.scenario_schema())'
-    step skyhop path --from "San Diego" --to "New York" --relay bent-pipe --duration "10 min" -o path.parquet --plot path.png
+    step skyhop path --from "San Diego" --to "New York" --relay bent-pipe --duration "10 min" \
+        -o path.parquet --plot path.png
 
     # The demo's scenario; as root, and as anybody.
     local announced=(--set signal.source=path --set "signal.lead=0.5 s")
     step skyhop live san-diego-new-york -o runs/live --set "run.duration=5 s"
-    step skyhop live san-diego-new-york -o runs/live-satpipe --set "run.duration=5 s" --set flow.0.cc=satpipe "${announced[@]}"
+    step skyhop live san-diego-new-york -o runs/live-satpipe --set "run.duration=5 s" \
+        --set flow.0.cc=satpipe "${announced[@]}"
     step setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp \
         skyhop live san-diego-new-york -o /tmp/live --set "run.duration=5 s"
+    step skyhop live any-program -- true
     step skyhop sim san-diego-new-york -o runs/sim
     step skyhop sim san-diego-new-york -o runs/sim-satpipe --set flow.0.cc=satpipe "${announced[@]}"
     step skyhop report runs/live runs/live-satpipe runs/sim runs/sim-satpipe -o report.html

@@ -30,6 +30,8 @@ echo "wheel: building (the first time takes some minutes)"
 mkdir -p build dist
 rm -f dist/skyhop-*.whl
 host=$(rustc -vV | sed -n 's/^host: //p')
+# On arm, libelf is compiled with an option that only gcc knows.
+export "CFLAGS_${host//-/_}=-Wno-unknown-warning-option"
 env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" \
     maturin build --profile wheel --locked --zig --target "$host" --compatibility manylinux_2_17 \
     --no-default-features --features wheel --out dist >build/wheel.log 2>&1 || {

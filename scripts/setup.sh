@@ -2,6 +2,8 @@
 # Makes .venv with everything skyhop needs, from lock files, and builds the core into it.
 # Installs system packages where it may. What it may not install and can do without it writes to
 # build/missing, a line each with what does not work then: every command ends with those lines.
+# Usage: setup.sh [LOCK...]                      Python packages of more lock files, too
+#        setup.sh --tools "PROGRAM..." [LOCK...]  no build, but programs that have to be there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -20,6 +22,12 @@ as_root() {
 # Each: what it is called here, the packages that bring it, and what does not work without it. What
 # cannot be done without says nothing here: its absence ends the set-up.
 WANTED="compiler python libelf clang iperf3"
+REQUIRED="compiler python"
+tools_only=""
+if [ "${1:-}" = --tools ]; then
+    tools_only=yes WANTED="compiler python $2" REQUIRED="compiler python $2"
+    shift 2
+fi
 packages_of() {
     case $1 in
         compiler) echo "build-essential" ;;
@@ -106,8 +114,9 @@ report_missing() {
         case $name in
             compiler) fail "missing a C compiler: $how" ;;
             python) fail "missing Python 3.11 or newer with its venv module: $how" ;;
-            *) echo "without $name: $without; to have it, $how" >>build/missing ;;
         esac
+        [[ " $REQUIRED " != *" $name "* ]] || fail "missing $name: $how"
+        echo "without $name: $without; to have it, $how" >>build/missing
     done
 }
 
@@ -151,4 +160,4 @@ report_missing
 check_rust
 make_venv
 for lock in requirements.lock "$@"; do install_locked "$lock"; done
-build_core
+[ -n "$tools_only" ] || build_core

@@ -16,6 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let algorithms = algorithms(&sources)?;
     compile_natively(&sources, &algorithms);
     let clang = clang_for_bpf();
+    if clang.is_none() && env::var_os("CARGO_FEATURE_REQUIRE_BPF").is_some() {
+        return Err("require-bpf: there is no clang that targets bpf: install clang".into());
+    }
     let mut table = String::from("unsafe extern \"C\" {\n");
     for name in &algorithms {
         writeln!(table, "    #[link_name = \"skyhop_module_{name}\"]")?;
@@ -127,6 +130,9 @@ fn compile_for_bpf(
         "-Werror",
     ]);
     clang.args(defines);
+    // What the kernel's log quotes is a place in the project, not on the machine that built it.
+    let root = sources.parent().unwrap_or(sources);
+    clang.arg(format!("-fdebug-prefix-map={}=.", root.display()));
     // Debian keeps the headers that linux/types.h needs under the host's name.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
     clang.arg("-idirafter").arg(multiarch);

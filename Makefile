@@ -1,9 +1,9 @@
 # skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce,
-# make wheel.
+# make wheel, make soak, make bare.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
-.PHONY: demo setup test lint bench validate reproduce wheel check-wheel schema clean
+.PHONY: demo setup test soak bare lint bench validate reproduce wheel check-wheel schema clean
 
 # What the set-up could not have, and what does not work without it, closes both commands.
 with_missing = status=0; $(1) || status=$$?; cat build/missing >&2; exit $$status
@@ -16,6 +16,15 @@ setup:
 
 test: setup
 	@$(call with_missing,$(PYTHON) scripts/tests.py)
+
+# What takes long: all tests with SOAK times their random cases, kills and seconds of orbits; an hour at the most.
+SOAK := 20
+soak: setup
+	SKYHOP_SOAK=$(SOAK) timeout --foreground 1h $(PYTHON) scripts/tests.py
+
+# The two commands and the wheel on machines that have nothing: root, mmdebstrap and some hours. ROWS="a wheel"
+bare: setup
+	$(PYTHON) scripts/bare.py $(ROWS)
 
 lint: setup
 	$(CARGO) fmt --all --check

@@ -30,6 +30,11 @@ def missing(need: str, why: str) -> NoReturn:
     pytest.skip(f"needs {need}: {why}")
 
 
+def cases(usual: int) -> int:
+    """Return how many random cases a test tries: as many times the usual as SKYHOP_SOAK says."""
+    return usual * int(os.environ.get("SKYHOP_SOAK", "1"))
+
+
 def needs_program(name: str, need: str = "programs") -> str:
     """Return where a program is, or skip."""
     return shutil.which(name) or missing(need, f"there is no {name}")

@@ -2,7 +2,7 @@
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
-//! a failure where it must not happen.
+//! a failure where it must not happen. And [`cases`]: what a machine with time to spare tries more of.
 
 use std::env;
 use std::fmt::Display;
@@ -14,6 +14,8 @@ use std::thread;
 pub const RECORD: &str = "SKYHOP_SKIPPED";
 /// Names the needs, separated by commas, without which a test fails.
 pub const REQUIRE: &str = "SKYHOP_REQUIRE";
+/// How many times the usual number of cases are tried.
+pub const SOAK: &str = "SKYHOP_SOAK";
 
 /// The list of needs; its keys are the only words that [`missing`] takes.
 const NEEDS: &str = include_str!("../../../tests/needs.toml");
@@ -37,6 +39,17 @@ pub fn missing(need: &str, why: impl Display) {
         // One write, so that lines of several processes do not mix.
         let written = record.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         written.unwrap_or_else(|error| panic!("{}: cannot write: {error}", file.display()));
+    }
+}
+
+/// How many random cases a test tries: what is usual, or as many times that as `SKYHOP_SOAK` says.
+///
+/// # Panics
+/// When the variable is not a whole number.
+pub fn cases(usual: u32) -> u32 {
+    match env::var(SOAK) {
+        Ok(times) => usual * times.parse::<u32>().expect("SKYHOP_SOAK is a whole number"),
+        Err(_) => usual,
     }
 }
 

@@ -174,7 +174,7 @@ fn reduce(cc: &mut Instance, tp: &mut TcpSock, state: CaState) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(64)))]
 
     /// Whatever happens, in any order: a window of at least one packet, a threshold of at least two, a rate.
     #[test]

@@ -337,7 +337,7 @@ fn others(account: &skyhop_orbit::Account) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(512)))]
 
     #[test]
     fn bytes_of_any_kind_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {

@@ -78,7 +78,7 @@ fn angle_to_arc_deg(site: &skyhop_orbit::Site, sight: Vec3) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(24)))]
 
     #[test]
     fn nothing_near_the_geostationary_arc_is_used(

@@ -150,7 +150,7 @@ fn check_elevation(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(48)))]
 
     #[test]
     fn routes_are_simple_as_long_as_they_say_and_within_view(request in requests()) {

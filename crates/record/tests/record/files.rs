@@ -225,7 +225,7 @@ fn any_frame(second: u64) -> impl Strategy<Value = Frame> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(32)))]
 
     #[test]
     fn any_path_survives_its_file(

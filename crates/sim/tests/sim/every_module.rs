@@ -103,7 +103,7 @@ fn signals() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(24)))]
 
     /// Whatever the path does and whoever announces what.
     #[test]

@@ -43,7 +43,7 @@ fn by_flow(order: &[usize]) -> (Vec<FlowSummary>, Vec<ProbeSummary>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: skyhop_needs::cases(12), ..ProptestConfig::default() })]
 
     #[test]
     fn any_order_gives_each_flow_the_same(

@@ -130,7 +130,7 @@ fn nothing_stalls(data: &RunData) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: skyhop_needs::cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn any_scenario_runs_to_its_end(

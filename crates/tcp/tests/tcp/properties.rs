@@ -25,7 +25,7 @@ fn survives<C: CongestionControl>(cc: C, bytes: u64, forward: Trouble, back: Tro
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: skyhop_needs::cases(150), ..ProptestConfig::default() })]
 
     #[test]
     fn every_byte_arrives_over_any_network(

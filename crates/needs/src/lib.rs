@@ -1,4 +1,4 @@
-//! What tests need that not every machine has.
+//! What tests need: files beside them ([`linux`]), and what not every machine has.
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
@@ -9,6 +9,8 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::thread;
+
+pub mod linux;
 
 /// Names the file that skips are appended to, one JSON object a line: test, need, why.
 pub const RECORD: &str = "SKYHOP_SKIPPED";

@@ -1,8 +1,8 @@
-# skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce.
+# skyhop: make demo (the main job), make test, make lint, make bench, make reference, make validate, make reproduce.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
-.PHONY: demo setup test lint bench validate reproduce schema clean
+.PHONY: demo setup test lint bench reference validate reproduce schema clean
 
 demo: setup
 	$(PYTHON) scripts/demo.py
@@ -26,6 +26,10 @@ bench: setup
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
 	$(PYTHON) scripts/bench.py
 	$(PYTHON) scripts/kernel_costs.py
+
+# Downloads what others published for the tests to compare with: tests/reference.toml.
+reference: setup
+	$(PYTHON) scripts/reference.py
 
 validate: setup
 	$(PYTHON) scripts/validate.py

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Reference input that is not part of the project lies beside the checkout.
-SHARED = ROOT.parent / "shared"
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,14 +36,6 @@ def skyhop(tmp_path: Path) -> Skyhop:
         )
 
     return run
-
-
-@pytest.fixture
-def shared() -> Path:
-    """Return the directory of reference input, or skip."""
-    if not SHARED.is_dir():
-        pytest.skip("no reference input: the directory shared beside the checkout is missing")
-    return SHARED
 
 
 def namespaces_missing() -> str | None:

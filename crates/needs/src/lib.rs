@@ -1,4 +1,4 @@
-//! What tests need: files beside them ([`linux`]), and what not every machine has.
+//! What tests need: files beside them ([`linux`], [`reference`]), and what not every machine has.
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
@@ -11,6 +11,9 @@ use std::io::Write;
 use std::thread;
 
 pub mod linux;
+mod reference;
+
+pub use reference::reference;
 
 /// Names the file that skips are appended to, one JSON object a line: test, need, why.
 pub const RECORD: &str = "SKYHOP_SKIPPED";

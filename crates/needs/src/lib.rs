@@ -41,7 +41,7 @@ pub fn missing(need: &str, why: impl Display) {
         let record = OpenOptions::new().create(true).append(true).open(&file);
         // One write, so that lines of several processes do not mix.
         let written = record.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
-        written.unwrap_or_else(|error| panic!("{}: cannot write: {error}", file.display()));
+        written.unwrap_or_else(|error| panic!("{file:?}: cannot write: {error}"));
     }
 }
 

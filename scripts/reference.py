@@ -8,6 +8,7 @@ import hashlib
 import os
 import sys
 import tomllib
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ def listed(file: Path = LIST) -> list[Reference]:
 def folder() -> Path:
     """Return where the files are, as crates/needs/src/reference.rs has it."""
     if named := os.environ.get("SKYHOP_REFERENCE"):
-        return Path(named)
+        return ROOT / named
     beside = ROOT.parent / "shared" / "data"
     if beside.is_dir():
         return beside
@@ -69,15 +70,10 @@ def found(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def content(path: Path) -> bytes:
-    """Return what is in a file, uncompressed."""
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-
-
 def state(entry: Reference, path: Path, large: bool) -> str:
     """Have a file where that is possible; return what came of it."""
     if path.is_file():
-        return "there" if _digest(content(path)) == entry.sha256 else "there, but altered"
+        return "there" if _is_right(entry, path) else "altered: remove it and try again"
     if entry.address is None:
         return f"by hand: {entry.by_hand}"
     if entry.large_mb is not None and not large:
@@ -87,6 +83,16 @@ def state(entry: Reference, path: Path, large: bool) -> str:
     except NotObtainedError as error:
         return f"failed: {error}"
     return "downloaded"
+
+
+def _is_right(entry: Reference, path: Path) -> bool:
+    content = path.read_bytes()
+    try:
+        return (
+            _digest(gzip.decompress(content) if path.suffix == ".gz" else content) == entry.sha256
+        )
+    except (OSError, EOFError, zlib.error):  # No whole gzip file.
+        return False
 
 
 def _obtain(entry: Reference, path: Path) -> None:
@@ -165,7 +171,7 @@ def obtain(entries: Iterable[Reference], into: Path, large: bool) -> bool:
     print(f"{'file':{width}}  {'licence':{licences}}  state")
     for entry in entries:
         outcome = state(entry, into / entry.name, large)
-        well = well and not outcome.startswith(("failed", "there, but"))
+        well = well and not outcome.startswith(("failed", "altered"))
         print(f"{entry.name:{width}}  {entry.licence:{licences}}  {outcome}", flush=True)
     return well
 

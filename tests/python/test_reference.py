@@ -113,6 +113,8 @@ def test_the_folder_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("SKYHOP_REFERENCE", str(tmp_path / "here"))
     assert reference.folder() == tmp_path / "here"
     assert reference.found("dish/get_status.json") is None
+    monkeypatch.setenv("SKYHOP_REFERENCE", "files")
+    assert reference.folder() == reference.ROOT / "files"
     monkeypatch.delenv("SKYHOP_REFERENCE")
     monkeypatch.setattr(reference, "ROOT", tmp_path / "checkout")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -156,8 +158,11 @@ def test_a_wrong_file_is_refused_and_nothing_is_left(
 def test_an_altered_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"other\n")
     one = entry("x", b"right\n", address="http://127.0.0.1:1/x")
-    assert state(one, tmp_path / "x", large=False) == "there, but altered"
+    assert state(one, tmp_path / "x", large=False) == "altered: remove it and try again"
     assert (tmp_path / "x").read_bytes() == b"other\n"
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"right\n")[:-9])
+    cut = entry("x.gz", b"right\n", address="http://127.0.0.1:1/x")
+    assert state(cut, tmp_path / "x.gz", large=False).startswith("altered")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 //! Files that others published: tests/reference.toml lists them, `make reference` downloads them.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::missing;
 
 const LIST: &str = include_str!("../../../tests/reference.toml");
 
-/// Names the folder that holds the files, where it is not one of the usual two.
+/// Names the folder that holds the files, where it is not one of the usual two; from the checkout on.
 pub const FOLDER: &str = "SKYHOP_REFERENCE";
 
 /// A published file by its name in tests/reference.toml; `None`, and the test says that it is skipped,
@@ -29,10 +29,11 @@ pub fn reference(name: &str) -> Option<PathBuf> {
 
 /// As scripts/reference.py has it.
 fn folder() -> PathBuf {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(named) = non_empty(FOLDER) {
-        return named;
+        return checkout.join(named);
     }
-    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"));
+    let beside = checkout.join("../shared/data");
     if beside.is_dir() {
         return beside;
     }

@@ -10,7 +10,7 @@ import sys
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Reference:
     licence: str
     sha256: str
     known: str
-    address: str | None = None
+    addresses: list[str] = field(default_factory=list)
     by_hand: str | None = None
     large_mb: int | None = None
     how: Mapping[str, Any] | None = None
@@ -74,15 +74,19 @@ def state(entry: Reference, path: Path, large: bool) -> str:
     """Have a file where that is possible; return what came of it."""
     if path.is_file():
         return "there" if _is_right(entry, path) else "altered: remove it and try again"
-    if entry.address is None:
+    if not entry.addresses:
         return f"by hand: {entry.by_hand}"
     if entry.large_mb is not None and not large:
         return f"left out: --large downloads its {entry.large_mb} MB"
-    try:
-        _obtain(entry, path)
-    except NotObtainedError as error:
-        return f"failed: {error}"
-    return "downloaded"
+    failures = []
+    for address in entry.addresses:
+        try:
+            _obtain(entry, address, path)
+        except NotObtainedError as error:
+            failures.append(str(error))
+        else:
+            return "downloaded"
+    return f"failed: {'; '.join(failures)}"
 
 
 def _is_right(entry: Reference, path: Path) -> bool:
@@ -95,14 +99,14 @@ def _is_right(entry: Reference, path: Path) -> bool:
         return False
 
 
-def _obtain(entry: Reference, path: Path) -> None:
+def _obtain(entry: Reference, address: str, path: Path) -> None:
     """Download a file's original, make the file of it and put that in place."""
     originals = path.parent / ".originals"
     try:
-        original = _downloaded(entry, originals)
+        original = _downloaded(address, originals)
         made = _made(entry, original)
         if _digest(made) != entry.sha256:
-            raise NotObtainedError("what lies at its address is not what the tests were made for")
+            raise NotObtainedError(f"{address}: not what the tests were made for")
         packed = gzip.compress(made, mtime=0) if path.suffix == ".gz" else made
         partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
         partial.write_bytes(packed)
@@ -113,20 +117,18 @@ def _obtain(entry: Reference, path: Path) -> None:
         _remove(originals)
 
 
-def _downloaded(entry: Reference, originals: Path) -> Path:
-    assert entry.address is not None
-    name = entry.address.rpartition("/")[2]
+def _downloaded(address: str, originals: Path) -> Path:
     try:
         # Its digest is checked on what is made of it.
         got = pooch.retrieve(
-            entry.address,
+            address,
             known_hash=None,
-            fname=name,
+            fname=address.rpartition("/")[2],
             path=originals,
             downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
         )
     except Exception as error:  # Of pooch, requests and urllib3.
-        raise NotObtainedError(f"cannot download {entry.address}: {_reason(error)}") from None
+        raise NotObtainedError(f"cannot download {address}: {_reason(error)}") from None
     return Path(got)
 
 

@@ -83,11 +83,11 @@ def test_the_list_is_well_formed() -> None:
         assert one.what, one.name
         assert one.licence, one.name
         assert one.known.startswith(("unaltered: ", "made: ", "unknown: ")), one.name
-        assert (one.address is None) != (one.by_hand is None), one.name
+        assert (not one.addresses) != (one.by_hand is None), one.name
         assert one.known.startswith("made: ") == (one.how is not None), one.name
-        if one.address is not None:
-            assert urlsplit(one.address).scheme == "https", one.name
-            assert urlsplit(one.address).hostname in HOSTS, one.name
+        for address in one.addresses:
+            assert urlsplit(address).scheme == "https", one.name
+            assert urlsplit(address).hostname in HOSTS, one.name
         if one.how is not None:
             terms = dict(one.how)
             inspect.signature(STEPS[terms.pop("step")]).bind(Path(), **terms)
@@ -128,9 +128,9 @@ def test_only_what_is_missing_is_downloaded(
 ) -> None:
     server.files = {"/plain.txt": b"plain\n", "/log": b"log\n"}
     entries = [
-        entry("a/plain.txt", b"plain\n", address=f"{server.address}/plain.txt"),
-        entry("a/log.gz", b"log\n", address=f"{server.address}/log"),
-        entry("large", b"", address=f"{server.address}/large", large_mb=321),
+        entry("a/plain.txt", b"plain\n", addresses=[f"{server.address}/plain.txt"]),
+        entry("a/log.gz", b"log\n", addresses=[f"{server.address}/log"]),
+        entry("large", b"", addresses=[f"{server.address}/large"], large_mb=321),
         entry("hidden", b"", by_hand="ask for it"),
     ]
     assert obtain(entries, tmp_path, large=False)
@@ -149,19 +149,29 @@ def test_a_wrong_file_is_refused_and_nothing_is_left(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.files = {"/x": b"other\n"}
-    assert not obtain([entry("a/x", b"right\n", address=f"{server.address}/x")], tmp_path, False)
+    assert not obtain(
+        [entry("a/x", b"right\n", addresses=[f"{server.address}/x"])], tmp_path, False
+    )
     [_, line] = capsys.readouterr().out.splitlines()
-    assert line.endswith("failed: what lies at its address is not what the tests were made for")
+    assert line.endswith(f"failed: {server.address}/x: not what the tests were made for")
     assert left(tmp_path) == []
+
+
+def test_any_of_several_addresses_will_do(server: Server, tmp_path: Path) -> None:
+    server.files = {"/wrong": b"other\n", "/right": b"right\n"}
+    addresses = [f"{server.address}/{name}" for name in ("nothing", "wrong", "right", "late")]
+    one = entry("x", b"right\n", addresses=addresses)
+    assert state(one, tmp_path / "x", large=False) == "downloaded"
+    assert server.asked == ["/nothing", "/wrong", "/right"]
 
 
 def test_an_altered_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"other\n")
-    one = entry("x", b"right\n", address="http://127.0.0.1:1/x")
+    one = entry("x", b"right\n", addresses=["http://127.0.0.1:1/x"])
     assert state(one, tmp_path / "x", large=False) == "altered: remove it and try again"
     assert (tmp_path / "x").read_bytes() == b"other\n"
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"right\n")[:-9])
-    cut = entry("x.gz", b"right\n", address="http://127.0.0.1:1/x")
+    cut = entry("x.gz", b"right\n", addresses=["http://127.0.0.1:1/x"])
     assert state(cut, tmp_path / "x.gz", large=False).startswith("altered")
 
 
@@ -177,7 +187,7 @@ def test_an_unreachable_address_is_one_line(
     reason: str,
 ) -> None:
     address = address.format(server=server.address)
-    assert not obtain([entry("a/x", b"", address=address)], tmp_path, large=False)
+    assert not obtain([entry("a/x", b"", addresses=[address])], tmp_path, large=False)
     [_, line] = capsys.readouterr().out.splitlines()
     assert f"failed: cannot download {address}: " in line
     assert reason in line
@@ -187,7 +197,7 @@ def test_an_unreachable_address_is_one_line(
 def test_an_original_that_has_changed_is_one_line(server: Server, tmp_path: Path) -> None:
     server.files = {"/x.csv": b"when,rate\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}
-    one = entry("x", b"", address=f"{server.address}/x.csv", how=how)
+    one = entry("x", b"", addresses=[f"{server.address}/x.csv"], how=how)
     assert state(one, tmp_path / "x", large=False).startswith("failed: x.csv is not as expected: ")
     assert left(tmp_path) == []
 
@@ -196,7 +206,7 @@ def test_what_is_made_is_checked_and_kept(server: Server, tmp_path: Path) -> Non
     server.files = {"/x.csv": b"time,throughput,speed\n2023-04-12 10:40:20 CDT,147,62.98\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}
     made = b"segment,unix_s,mbps,speed\n0,1681314020,147.000,63.0\n"
-    one = entry("x.csv.gz", made, address=f"{server.address}/x.csv", how=how)
+    one = entry("x.csv.gz", made, addresses=[f"{server.address}/x.csv"], how=how)
     assert state(one, tmp_path / "x.csv.gz", large=False) == "downloaded"
     assert left(tmp_path) == ["x.csv.gz"]
     assert gzip.decompress((tmp_path / "x.csv.gz").read_bytes()) == made

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow
 import pytest
 import reference
+from needs import missing
 from openpyxl import Workbook
 from reference import Reference, listed, obtain, state
 from reference_files import reference as reference_file
@@ -102,7 +103,7 @@ def test_files_at_hand_are_the_listed_ones() -> None:
     folder = reference.folder()
     at_hand = [one for one in listed() if (folder / one.name).is_file()]
     if not at_hand:
-        pytest.skip(f"needs reference: nothing in {folder}")
+        missing("reference", f"nothing in {folder}")
     for one in at_hand:
         assert state(one, folder / one.name, large=False) == "there", one.name
     unlisted = set(left(folder)) - {one.name for one in listed()} - {"README.md"}

@@ -1,9 +1,9 @@
-# skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce,
-# make wheel, make soak, make bare.
+# skyhop: make demo (the main job), make test, make soak, make lint, make bench, make bare, make reference,
+# make validate, make reproduce, make wheel.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
-.PHONY: demo setup test soak bare lint bench validate reproduce wheel check-wheel schema clean
+.PHONY: demo setup test soak lint bench bare reference validate reproduce wheel check-wheel schema clean
 
 # What the set-up could not have, and what does not work without it, closes both commands.
 with_missing = status=0; $(1) || status=$$?; cat build/missing >&2; exit $$status
@@ -37,6 +37,10 @@ bench: setup
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
 	$(PYTHON) scripts/bench.py
 	$(PYTHON) scripts/kernel_costs.py
+
+# Downloads what others published for the tests to compare with: tests/reference.toml.
+reference: setup
+	$(PYTHON) scripts/reference.py
 
 validate: setup
 	$(PYTHON) scripts/validate.py

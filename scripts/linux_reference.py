@@ -1,16 +1,14 @@
-"""What Linux did in virtual time (../shared/oracle, its README) beside what the simulator does."""
+"""What Linux did in virtual time (tests/linux, its README) beside what the simulator does."""
 
 from __future__ import annotations
 
-import csv
-import json
 import statistics
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import linux_runs
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,9 +17,7 @@ from matplotlib.figure import Figure
 import skyhop
 from skyhop.plot.style import FLOW_COLOURS, dress
 
-ORACLE = Path(__file__).resolve().parent.parent.parent / "shared" / "oracle"
 CONGESTION_CONTROLS = ("reno", "cubic", "bbr", "hybla", "vegas")
-MSS_BYTES = 1448
 
 GOODPUT_TOLERANCE = 0.03
 OUTAGE_TOLERANCE = 0.05
@@ -62,16 +58,18 @@ class Row:
         return float(statistics.mean(run.flows[0][key] for run in self.runs))
 
 
-def scenario(name: str, env: Mapping[str, str], flows: list[dict[str, Any]]) -> dict[str, Any]:
+def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     """Return what Linux went through as a scenario."""
     text: dict[str, Any] = {
-        "path": {"kind": "fixed", "rtt": f"{2 * int(env['OWD_US'])} us"},
-        "link": {"rate": f"{env['RATE_KBIT']} kbit/s", "queue": f"{env['QUEUE_BYTES']} B"},
-        "flow": [{"cc": flow["cc"]} for flow in flows],
-        "run": {"duration": f"{flows[0]['seconds']} s"},
+        "path": {"kind": "fixed", "rtt": f"{2 * linux['one_way_us']} us"},
+        "link": {
+            "rate": f"{linux['rate_kbps']} kbit/s",
+            "queue": f"{linux['queue_bytes']} B",
+            "loss": f"{linux.get('loss_percent', 0)} %",
+        },
+        "flow": [{"cc": flow["cc"]} for flow in linux["flows"]],
+        "run": {"duration": f"{linux['flows'][0]['seconds']} s"},
     }
-    if "LOSS" in env:
-        text["link"]["loss"] = env["LOSS"].replace("%", " %")
     if name.startswith("handover-"):
         text["change"] = [
             {"at": f"{15 * k} s", "outage": "100 ms", "rtt": "60 ms" if k % 2 else "40 ms"}
@@ -109,15 +107,12 @@ def simulate(text: Scenario) -> Outcome:
 
 def compare(executor: Executor) -> list[Row]:
     """Simulate every scenario whose congestion controls and queue we have."""
-    summary = json.loads((ORACLE / "summary.json").read_text("utf-8"))
     waiting = []
-    for name, linux in summary.items():
-        flows, env = linux["flows"], linux["env"]
-        if "AQM" not in env and all(flow["cc"] in CONGESTION_CONTROLS for flow in flows):
-            runs = [
-                executor.submit(simulate, one) for one in variants(name, scenario(name, env, flows))
-            ]
-            waiting.append((name, flows, runs))
+    for name, linux in linux_runs.summary().items():
+        flows = linux["flows"]
+        if "aqm" not in linux and all(flow["cc"] in CONGESTION_CONTROLS for flow in flows):
+            texts = variants(name, scenario(name, linux))
+            waiting.append((name, flows, [executor.submit(simulate, text) for text in texts]))
     return [Row(name, flows, [run.result() for run in runs]) for name, flows, runs in waiting]
 
 
@@ -202,9 +197,5 @@ def draw(rows: list[Row]) -> Figure:
 
 def linux_curve(name: str, flow: int, start_s: float) -> tuple[list[float], list[float]]:
     """Return Linux's samples: time since the run's start, cwnd in packets."""
-    with (ORACLE / f"{name}.flow{flow}.csv").open(encoding="utf-8") as file:
-        samples = [
-            (start_s + float(row["t_s"]), int(row["cwnd_bytes"]) / MSS_BYTES)
-            for row in csv.DictReader(file)
-        ]
-    return [t_s for t_s, _ in samples], [cwnd for _, cwnd in samples]
+    series = linux_runs.series(name, flow)
+    return [start_s + t_s for t_s in series.t_s], [float(cwnd) for cwnd in series.cwnd_packets]

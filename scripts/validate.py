@@ -14,17 +14,17 @@ from pathlib import Path
 import bench
 import kernel_costs
 import linux_reference
+import reference
 import satcp_table
 import simulator_and_kernel
 from matplotlib.figure import Figure
 
 import skyhop
 from skyhop.cli.terminal import print_note
-from skyhop.errors import SkyhopError
+from skyhop.errors import InputError, SkyhopError
 from skyhop.plot.writing import save
 
 ROOT = Path(__file__).resolve().parent.parent
-LEOEM = ROOT.parent / "shared" / "data" / "leoem"
 OUTPUT = ROOT / "docs" / "validation.md"
 LINUX_FIGURE = OUTPUT.with_name("validation-cwnd.png")
 KERNEL_FIGURE = OUTPUT.with_name("validation-kernel.png")
@@ -42,7 +42,13 @@ class Log:
     relay: str
     target_percent: float
 
+    @property
+    def file(self) -> str:
+        """Its name among the reference files."""
+        return f"leoem/{self.name}.log.gz"
 
+
+GATEWAYS = "leoem/ground_stations.csv"
 LOGS = (
     Log("SD_NY_15_ISL", SAN_DIEGO, NEW_YORK, "isl", 99),
     Log("SD_SEA_15_ISL", SAN_DIEGO, SEATTLE, "isl", 99),
@@ -52,7 +58,7 @@ LOGS = (
 
 def compared(log: Log) -> str:
     """Return the table's row of a log: lines with the same nodes, and the delay's error."""
-    logged = skyhop.import_path(LEOEM / f"{log.name}.log.gz", "leoem").frames
+    logged = skyhop.import_path(needed(log.file), "leoem").frames
     started_s = time.monotonic()
     computed = skyhop.path(
         log.from_,
@@ -60,7 +66,7 @@ def compared(log: Log) -> str:
         relay=log.relay,
         constellation="leoem-starlink",
         compat="leoem",
-        gateways=str(LEOEM / "ground_stations.csv"),
+        gateways=str(needed(GATEWAYS)),
         duration=f"{logged.num_rows} s",
     ).frames
     took_s = time.monotonic() - started_s
@@ -122,7 +128,7 @@ edge of coverage: the last digits of the satellites' positions decide.
 
 Linux 6.12 went through these scenarios in virtual time. Tolerances: goodput as the table says,
 mean srtt 10 %, retransmits a factor of 2 plus 20. With random loss ours is the mean over {seeds}
-seeds and Linux's a single draw. The tests hold the same (crates/sim/tests/oracle.rs).
+seeds and Linux's a single draw. The tests hold the same (crates/sim/tests/sim/oracle.rs).
 
 | scenario | Linux Mbit/s | ours | differ by | tolerance | Linux srtt ms | ours | differ by | \
 Linux rexmit | ours | Linux cwnd | ours | within |
@@ -233,11 +239,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
     jobs = parser.parse_args().jobs
-    for reference in (LEOEM, linux_reference.ORACLE):
-        if not reference.is_dir():
-            print_note(f"validate: no reference input at {reference}; {OUTPUT.name} stays")
-            return 1
     try:
+        for name in (GATEWAYS, *(log.file for log in LOGS)):
+            needed(name)
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
             page, linux_figure, kernel_figure = compare(executor)
     except SkyhopError as error:
@@ -248,6 +252,14 @@ def main() -> int:
     OUTPUT.write_text(page, "utf-8")
     print(page)
     return 0
+
+
+def needed(name: str) -> Path:
+    """Return a reference file."""
+    path = reference.found(name)
+    if path is None:
+        raise InputError(f"no {reference.folder() / name}; run make reference")
+    return path
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
@@ -267,9 +279,9 @@ def compare(executor: Executor) -> tuple[str, Figure, Figure]:
     simulations = markdown([bench.simulation_row(one) for one in bench.SIMULATIONS])
     print_note("validate: simulations")
     linux = linux_reference.compare(executor)
-    satcp = satcp_table.table(executor, LEOEM / "ground_stations.csv")
+    satcp = satcp_table.table(executor, needed(GATEWAYS))
     print_note("validate: live runs (some minutes)")
-    pairs = simulator_and_kernel.orbit_pairs(LEOEM / "ground_stations.csv")
+    pairs = simulator_and_kernel.orbit_pairs(needed(GATEWAYS))
     page = PAGE.format(
         leoem="\n".join(rows),
         orbits=orbits,

@@ -8,11 +8,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from needs import missing, needs_namespaces, record_skip
+from needs import needs_namespaces, record_skip
 
 ROOT = Path(__file__).resolve().parents[2]
-# Reference input that is not part of the project lies beside the checkout.
-SHARED = ROOT.parent / "shared"
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,14 +36,6 @@ def skyhop(tmp_path: Path) -> Skyhop:
         )
 
     return run
-
-
-@pytest.fixture
-def shared() -> Path:
-    """Return the directory of reference input, or skip."""
-    if not SHARED.is_dir():
-        missing("reference", "the directory shared beside the checkout is missing")
-    return SHARED
 
 
 @pytest.fixture

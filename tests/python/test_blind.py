@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Skyhop
+from reference_files import reference
 
 
 def _log(directory: Path, offset_s: float) -> Path:
@@ -37,23 +38,23 @@ def test_a_log_with_a_grid(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["victoria_1", "victoria_2", "victoria_3"])
-def test_starlink(skyhop: Skyhop, shared: Path, name: str) -> None:
-    result = skyhop("blind", shared / f"data/rtt/{name}.csv.gz", "--json")
+def test_starlink(skyhop: Skyhop, name: str) -> None:
+    result = skyhop("blind", reference(f"rtt/{name}.csv.gz"), "--json")
     assert json.loads(result.stdout)["offset_s"] == pytest.approx(12.0, abs=0.1)
 
 
-def test_oneweb(skyhop: Skyhop, shared: Path) -> None:
-    result = skyhop("blind", shared / "data/rtt/oneweb_iowa.csv.gz", "--json")
+def test_oneweb(skyhop: Skyhop) -> None:
+    result = skyhop("blind", reference("rtt/oneweb_iowa.csv.gz"), "--json")
     found = json.loads(result.stdout)
     assert (found["grid"], found["offset_s"], found["period_s"]) == (False, None, None)
 
 
-def test_the_period_is_searched_for(skyhop: Skyhop, shared: Path, tmp_path: Path) -> None:
+def test_the_period_is_searched_for(skyhop: Skyhop, tmp_path: Path) -> None:
     made = skyhop("blind", _log(tmp_path, 4.2), "--period", "search", "--json")
     assert json.loads(made.stdout)["period_s"] == 15.0
-    starlink = skyhop("blind", shared / "data/rtt/victoria_2.csv.gz", "--period", "search")
+    starlink = skyhop("blind", reference("rtt/victoria_2.csv.gz"), "--period", "search")
     assert starlink.stdout.startswith("a handover every 15 s, at 11.9")
-    oneweb = skyhop("blind", shared / "data/rtt/oneweb_iowa.csv.gz", "--period", "search")
+    oneweb = skyhop("blind", reference("rtt/oneweb_iowa.csv.gz"), "--period", "search")
     assert oneweb.stdout == "no grid of 5 to 60 s in 100000 samples\n"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop
+from reference_files import reference
 from skyfield import api, framelib
 
 import skyhop as sh
@@ -21,7 +22,7 @@ from skyhop.downloads import downloaded
 from skyhop.scenarios import load_scenario
 from skyhop.study import load_study
 
-STARLINK = "data/tle/starlink_19-05-2026.tle.gz"
+STARLINK = "tle/starlink_19-05-2026.tle.gz"
 GOOD = (
     "1 25544U 98067A   08264.51782528 -.00002182  00000-0 -11606-4 0  2927",
     "2 25544  51.6416 247.4627 0006703 130.5360 325.0288 15.72125391563537",
@@ -61,9 +62,9 @@ def test_the_list_shows_them_all_with_sources(skyhop: Skyhop) -> None:
     assert all(len(row["source"]) > 40 for row in rows)
 
 
-def test_real_satellites_are_where_skyfield_says(shared: Path) -> None:
+def test_real_satellites_are_where_skyfield_says() -> None:
     """200 satellites, each a day after its epoch, in the axes of SGP4."""
-    file = shared / STARLINK
+    file = reference(STARLINK)
     ours = sh.constellation(str(file))
     numbers = ours.satellites["catalogue_number"].to_pylist()
     timescale = api.load.timescale(builtin=True)
@@ -84,11 +85,11 @@ def test_real_satellites_are_where_skyfield_says(shared: Path) -> None:
     assert worst_m < 1
 
 
-def test_earth_fixed_positions_differ_from_skyfields_by_the_earths_turn_only(shared: Path) -> None:
+def test_earth_fixed_positions_differ_from_skyfields_by_the_earths_turn_only() -> None:
     """UT1 is taken as UTC here: up to 0.9 s, which turns everything by up to 0.5 km."""
-    ours = sh.constellation(str(shared / STARLINK))
+    ours = sh.constellation(str(reference(STARLINK)))
     position_m = ours.positions(ours.epoch)[0]
-    lines = gunzipped(shared / STARLINK).splitlines()
+    lines = gunzipped(reference(STARLINK)).splitlines()
     timescale = api.load.timescale(builtin=True)
     satellite = api.EarthSatellite(lines[1], lines[2], ts=timescale)
     at = timescale.from_datetime(datetime.fromisoformat(ours.epoch.replace("Z", "+00:00")))
@@ -97,10 +98,8 @@ def test_earth_fixed_positions_differ_from_skyfields_by_the_earths_turn_only(sha
     assert abs(np.linalg.norm(position_m) - np.linalg.norm(theirs_m)) < 1
 
 
-def test_a_path_over_real_satellites_says_what_it_used(
-    skyhop: Skyhop, tmp_path: Path, shared: Path
-) -> None:
-    lines = gunzipped(shared / STARLINK).splitlines(keepends=True)
+def test_a_path_over_real_satellites_says_what_it_used(skyhop: Skyhop, tmp_path: Path) -> None:
+    lines = gunzipped(reference(STARLINK)).splitlines(keepends=True)
     lines[1] = lines[1].replace("44714U", "44713U")
     (tmp_path / "x.tle").write_text("".join(lines), "utf-8")
     done = skyhop(
@@ -115,8 +114,8 @@ def test_a_path_over_real_satellites_says_what_it_used(
     assert header["start"].startswith("2026-05-19T")
 
 
-def test_satellites_are_chosen_by_name_shell_and_plane(shared: Path) -> None:
-    file = str(shared / STARLINK)
+def test_satellites_are_chosen_by_name_shell_and_plane() -> None:
+    file = str(reference(STARLINK))
     named = sh.constellation(file, satellites="name=STARLINK-10*")
     assert all(name.startswith("STARLINK-10") for name in named.satellites["name"].to_pylist())
     everything = sh.constellation(file).satellites.to_pylist()
@@ -246,8 +245,8 @@ def test_policies_on_a_grid_follow_another_grid(policy: str) -> None:
     assert all(30e6 <= event["outage_ns"] <= 100e6 for event in ends)
 
 
-def test_hypatias_path_is_followed(shared: Path) -> None:
-    published = (shared / "data/hypatia/kuiper630_manila_dalian_rtt.txt").read_text("utf-8")
+def test_hypatias_path_is_followed() -> None:
+    published = reference("hypatia/kuiper630_manila_dalian_rtt.txt").read_text("utf-8")
     trace = sh.path(
         "14.6042,120.9822",
         "38.913811,121.602322",

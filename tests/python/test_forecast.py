@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import Skyhop
 from element_files import walker_omm
+from reference_files import reference
 from signal_service import PATIENCE_S, announced, await_note, service
 
 import skyhop as sh
@@ -178,10 +179,10 @@ def test_snapshots_that_cannot_be_compared_are_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_published_errors_are_reproduced(shared: Path) -> None:
-    with (shared / "data/leoem/report_timing_errors_s.csv").open(encoding="utf-8") as file:
+def test_the_published_errors_are_reproduced() -> None:
+    with reference("leoem/report_timing_errors_s.csv").open(encoding="utf-8") as file:
         published_s = np.array([float(row["abs_error_s"]) for row in csv.DictReader(file)])
-    old, new = (shared / f"data/leoem/starlink_{age}.tle.gz" for age in ("old", "new"))
+    old, new = (reference(f"leoem/starlink_{age}.tle.gz") for age in ("old", "new"))
     found = report_timing(old, new, at="2021-11-22T10:57:50Z", up_to_s=1.6)
     assert len(found.errors_s) == pytest.approx(len(published_s), rel=0.01)
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
@@ -194,12 +195,12 @@ def test_the_published_errors_are_reproduced(shared: Path) -> None:
     assert found.age_h == pytest.approx(31.6, abs=0.5)
 
 
-def test_the_stated_error_holds_for_nine_satellites_in_ten(shared: Path) -> None:
+def test_the_stated_error_holds_for_nine_satellites_in_ten() -> None:
     for old, new in (
         ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz"),
         ("tle/starlink_19-05-2026.tle.gz", "tle/starlink_20-05-2026.tle.gz"),
     ):
-        found = report_timing(shared / "data" / old, shared / "data" / new)
+        found = report_timing(reference(old), reference(new))
         # crates/signal/src/forecast.rs: 0.2 s for every hour.
         assert found.quantile_s(0.9) <= 0.2 * found.age_h, old
 

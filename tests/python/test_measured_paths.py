@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop
+from reference_files import reference
 
 import skyhop as sh
 from skyhop.errors import InputError
@@ -43,10 +44,8 @@ def simulated(path: Path, seconds: int, flow: dict[str, object], **link: object)
 
 
 @pytest.mark.parametrize("interval", ["10 ms", "20 ms", "50 ms"])
-def test_a_probe_over_victoria_sees_its_distribution(
-    tmp_path: Path, shared: Path, interval: str
-) -> None:
-    log = shared / "data" / "rtt" / "victoria_1.csv.gz"
+def test_a_probe_over_victoria_sees_its_distribution(tmp_path: Path, interval: str) -> None:
+    log = reference("rtt/victoria_1.csv.gz")
     path = sh.import_path(log, "csv")
     path.write(tmp_path / "x.parquet")
     seconds = path.header["duration_ns"] // 10**9
@@ -57,28 +56,28 @@ def test_a_probe_over_victoria_sees_its_distribution(
 
 
 @pytest.mark.parametrize("name", ["victoria_1", "victoria_2", "victoria_3", "oneweb_iowa"])
-def test_a_csv_export_reads_back_as_the_same_path(tmp_path: Path, shared: Path, name: str) -> None:
-    path = sh.import_path(shared / "data" / "rtt" / f"{name}.csv.gz", "csv", from_="Victoria, CA")
+def test_a_csv_export_reads_back_as_the_same_path(tmp_path: Path, name: str) -> None:
+    path = sh.import_path(reference(f"rtt/{name}.csv.gz"), "csv", from_="Victoria, CA")
     path.export(tmp_path / "x.csv", "csv")
     again = sh.import_path(tmp_path / "x.csv", "csv")
     assert again.header == path.header
     assert again.frames.equals(path.frames)
 
 
-def test_handovers_are_marked_where_there_is_a_grid(shared: Path) -> None:
+def test_handovers_are_marked_where_there_is_a_grid() -> None:
     for name in ("victoria_1", "victoria_2", "victoria_3"):
-        path = sh.import_path(shared / "data" / "rtt" / f"{name}.csv.gz", "csv")
+        path = sh.import_path(reference(f"rtt/{name}.csv.gz"), "csv")
         start_s = np.datetime64(path.header["start"].rstrip("Z"), "ns").astype(np.int64) / 1e9
         marked = (np.array(events_of(path, "end")) + start_s) % 15
         assert len(marked) >= 20, name
         # Starlink's handovers are at UTC seconds 12, 27, 42, 57.
         assert np.abs(marked - 12).max() < 1.0, (name, marked)
-    oneweb = sh.import_path(shared / "data" / "rtt" / "oneweb_iowa.csv.gz", "csv")
+    oneweb = sh.import_path(reference("rtt/oneweb_iowa.csv.gz"), "csv")
     assert events_of(oneweb, "end") == []
 
 
-def test_a_measured_rate_limits_a_flow(tmp_path: Path, shared: Path) -> None:
-    log = shared / "data" / "throughput" / "lagos_isl_100ms.csv.gz"
+def test_a_measured_rate_limits_a_flow(tmp_path: Path) -> None:
+    log = reference("throughput/lagos_isl_100ms.csv.gz")
     path = sh.import_path(log, "csv", direction="down")
     path.write(tmp_path / "x.parquet")
     rows = rows_of(log)
@@ -98,12 +97,14 @@ def test_a_measured_rate_limits_a_flow(tmp_path: Path, shared: Path) -> None:
     assert fixed.summary["flows"][0]["goodput_bps"] < 5e6, "a rate that is given counts"
 
 
-def test_leoccs_example_carries_a_flow(tmp_path: Path, shared: Path) -> None:
-    folder = shared / "data" / "throughput"
-    path = sh.import_path(folder / "leocc_bw_example.txt.gz", "leocc")
+def test_leoccs_example_carries_a_flow(tmp_path: Path) -> None:
+    packets = reference("throughput/leocc_bw_example.txt.gz")
+    # The importer finds it beside the other.
+    delays = reference("throughput/leocc_delay_example.txt")
+    path = sh.import_path(packets, "leocc")
     path.write(tmp_path / "x.parquet")
-    delays_ms = np.loadtxt(folder / "leocc_delay_example.txt")
-    with gzip.open(folder / "leocc_bw_example.txt.gz", "rt") as text:
+    delays_ms = np.loadtxt(delays)
+    with gzip.open(packets, "rt") as text:
         times_ms = np.loadtxt(text)
     assert path.frames.num_rows == len(delays_ms)
     assert path.frames["delay_ns"].to_numpy()[:500].tolist() == (delays_ms[:500] * 1e6).tolist()

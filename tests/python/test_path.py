@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT, Skyhop
+from reference_files import reference
 
 import skyhop as sh
 
@@ -84,8 +85,8 @@ def test_other_sites_and_constellations_may_be_files(skyhop: Skyhop, tmp_path: P
     assert frames[0].equals(frames[1])
 
 
-def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path, shared: Path) -> None:
-    log = shared / "data" / "leoem" / "SD_NY_15_BP.log.gz"
+def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path) -> None:
+    log = reference("leoem/SD_NY_15_BP.log.gz")
     done = skyhop("path", "import", log, "--format", "leoem", "-o", "x.parquet")
     assert done.returncode == 0, done.stderr
     table = pq.ParquetFile(tmp_path / "x.parquet").read()
@@ -101,18 +102,16 @@ def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path, shared: Path) -
     assert sum(event["kind"] == "intermediate" for event in events) == 3584
 
 
-def test_leoem_compatibility_follows_a_log(skyhop: Skyhop, tmp_path: Path, shared: Path) -> None:
+def test_leoem_compatibility_follows_a_log(skyhop: Skyhop, tmp_path: Path) -> None:
     """The first ten minutes; the whole orbits are compared in the tests of crates/path."""
-    gateways = shared / "data" / "leoem" / "ground_stations.csv"
+    gateways = reference("leoem/ground_stations.csv")
     done = skyhop(
         *("path", "--from", "32.881,-117.237", "--to", "40.845,-73.932", "--relay", "bent-pipe"),
         *("--constellation", "leoem-starlink", "--compat", "leoem", "--gateways", gateways),
         *("--duration", "600 s", "-o", "x.parquet"),
     )
     assert done.returncode == 0, done.stderr
-    sh.import_path(shared / "data" / "leoem" / "SD_NY_15_BP.log.gz", "leoem").write(
-        tmp_path / "log.parquet"
-    )
+    sh.import_path(reference("leoem/SD_NY_15_BP.log.gz"), "leoem").write(tmp_path / "log.parquet")
     computed = pq.ParquetFile(tmp_path / "x.parquet").read()["nodes"].to_pylist()
     logged = pq.ParquetFile(tmp_path / "log.parquet").read()["nodes"].to_pylist()
     same = sum(ours == theirs for ours, theirs in zip(computed, logged, strict=False))

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from conftest import Skyhop, skyhop_command
 from needs import needs_ray
+from reference_files import reference
 from small_study import content, write
 
 import skyhop as sh
@@ -298,11 +299,11 @@ def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
         run_study(load_study({**study, "repeats": 2}), tmp_path, engine="ray")
 
 
-def test_element_sets_are_compared(skyhop: Skyhop, shared: Path, tmp_path: Path) -> None:
+def test_element_sets_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
     missing = skyhop("study", "run", "satcp-fig4", "-o", "out")
     assert missing.returncode == 2
     assert "give --elements OLD NEW" in missing.stderr
-    snapshots = [shared / f"data/leoem/starlink_{age}.tle.gz" for age in ("old", "new")]
+    snapshots = [reference(f"leoem/starlink_{age}.tle.gz") for age in ("old", "new")]
     done = skyhop("study", "run", "satcp-fig4", "-o", "out", "--elements", *snapshots)
     assert done.returncode == 0, done.stderr
     errors_s = pl.read_parquet(tmp_path / "out" / "results.parquet")["report_timing_error_s"]

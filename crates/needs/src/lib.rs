@@ -1,4 +1,4 @@
-//! What tests need that not every machine has.
+//! What tests need: files beside them ([`linux`], [`reference`]), and what not every machine has.
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
@@ -9,6 +9,11 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::thread;
+
+pub mod linux;
+mod reference;
+
+pub use reference::reference;
 
 /// Names the file that skips are appended to, one JSON object a line: test, need, why.
 pub const RECORD: &str = "SKYHOP_SKIPPED";
@@ -38,7 +43,7 @@ pub fn missing(need: &str, why: impl Display) {
         let record = OpenOptions::new().create(true).append(true).open(&file);
         // One write, so that lines of several processes do not mix.
         let written = record.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
-        written.unwrap_or_else(|error| panic!("{}: cannot write: {error}", file.display()));
+        written.unwrap_or_else(|error| panic!("{file:?}: cannot write: {error}"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files of element sets: what is read, what is skipped and why, and what is refused.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proptest::prelude::*;
 use skyhop_orbit::{
@@ -275,19 +275,8 @@ fn a_constellation_file_is_not_taken_for_element_sets() {
     }
 }
 
-/// A file of real element sets, or `None` with a printed reason.
-fn shared(name: &str) -> Option<PathBuf> {
-    let path =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("skipped: no reference input at ../shared/data/{name}");
-    None
-}
-
 fn real(name: &str, satellites: &str) -> Option<Constellation> {
-    let file = ElementFile::load(&shared(name)?).unwrap();
+    let file = ElementFile::load(&skyhop_needs::reference(name)?).unwrap();
     let constellation = file.constellation(&selection(satellites)).unwrap();
     println!("{}", constellation.account.as_ref().unwrap());
     Some(constellation)

@@ -1,7 +1,6 @@
 //! Planes and slots recovered from element sets.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use skyhop_orbit::{
     Constellation, EarthModel, ElementFile, ElementSet, Ephemeris, Formation, MeanElements,
@@ -91,12 +90,7 @@ fn a_satellite_between_the_planes_has_no_place() {
 }
 
 fn real(name: &str) -> Option<Constellation> {
-    let path =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
-    if !path.is_file() {
-        println!("skipped: no reference input at ../shared/data/{name}");
-        return None;
-    }
+    let path = skyhop_needs::reference(name)?;
     let selection = Selection {
         start: None,
         duration: Duration::from_secs(60),

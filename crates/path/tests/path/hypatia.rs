@@ -1,8 +1,7 @@
-//! Against Hypatia's published path, where it is at hand (../shared beside the checkout).
+//! Against Hypatia's published path, where this machine has it.
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use skyhop_orbit::Constellation;
 use skyhop_path::{
@@ -12,15 +11,9 @@ use skyhop_units::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// The lines of a published file as (ns, value), or `None` with a printed reason.
+/// The lines of a published file as (ns, value), or `None` where they are missing.
 fn published(name: &str) -> Option<Vec<(u64, String)>> {
-    let folder =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/hypatia"));
-    if !folder.is_dir() {
-        println!("skipped: Hypatia's published path is not at ../shared/data/hypatia");
-        return None;
-    }
-    let text = fs::read_to_string(folder.join(name)).unwrap();
+    let text = fs::read_to_string(skyhop_needs::reference(&format!("hypatia/{name}"))?).unwrap();
     let row = |line: &str| {
         let (ns, value) = line.split_once(',').unwrap();
         (ns.parse().unwrap(), value.to_owned())

@@ -1,9 +1,8 @@
-//! Against LeoEM's published paths, where they are at hand (../shared beside the checkout).
+//! Against LeoEM's published paths, where this machine has them.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use skyhop_orbit::Constellation;
@@ -17,26 +16,20 @@ const SAN_DIEGO: (f64, f64) = (32.881, -117.237);
 const NEW_YORK: (f64, f64) = (40.845, -73.932);
 const SEATTLE: (f64, f64) = (47.608, -122.335);
 
-/// The folder of published logs, or `None` with a printed reason.
-fn published() -> Option<PathBuf> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/leoem"));
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: LeoEM's published logs are not at ../shared/data/leoem");
-    None
+fn published(name: &str) -> Option<File> {
+    let path = skyhop_needs::reference(&format!("leoem/{name}"))?;
+    Some(File::open(path).unwrap())
 }
 
 fn imported(name: &str) -> Option<PathTrace> {
-    let file = File::open(published()?.join(name)).unwrap();
+    let file = published(name)?;
     let log = BufReader::new(GzDecoder::new(file));
     Some(parse_leoem_log(log, &LeoemLogOptions::default()).unwrap())
 }
 
 fn gateways() -> Option<Vec<Place>> {
     let mut text = String::new();
-    let path = published()?.join("ground_stations.csv");
-    File::open(path).unwrap().read_to_string(&mut text).unwrap();
+    published("ground_stations.csv")?.read_to_string(&mut text).unwrap();
     let place = |line: &str| {
         let cells: Vec<&str> = line.splitn(4, ',').collect();
         Place::new(cells[3], cells[1].parse().unwrap(), cells[2].parse().unwrap())

@@ -1,6 +1,5 @@
 //! Blind estimation on measured and made logs.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use skyhop_signal::blind::{Estimate, Evidence, Period, Sample, estimate};
@@ -8,14 +7,9 @@ use skyhop_units::{Duration, UtcInstant};
 
 const PERIOD: Period = Period::Known(Duration::from_secs(15));
 
-/// A published log; `None`, with the reason printed, where it is not there.
+/// A published log; `None` where this machine does not have it.
 fn published(name: &str) -> Option<Vec<Sample>> {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("../../../shared/data/rtt/{name}.csv.gz"));
-    if !file.exists() {
-        println!("skipped: {} is not there", file.display());
-        return None;
-    }
+    let file = skyhop_needs::reference(&format!("rtt/{name}.csv.gz"))?;
     let unpacked = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
     let text = String::from_utf8(unpacked.stdout).unwrap();
     let rows = text.lines().filter_map(|line| {

@@ -1,11 +1,10 @@
-//! Scenarios that the real Linux stack went through (shared/oracle beside the checkout, its README;
-//! skipped where that is missing): every one whose congestion controls and queue are part of skyhop.
+//! Scenarios that the real Linux stack went through (tests/linux, its README): every one whose
+//! congestion controls and queue are part of skyhop.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 
-use serde_json::Value;
+use skyhop_needs::linux::{Scenario, scenarios};
 use skyhop_record::FlowSummary;
 use skyhop_scenario::parse_scenario;
 
@@ -28,62 +27,19 @@ const SHARE: f64 = 0.10;
 const STARTS: u32 = 20;
 const STARTS_APART_MS: u32 = 7;
 
-struct Row {
-    name: String,
-    rate_kbit: u64,
-    queue_bytes: u64,
-    rtt_us: u64,
-    loss: Option<String>,
-    duration_s: f64,
-    flows: Vec<LinuxFlow>,
-}
-
-struct LinuxFlow {
-    cc: String,
-    goodput_bps: f64,
-    srtt_mean_us: f64,
-    retransmits: f64,
-}
-
 /// The scenarios of these kinds.
-fn rows(kinds: &[&str]) -> Vec<Row> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/oracle/summary.json");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: no reference at {}", file.display());
-        return Vec::new();
-    };
-    let summary: Value = serde_json::from_str(&text).unwrap();
+fn rows(kinds: &[&str]) -> Vec<Scenario> {
     let of_kind = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
-    let scenarios = summary.as_object().unwrap().iter().filter(|(name, _)| of_kind(name));
-    let rows: Vec<Row> = scenarios.filter_map(|(name, value)| row(name, value)).collect();
-    assert!(!rows.is_empty(), "{} has none of {kinds:?}", file.display());
+    let mut rows = scenarios();
+    rows.retain(|row| of_kind(&row.name) && is_possible(row));
+    assert!(!rows.is_empty(), "no scenario of Linux's is one of {kinds:?}");
     rows
 }
 
-/// `None` where it needs a congestion control or a qdisc that is not there.
-fn row(name: &str, scenario: &Value) -> Option<Row> {
-    let env = &scenario["env"];
-    let number = |key: &str| env[key].as_str().unwrap().parse::<u64>().unwrap();
-    let flows = scenario["flows"].as_array().unwrap();
-    let cc = |flow: &Value| flow["cc"].as_str().unwrap().to_owned();
-    let is_here = |flow: &Value| skyhop_cc::Module::find(&cc(flow)).is_ok();
-    (env["AQM"].is_null() && flows.iter().all(is_here)).then(|| Row {
-        name: name.to_owned(),
-        rate_kbit: number("RATE_KBIT"),
-        queue_bytes: number("QUEUE_BYTES"),
-        rtt_us: 2 * number("OWD_US"),
-        loss: env["LOSS"].as_str().map(|loss| loss.trim_end_matches('%').to_owned()),
-        duration_s: flows[0]["seconds"].as_f64().unwrap(),
-        flows: flows
-            .iter()
-            .map(|flow| LinuxFlow {
-                cc: cc(flow),
-                goodput_bps: flow["goodput_bps"].as_f64().unwrap(),
-                srtt_mean_us: flow["srtt_mean_us"].as_f64().unwrap(),
-                retransmits: flow["retransmits"].as_f64().unwrap(),
-            })
-            .collect(),
-    })
+/// Whether its congestion controls and its queue are part of skyhop.
+fn is_possible(row: &Scenario) -> bool {
+    let is_here = |cc: &str| skyhop_cc::Module::find(cc).is_ok();
+    row.aqm.is_none() && row.flows.iter().all(|flow| is_here(&flow.cc))
 }
 
 /// Every 15 s: 100 ms without the path, then the other of two RTTs.
@@ -96,52 +52,50 @@ fn handovers() -> String {
     })
 }
 
-impl Row {
-    /// Our flows; those beyond the first start at `later`.
-    fn simulate(&self, seed: u64, later: &str) -> Vec<FlowSummary> {
-        let Self { rate_kbit, queue_bytes, rtt_us, duration_s, .. } = self;
-        let loss = self.loss.as_deref().unwrap_or("0");
-        let mut text = format!(
-            "[path]\nkind = \"fixed\"\nrtt = \"{rtt_us} us\"\n\
-             [link]\nrate = \"{rate_kbit} kbit/s\"\nqueue = \"{queue_bytes} B\"\nloss = \"{loss} %\"\n\
-             [run]\nduration = \"{duration_s} s\"\nseed = {seed}\n"
-        );
-        if self.name.starts_with("handover-") {
-            text += &handovers();
-        }
-        for (index, flow) in self.flows.iter().enumerate() {
-            let start = if index == 0 { "0 s" } else { later };
-            write!(text, "[[flow]]\ncc = \"{}\"\nstart = \"{start}\"\n", flow.cc).unwrap();
-        }
-        let no_places = |name: &str| Err(format!("no place {name}"));
-        let experiment = parse_scenario(&text, "oracle.toml", &[])
-            .unwrap()
-            .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
-            .unwrap();
-        let run = skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(()));
-        run.unwrap().summary.flows
+/// Our flows; those beyond the first start at `later`.
+fn simulate(row: &Scenario, seed: u64, later: &str) -> Vec<FlowSummary> {
+    let Scenario { rate_kbps, queue_bytes, loss_percent, .. } = row;
+    let (rtt_us, duration_s) = (2 * row.one_way_us, row.flows[0].seconds);
+    let mut text = format!(
+        "[path]\nkind = \"fixed\"\nrtt = \"{rtt_us} us\"\n\
+         [link]\nrate = \"{rate_kbps} kbit/s\"\nqueue = \"{queue_bytes} B\"\n\
+         loss = \"{loss_percent} %\"\n\
+         [run]\nduration = \"{duration_s} s\"\nseed = {seed}\n"
+    );
+    if row.name.starts_with("handover-") {
+        text += &handovers();
     }
+    for (index, flow) in row.flows.iter().enumerate() {
+        let start = if index == 0 { "0 s" } else { later };
+        write!(text, "[[flow]]\ncc = \"{}\"\nstart = \"{start}\"\n", flow.cc).unwrap();
+    }
+    let no_places = |name: &str| Err(format!("no place {name}"));
+    let experiment = parse_scenario(&text, "oracle.toml", &[])
+        .unwrap()
+        .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
+        .unwrap();
+    let run = skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(()));
+    run.unwrap().summary.flows
+}
 
-    /// Compares means over runs of the first flow with Linux's; says what is out of tolerance.
-    fn compare(&self, runs: &[FlowSummary], tolerance: f64) -> Option<String> {
-        let linux = &self.flows[0];
-        let mean = |value: fn(&FlowSummary) -> f64| {
-            runs.iter().map(value).sum::<f64>() / runs.len() as f64
-        };
-        let goodput = mean(|flow| flow.goodput_bps as f64) / linux.goodput_bps;
-        let srtt = mean(|flow| flow.srtt_mean_us.unwrap_or(0) as f64) / linux.srtt_mean_us;
-        let retransmits = mean(|flow| flow.retransmits as f64);
-        let line = format!(
-            "{}: goodput x{goodput:.3}, srtt x{srtt:.3}, retransmits {retransmits} for {}",
-            self.name, linux.retransmits
-        );
-        println!("{line}");
-        let within = (goodput - 1.0).abs() <= tolerance
-            && (srtt - 1.0).abs() <= SRTT
-            && retransmits <= 2.0 * linux.retransmits + RETRANSMITS
-            && linux.retransmits <= 2.0 * retransmits + RETRANSMITS;
-        (!within).then_some(line)
-    }
+/// Compares means over runs of the first flow with Linux's; says what is out of tolerance.
+fn compare(row: &Scenario, runs: &[FlowSummary], tolerance: f64) -> Option<String> {
+    let linux = &row.flows[0];
+    let mean =
+        |value: fn(&FlowSummary) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+    let goodput = mean(|flow| flow.goodput_bps as f64) / linux.goodput_bps;
+    let srtt = mean(|flow| flow.srtt_mean_us.unwrap_or(0) as f64) / linux.srtt_mean_us;
+    let retransmits = mean(|flow| flow.retransmits as f64);
+    let line = format!(
+        "{}: goodput x{goodput:.3}, srtt x{srtt:.3}, retransmits {retransmits} for {}",
+        row.name, linux.retransmits
+    );
+    println!("{line}");
+    let within = (goodput - 1.0).abs() <= tolerance
+        && (srtt - 1.0).abs() <= SRTT
+        && retransmits <= 2.0 * linux.retransmits + RETRANSMITS
+        && linux.retransmits <= 2.0 * retransmits + RETRANSMITS;
+    (!within).then_some(line)
 }
 
 #[test]
@@ -149,7 +103,7 @@ fn single_flows_do_as_linux_does() {
     let wrong = rows(&["single-", "geo-", "handover-"]).into_iter().filter_map(|row| {
         let outages = row.name.starts_with("handover-");
         let tolerance = if outages { GOODPUT_WITH_OUTAGES } else { GOODPUT };
-        row.compare(&row.simulate(1, "0 s"), tolerance)
+        compare(&row, &simulate(&row, 1, "0 s"), tolerance)
     });
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -158,8 +112,8 @@ fn single_flows_do_as_linux_does() {
 fn random_loss_costs_what_it_costs_linux() {
     let wrong = rows(&["loss-"]).into_iter().filter_map(|row| {
         let runs: Vec<FlowSummary> =
-            (1..=SEEDS).flat_map(|seed| row.simulate(seed, "0 s")).collect();
-        row.compare(&runs, GOODPUT_WITH_LOSS)
+            (1..=SEEDS).flat_map(|seed| simulate(&row, seed, "0 s")).collect();
+        compare(&row, &runs, GOODPUT_WITH_LOSS)
     });
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -172,7 +126,7 @@ fn competing_flows_share_as_on_linux() {
         let shares: Vec<f64> = (0..STARTS)
             .map(|k| {
                 let start_ms = 20_000 + k * STARTS_APART_MS;
-                let flows = row.simulate(1, &format!("{start_ms} ms"));
+                let flows = simulate(&row, 1, &format!("{start_ms} ms"));
                 share([flows[0].goodput_bps as f64, flows[1].goodput_bps as f64])
             })
             .collect();

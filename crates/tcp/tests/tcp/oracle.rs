@@ -1,10 +1,8 @@
-//! Single flows against what the real stack did (shared/oracle beside the checkout; skipped where
-//! that is missing). The fuller comparison belongs to the simulator.
+//! Single flows against what the real stack did (tests/linux). The fuller comparison belongs to the
+//! simulator.
 
-use std::path::PathBuf;
-
-use serde_json::Value;
 use skyhop_cc::{Instance, Module};
+use skyhop_needs::linux::{Scenario, scenarios};
 use skyhop_tcp::{Sender, SenderConfig};
 use skyhop_units::{Duration, Instant, Rate};
 
@@ -22,7 +20,7 @@ const SEEDS: u64 = 20;
 const SRTT_TOLERANCE: f64 = 0.10;
 
 struct Setup {
-    rate_kbit: u64,
+    rate_kbps: u64,
     queue_bytes: u64,
     one_way: Duration,
     seconds: f64,
@@ -40,36 +38,24 @@ struct Outcome {
 
 #[test]
 fn single_flows_behave_as_on_linux() {
-    let file =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/oracle/summary.json");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: {} is missing", file.display());
-        return;
-    };
-    let summary: Value = serde_json::from_str(&text).expect("summary.json is JSON");
-    let mut wrong = Vec::new();
-    for (name, scenario) in summary.as_object().expect("an object of scenarios") {
-        if ["single-", "geo-", "handover-", "loss-"].iter().any(|kind| name.starts_with(kind)) {
-            wrong.extend(compare(name, scenario));
-        }
-    }
+    let kinds = ["single-", "geo-", "handover-", "loss-"];
+    let mut scenarios = scenarios();
+    scenarios.retain(|scenario| kinds.iter().any(|kind| scenario.name.starts_with(kind)));
+    let wrong: Vec<String> = scenarios.iter().filter_map(compare).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn compare(name: &str, scenario: &Value) -> Option<String> {
-    let flow = &scenario["flows"][0];
-    let module = Module::find(flow["cc"].as_str()?).ok()?;
-    let number = |value: &Value| value.as_f64().expect("a number");
-    let env = |key: &str| {
-        scenario["env"][key].as_str().and_then(|text| text.parse().ok()).expect("a number")
-    };
+/// What is out of tolerance; nothing where skyhop does not have the congestion control.
+fn compare(scenario: &Scenario) -> Option<String> {
+    let (name, linux) = (&scenario.name, &scenario.flows[0]);
+    let module = Module::find(&linux.cc).ok()?;
     let setup = Setup {
-        rate_kbit: env("RATE_KBIT"),
-        queue_bytes: env("QUEUE_BYTES"),
-        one_way: Duration::from_micros(env("OWD_US")),
-        seconds: number(&flow["seconds"]),
+        rate_kbps: scenario.rate_kbps,
+        queue_bytes: scenario.queue_bytes,
+        one_way: Duration::from_micros(scenario.one_way_us),
+        seconds: linux.seconds,
         handovers: name.starts_with("handover-"),
-        loss: scenario["env"]["LOSS"].as_str().map_or(0.0, percent),
+        loss: scenario.loss_percent / 100.0,
     };
     let (ours, tolerance) = if setup.loss > 0.0 {
         let outcomes: Vec<Outcome> = (1..=SEEDS).map(|seed| run(module, &setup, seed)).collect();
@@ -77,14 +63,12 @@ fn compare(name: &str, scenario: &Value) -> Option<String> {
     } else {
         (run(module, &setup, 0), if setup.handovers { OUTAGE_TOLERANCE } else { GOODPUT_TOLERANCE })
     };
-    let goodput = ours.goodput_bps / number(&flow["goodput_bps"]);
-    let srtt = ours.srtt_mean_us / number(&flow["srtt_mean_us"]);
-    let retransmits = number(&flow["retransmits"]);
+    let goodput = ours.goodput_bps / linux.goodput_bps;
+    let srtt = ours.srtt_mean_us / linux.srtt_mean_us;
+    let retransmits = linux.retransmits;
     let line = format!(
         "{name}: goodput x{goodput:.3}, srtt x{srtt:.3}, cwnd {:.0} for {:.0}, retransmits {} for {retransmits}",
-        ours.cwnd_mean,
-        number(&flow["cwnd_mean_packets"]),
-        ours.retransmits
+        ours.cwnd_mean, linux.cwnd_mean_packets, ours.retransmits
     );
     println!("{line}");
     let within = (goodput - 1.0).abs() <= tolerance
@@ -100,7 +84,7 @@ fn run(module: &'static Module, setup: &Setup, seed: u64) -> Outcome {
     let config = SenderConfig { jiffy: ms(10), tso: true, ..SenderConfig::default() };
     let mut path = Path::new(cc, setup.one_way);
     path.sender = Sender::new(config, path.sender.into_congestion_control());
-    let rate = Rate::from_bits_per_second(setup.rate_kbit * 1000);
+    let rate = Rate::from_bits_per_second(setup.rate_kbps * 1000);
     path.bottleneck = Some((rate, setup.queue_bytes));
     let start = Instant::START + setup.one_way * 2;
     if setup.handovers {
@@ -144,10 +128,6 @@ fn in_outage(t: Duration) -> bool {
 
 fn fate_at(t: Duration) -> Fate {
     if in_outage(t) { Fate::Lost } else { Fate::Arrives }
-}
-
-fn percent(text: &str) -> f64 {
-    text.trim_end_matches('%').parse::<f64>().expect("per cent") / 100.0
 }
 
 fn mean(outcomes: &[Outcome]) -> Outcome {

@@ -1,0 +1,58 @@
+//! Files that others published: tests/reference.toml lists them, `make reference` downloads them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::missing;
+
+const LIST: &str = include_str!("../../../tests/reference.toml");
+
+/// Names the folder that holds the files, where it is not one of the usual two; from the checkout on.
+pub const FOLDER: &str = "SKYHOP_REFERENCE";
+
+/// A published file by its name in tests/reference.toml; `None`, and the test says that it is skipped,
+/// where this machine does not have it.
+///
+/// # Panics
+/// When tests/reference.toml does not list the file, and where [`missing`] does.
+#[track_caller]
+pub fn reference(name: &str) -> Option<PathBuf> {
+    let list: toml::Table = LIST.parse().expect("tests/reference.toml is TOML");
+    assert!(list.contains_key(name), "tests/reference.toml does not list \"{name}\"");
+    let file = folder().join(name);
+    if file.is_file() {
+        return Some(file);
+    }
+    missing("reference", format!("no {}", file.display()));
+    None
+}
+
+/// As scripts/reference.py has it.
+fn folder() -> PathBuf {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if let Some(named) = non_empty(FOLDER) {
+        return checkout.join(named);
+    }
+    let beside = checkout.join("../shared/data");
+    if beside.is_dir() {
+        return beside;
+    }
+    let cache = non_empty("XDG_CACHE_HOME")
+        .unwrap_or_else(|| non_empty("HOME").unwrap_or_default().join(".cache"));
+    cache.join("skyhop/reference")
+}
+
+fn non_empty(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "does not list")]
+    fn an_unlisted_file_is_a_mistake() {
+        reference("nothing.csv");
+    }
+}

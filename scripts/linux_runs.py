@@ -1,0 +1,54 @@
+"""What Linux's TCP did: tests/linux, whose README says how it was asked."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "linux"
+INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Series:
+    """TCP_INFO of a flow every 100 ms, the first 100 ms after its start."""
+
+    t_s: list[float]
+    cwnd_packets: list[int]
+    srtt_us: list[int]
+    retransmits: list[int]
+
+
+def summary() -> dict[str, Any]:
+    """Return every scenario with its terms and what its flows came to."""
+    return _read("summary.json")
+
+
+def draws() -> dict[str, Any]:
+    """Return scenarios that hang on chance with the flows of several draws."""
+    return _read("draws.json")
+
+
+def short() -> dict[str, Any]:
+    """Return what short connections and short answers took."""
+    return _read("short.json")
+
+
+def series(name: str, flow: int) -> Series:
+    """Return the samples of a scenario's flow."""
+    with (FOLDER / "series" / f"{name}.flow{flow}.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return Series(
+        [round(INTERVAL_S * (1 + index), 1) for index in range(len(rows))],
+        [int(row["cwnd_packets"]) for row in rows],
+        [int(row["srtt_us"]) for row in rows],
+        [int(row["retransmits"] or 0) for row in rows],
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((FOLDER / name).read_text("utf-8"))
+    return read

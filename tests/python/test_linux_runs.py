@@ -1,0 +1,50 @@
+"""What Linux did (tests/linux): the series bear out the summaries."""
+
+from __future__ import annotations
+
+import statistics
+
+import linux_runs
+import pytest
+
+SUMMARY = linux_runs.summary()
+
+
+@pytest.mark.parametrize("name", SUMMARY)
+def test_series_come_to_what_the_summary_says(name: str) -> None:
+    for index, flow in enumerate(SUMMARY[name]["flows"]):
+        series = linux_runs.series(name, index)
+        assert len(series.t_s) == 10 * flow["seconds"]
+        assert (series.t_s[0], series.t_s[-1]) == (0.1, flow["seconds"])
+        assert sum(series.retransmits) == flow["retransmits"]
+        assert statistics.mean(series.srtt_us) == pytest.approx(flow["srtt_mean_us"], abs=1)
+        cwnd = statistics.mean(series.cwnd_packets)
+        assert cwnd == pytest.approx(flow["cwnd_mean_packets"], abs=0.06)
+
+
+def test_every_series_belongs_to_a_scenario() -> None:
+    files = {file.name for file in (linux_runs.FOLDER / "series").iterdir()}
+    flows = {
+        f"{name}.flow{index}.csv"
+        for name, scenario in SUMMARY.items()
+        for index, _ in enumerate(scenario["flows"])
+    }
+    assert files == flows
+
+
+def test_draws_are_of_one_scenario_each() -> None:
+    for name, scenario in linux_runs.draws().items():
+        assert len(scenario["draws"]) == 10, name
+        for flows in scenario["draws"]:
+            assert [flow["cc"] for flow in flows] == [
+                flow["cc"] for flow in scenario["draws"][0]
+            ], name
+
+
+def test_short_transfers_take_longer_the_more_there_is() -> None:
+    short = linux_runs.short()
+    connections = short["short-cubic-50m-40ms-1bdp"]["connections"]
+    received_s = [row["received_s"] for row in connections[1:]]
+    assert received_s == sorted(received_s)
+    answers_s = short["rpc-cubic-50m-40ms-1bdp"]["response_s_by_gap_s"]
+    assert [len(answers_s[gap]) for gap in ("1.0", "0.1")] == [100, 100]

@@ -12,7 +12,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
 use crate::clock::{RunClock, Stop, wake_precisely};
-use crate::device::TunDevice;
+use crate::device::Device;
 use crate::error::{During, LiveError};
 use crate::frame::{Frame, Own, recognise};
 use crate::timing::LatenessWindow;
@@ -35,8 +35,8 @@ const REFRESH_MS: u8 = 10;
 pub(crate) struct Pump {
     pub(crate) direction: Direction,
     pub(crate) link: Link<Frame>,
-    pub(crate) from: Arc<TunDevice>,
-    pub(crate) to: Arc<TunDevice>,
+    pub(crate) from: Arc<Device>,
+    pub(crate) to: Arc<Device>,
     pub(crate) clock: RunClock,
     pub(crate) spin: bool,
     pub(crate) stop: Arc<Stop>,
@@ -286,7 +286,7 @@ struct Alarm {
 }
 
 impl Alarm {
-    fn new(device: &TunDevice, stop: &Stop) -> Result<Self, LiveError> {
+    fn new(device: &Device, stop: &Stop) -> Result<Self, LiveError> {
         let action = "cannot set up a link's alarm";
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).during(action)?;

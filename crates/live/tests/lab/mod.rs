@@ -8,7 +8,7 @@ use std::time::Duration as WallDuration;
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
-use skyhop_scenario::{End, Experiment, FlowPlan, Traffic, Way};
+use skyhop_scenario::{End, Experiment, FlowPlan, LiveDevice, Traffic, Way};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -51,6 +51,17 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         duration,
         sample: ms(100),
         seed: 1,
+        device: device(),
+    }
+}
+
+/// What carries packets: `SKYHOP_TEST_DEVICE`, so that every test can be run over either.
+fn device() -> LiveDevice {
+    match std::env::var("SKYHOP_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("auto") => LiveDevice::Auto,
+        Ok("tun") => LiveDevice::Tun,
+        Ok("packet") => LiveDevice::Packet,
+        Ok(other) => panic!("SKYHOP_TEST_DEVICE is {other}: expected auto, tun or packet"),
     }
 }
 
@@ -146,7 +157,9 @@ pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOu
 /// `None`, with the reason printed, where the result says that this system does not allow runs.
 pub fn allowed<T>(result: Result<T, LiveError>) -> Option<Result<T, LiveError>> {
     match result {
-        Err(error @ (LiveError::NamespacesForbidden { .. } | LiveError::TunUnavailable { .. })) => {
+        Err(
+            error @ (LiveError::NamespacesForbidden { .. } | LiveError::DeviceUnavailable { .. }),
+        ) => {
             eprintln!("skipped: {error}");
             None
         }

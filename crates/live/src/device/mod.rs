@@ -115,3 +115,100 @@ impl AsFd for Device {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::frame::MTU;
+
+    const NEAR: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
+    const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
+
+    /// A namespace with a packet device, which root may have without further ado.
+    fn packet_end() -> Option<(NetNamespace, Device)> {
+        let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
+            namespace.tune()?;
+            let device = Device::create(DeviceKind::Packet, (&namespace, NEAR))?;
+            Ok((namespace, device))
+        });
+        made.inspect_err(|failure| eprintln!("skipped: {failure:?}")).ok()
+    }
+
+    fn send_from(namespace: &NetNamespace, payload: &[u8], packets: usize) {
+        let sent = namespace.inside(|| {
+            let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
+            (0..packets).for_each(|_| assert!(socket.send_to(payload, FAR).is_ok()));
+            Ok::<_, LiveError>(())
+        });
+        sent.expect("the namespace can be entered");
+    }
+
+    #[test]
+    fn what_a_full_ring_drops_is_counted_once() {
+        let Some((namespace, device)) = packet_end() else { return };
+        let packets = 25_000;
+        send_from(&namespace, &[0; 100], packets);
+        let full = device.count().unwrap();
+        assert_eq!((full.sent, full.received), (0, 0), "{full:?}");
+        assert!(full.send_drops > 1000, "{full:?}");
+
+        let mut buffer = [0; MTU];
+        let mut read = 0;
+        while let Some(length) = device.read(&mut buffer).unwrap() {
+            assert_eq!((length, buffer[0]), (128, 0x45));
+            read += 1;
+        }
+        assert_eq!(read + full.send_drops, packets as u64);
+        assert_eq!(device.count().unwrap(), DeviceCount { sent: read, ..full });
+        // There is room again.
+        send_from(&namespace, &[0; 100], 1);
+        assert_eq!(device.read(&mut buffer).unwrap(), Some(128));
+        assert_eq!(device.count().unwrap(), DeviceCount { sent: read + 1, ..full });
+        assert_eq!(device.warning(), None);
+    }
+
+    #[test]
+    fn a_packet_that_is_too_long_is_dropped_and_told_of() {
+        let Some((namespace, device)) = packet_end() else { return };
+        namespace.inside(|| setup::set_mtu(NAME, 4000)).unwrap();
+        send_from(&namespace, &[0; 2000], 1);
+        send_from(&namespace, &[0; 1472], 1);
+        let mut buffer = [0; MTU];
+        assert_eq!(device.read(&mut buffer).unwrap(), Some(1500));
+        assert_eq!(device.read(&mut buffer).unwrap(), None);
+        let expected = DeviceCount { received: 0, sent: 1, send_drops: 1 };
+        assert_eq!(device.count().unwrap(), expected);
+        assert!(device.warning().unwrap().starts_with("1 packets of more than 1500 bytes"));
+    }
+
+    #[test]
+    fn what_is_written_arrives_and_is_not_read_back() {
+        let Some((namespace, device)) = packet_end() else { return };
+        let mut buffer = [0; MTU];
+        send_from(&namespace, b"there", 1);
+        let length = device.read(&mut buffer).unwrap().unwrap();
+        let (socket, port) = namespace
+            .inside(|| {
+                let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
+                let port = socket.local_addr().expect("it is bound").port();
+                Ok::<_, LiveError>((socket, port))
+            })
+            .unwrap();
+        // The way back: addresses swapped, which leaves the header's checksum; UDP needs none.
+        let packet = &mut buffer[..length];
+        let (near, far) = packet[12..20].split_at_mut(4);
+        near.swap_with_slice(far);
+        packet[22..24].copy_from_slice(&port.to_be_bytes());
+        packet[26..28].fill(0);
+        assert!(device.write(packet).unwrap());
+        assert!(!device.write(&[0; 40]).unwrap());
+        let mut heard = [0; 16];
+        let (length, from) = socket.recv_from(&mut heard).unwrap();
+        assert_eq!((&heard[..length], from.ip()), (&b"there"[..], FAR.0.into()));
+        assert_eq!(device.read(&mut buffer).unwrap(), None);
+        let expected = DeviceCount { received: 1, sent: 1, send_drops: 0 };
+        assert_eq!(device.count().unwrap(), expected);
+    }
+}

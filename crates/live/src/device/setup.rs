@@ -32,9 +32,7 @@ const OFFLOADS: [(u32, &str); 6] = [
 pub(super) fn configure(address: Ipv4Addr, flags: libc::c_int) -> Result<(), LiveError> {
     bring_up("lo", 0)?;
 
-    let mut mtu = request(NAME);
-    mtu.ifr_ifru.ifru_mtu = MTU as libc::c_int;
-    apply(libc::SIOCSIFMTU, &mut mtu, "set the device's MTU")?;
+    set_mtu(NAME, MTU)?;
 
     rtnetlink::set_queue_length(NAME, QUEUE_PACKETS).during("cannot set the device's queue")?;
 
@@ -45,6 +43,12 @@ pub(super) fn configure(address: Ipv4Addr, flags: libc::c_int) -> Result<(), Liv
     apply(libc::SIOCSIFNETMASK, &mut own, "set the device's netmask")?;
 
     bring_up(NAME, flags)
+}
+
+pub(super) fn set_mtu(name: &str, bytes: usize) -> Result<(), LiveError> {
+    let mut mtu = request(name);
+    mtu.ifr_ifru.ifru_mtu = bytes as libc::c_int;
+    apply(libc::SIOCSIFMTU, &mut mtu, "set the device's MTU")
 }
 
 /// Brings up a device with more flags than that.

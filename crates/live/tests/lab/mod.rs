@@ -65,6 +65,14 @@ fn device() -> LiveDevice {
     }
 }
 
+/// Both kinds of device, or the one of `SKYHOP_TEST_DEVICE`: for tests of what the device does.
+pub fn devices() -> Vec<LiveDevice> {
+    match device() {
+        LiveDevice::Auto => vec![LiveDevice::Tun, LiveDevice::Packet],
+        one => vec![one],
+    }
+}
+
 fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
     let end =
         |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };

@@ -265,7 +265,10 @@ impl Worker {
         let backlog = self.pump.link.stats().backlog_packets > 0;
         let at_most = if backlog { REFRESH_MS.into() } else { EpollTimeout::NONE };
         self.changed |= backlog;
-        self.alarm.wait(self.pump.clock, wake, at_most)
+        match self.alarm.wait(self.pump.clock, wake, at_most)? {
+            Woken::InOrder => Ok(()),
+            Woken::ByAnError => self.pump.from.forget_error(),
+        }
     }
 }
 
@@ -283,6 +286,13 @@ struct Alarm {
     epoll: Epoll,
     timer: TimerFd,
     set_to: Option<Instant>,
+}
+
+/// What a direction was woken by.
+enum Woken {
+    InOrder,
+    /// The device's descriptor reports one.
+    ByAnError,
 }
 
 impl Alarm {
@@ -305,7 +315,7 @@ impl Alarm {
         clock: RunClock,
         wake: Option<Instant>,
         at_most: EpollTimeout,
-    ) -> Result<(), LiveError> {
+    ) -> Result<Woken, LiveError> {
         if wake != self.set_to {
             self.set(clock, wake)?;
         }
@@ -315,9 +325,11 @@ impl Alarm {
                 if events[..woken].iter().any(|event| event.data() == 1) {
                     self.set_to = None;
                 }
-                Ok(())
+                let failed = |event: &EpollEvent| event.events().contains(EpollFlags::EPOLLERR);
+                let woken = &events[..woken];
+                Ok(if woken.iter().any(failed) { Woken::ByAnError } else { Woken::InOrder })
             }
-            Err(Errno::EINTR) => Ok(()),
+            Err(Errno::EINTR) => Ok(Woken::InOrder),
             Err(error) => Err(error).during("cannot wait for packets"),
         }
     }

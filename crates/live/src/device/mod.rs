@@ -89,6 +89,14 @@ impl Device {
         }
     }
 
+    /// To be called when the descriptor reports an error, which would end every wait at once.
+    pub(crate) fn forget_error(&self) -> Result<(), LiveError> {
+        match &self.carrier {
+            Carrier::Tun(_) => Ok(()),
+            Carrier::Packet(packet) => packet.forget_error(),
+        }
+    }
+
     /// What the kernel has counted until now.
     pub(crate) fn count(&self) -> Result<DeviceCount, LiveError> {
         let table = self.table.read()?;
@@ -119,6 +127,8 @@ impl AsFd for Device {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
     use crate::frame::MTU;
@@ -181,6 +191,27 @@ mod tests {
         let expected = DeviceCount { received: 0, sent: 1, send_drops: 1 };
         assert_eq!(device.count().unwrap(), expected);
         assert!(device.warning().unwrap().starts_with("1 packets of more than 1500 bytes"));
+    }
+
+    #[test]
+    fn waiting_for_packets_waits_also_after_the_device_was_down() {
+        let Some((namespace, device)) = packet_end() else { return };
+        let woken = || {
+            let mut ready = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
+            poll(&mut ready, PollTimeout::ZERO).unwrap();
+            ready[0].revents().unwrap()
+        };
+        assert_eq!(woken(), PollFlags::empty());
+        let down_and_up = || {
+            setup::take_down(NAME)?;
+            setup::bring_up(NAME, libc::IFF_NOARP)
+        };
+        namespace.inside(down_and_up).unwrap();
+        assert_eq!(woken(), PollFlags::POLLERR);
+        device.forget_error().unwrap();
+        assert_eq!(woken(), PollFlags::empty());
+        send_from(&namespace, b"there", 1);
+        assert_eq!(woken(), PollFlags::POLLIN);
     }
 
     #[test]

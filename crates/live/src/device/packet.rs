@@ -71,6 +71,8 @@ impl PacketDevice {
         // Without ARP whatever the namespace sends is addressed to its own device, which makes it
         // foreign at the other half.
         setup::configure(address, libc::IFF_NOARP)?;
+        // That it was down when the socket was bound to it.
+        sockets::take_error(&ear).map_err(without_sockets)?;
         let heard = Heard { ring, packets: 0, drops: 0, unfit: 0, missed: 0 };
         Ok(Self { ear, heard: Mutex::new(heard), mouth, peer_index })
     }
@@ -107,6 +109,12 @@ impl PacketDevice {
                 Err(error) => return Err(error).during("cannot write to the packet device"),
             }
         }
+    }
+
+    /// Forgets that the device was taken down: as long as the socket has something to say of it,
+    /// nobody can wait for packets.
+    pub(crate) fn forget_error(&self) -> Result<(), LiveError> {
+        sockets::take_error(&self.ear).during("cannot read a packet socket's error")
     }
 
     /// What the kernel has counted; `table` was read just before.

@@ -58,6 +58,11 @@ pub(super) fn bring_up(name: &str, flags: libc::c_int) -> Result<(), LiveError> 
     apply(libc::SIOCSIFFLAGS, &mut up, &format!("bring up the device {name}"))
 }
 
+#[cfg(test)]
+pub(super) fn take_down(name: &str) -> Result<(), LiveError> {
+    apply(libc::SIOCSIFFLAGS, &mut request(name), "take the device down")
+}
+
 /// Makes a device carry packets as they are on the wire.
 pub(super) fn turn_offloads_off(name: &str) -> Result<(), LiveError> {
     for (command, what) in OFFLOADS {

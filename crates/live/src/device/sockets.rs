@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{getsockopt, sockopt};
 
 /// A hardware address.
 pub(super) type Mac = [u8; 6];
@@ -81,6 +82,11 @@ pub(super) fn take_statistics(socket: &OwnedFd) -> Result<(u64, u64), Errno> {
     };
     Errno::result(read)?;
     Ok((statistics.tp_packets.into(), statistics.tp_drops.into()))
+}
+
+/// Takes the error that a socket has pending, which is gone then.
+pub(super) fn take_error(socket: &OwnedFd) -> Result<(), Errno> {
+    getsockopt(socket, sockopt::SocketError).map(|_| ())
 }
 
 pub(super) fn set_option<T>(

@@ -83,7 +83,7 @@ def simulated(cc: str, seed: int, duration: str) -> dict[str, Any]:
 
 
 FIXED_HEAD = """\
-| cc | device | | simulated | live | differ by | tolerance | within | lateness p50, p99 (us) \\
+| cc | device | | simulated | live | differ by | tolerance | within | lateness p50, p99 (us) \
 | CPU (s) | late |
 |---|---|---|---|---|---|---|---|---|---|---|"""
 
@@ -220,7 +220,8 @@ def orbit_table(pairs: list[Pair]) -> str:
         within = "yes" if abs(difference) <= ORBIT_TOLERANCE else "**no**"
         lines.append(
             f"| {pair.sender.name} | {pair.device} | {ours:.1f} | {kernel:.1f} "
-            f"| {100 * difference:+.1f} % | {within} | {'yes' if pair.late else 'no'} | {phases_written(pair)} |"
+            f"| {100 * difference:+.1f} % | {within} | {'yes' if pair.late else 'no'} "
+            f"| {phases_written(pair)} |"
         )
     return "\n".join(lines)
 

@@ -83,9 +83,15 @@ impl Device {
 
     /// Hands one packet to the namespace; false when the device has no room for it.
     pub(crate) fn write(&self, packet: &[u8]) -> Result<bool, LiveError> {
+        let ethertype = match packet.first().map(|first| first >> 4) {
+            Some(4) => libc::ETH_P_IP,
+            Some(6) => libc::ETH_P_IPV6,
+            // A program has sent something that is no IP packet.
+            _ => return Ok(false),
+        };
         match &self.carrier {
             Carrier::Tun(tun) => tun.write(packet),
-            Carrier::Packet(device) => device.write(packet),
+            Carrier::Packet(device) => device.write(packet, ethertype as u16),
         }
     }
 
@@ -101,17 +107,23 @@ impl Device {
     pub(crate) fn count(&self) -> Result<DeviceCount, LiveError> {
         let table = self.table.read()?;
         match &self.carrier {
-            Carrier::Tun(_) => Ok(table),
+            Carrier::Tun(tun) => Ok(tun.count(table)),
             Carrier::Packet(packet) => packet.count(table),
         }
     }
 
-    /// What a user must know of what the device met with.
+    /// What a user must know of packets that could not have been on a wire.
     pub(crate) fn warning(&self) -> Option<String> {
-        match &self.carrier {
-            Carrier::Tun(_) => None,
-            Carrier::Packet(packet) => packet.warning(),
-        }
+        let unfit = match &self.carrier {
+            Carrier::Tun(tun) => tun.unfit(),
+            Carrier::Packet(packet) => packet.unfit(),
+        };
+        (unfit > 0).then(|| {
+            format!(
+                "{unfit} packets of more than 1500 bytes or without a checksum were dropped at the \
+                 device; leave the settings of {NAME} as they are"
+            )
+        })
     }
 }
 
@@ -136,11 +148,11 @@ mod tests {
     const NEAR: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
     const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
 
-    /// A namespace with a packet device, which root may have without further ado.
-    fn packet_end() -> Option<(NetNamespace, Device)> {
+    /// A namespace with a device, which root may have without further ado.
+    fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
             namespace.tune()?;
-            let device = Device::create(DeviceKind::Packet, (&namespace, NEAR))?;
+            let device = Device::create(kind, (&namespace, NEAR))?;
             Ok((namespace, device))
         });
         made.inspect_err(|failure| eprintln!("skipped: {failure:?}")).ok()
@@ -157,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_a_full_ring_drops_is_counted_once() {
-        let Some((namespace, device)) = packet_end() else { return };
+        let Some((namespace, device)) = end(DeviceKind::Packet) else { return };
         let packets = 25_000;
         send_from(&namespace, &[0; 100], packets);
         let full = device.count().unwrap();
@@ -181,21 +193,24 @@ mod tests {
 
     #[test]
     fn a_packet_that_is_too_long_is_dropped_and_told_of() {
-        let Some((namespace, device)) = packet_end() else { return };
-        namespace.inside(|| setup::set_mtu(NAME, 4000)).unwrap();
-        send_from(&namespace, &[0; 2000], 1);
-        send_from(&namespace, &[0; 1472], 1);
-        let mut buffer = [0; MTU];
-        assert_eq!(device.read(&mut buffer).unwrap(), Some(1500));
-        assert_eq!(device.read(&mut buffer).unwrap(), None);
-        let expected = DeviceCount { received: 0, sent: 1, send_drops: 1 };
-        assert_eq!(device.count().unwrap(), expected);
-        assert!(device.warning().unwrap().starts_with("1 packets of more than 1500 bytes"));
+        for kind in [DeviceKind::Tun, DeviceKind::Packet] {
+            let Some((namespace, device)) = end(kind) else { continue };
+            namespace.inside(|| setup::set_mtu(NAME, 4000)).unwrap();
+            send_from(&namespace, &[0; 1473], 1);
+            send_from(&namespace, &[0; 1472], 1);
+            let mut buffer = [0; MTU];
+            assert_eq!(device.read(&mut buffer).unwrap(), Some(1500));
+            assert_eq!(device.read(&mut buffer).unwrap(), None);
+            let expected = DeviceCount { received: 0, sent: 1, send_drops: 1 };
+            assert_eq!(device.count().unwrap(), expected);
+            let warning = device.warning().unwrap();
+            assert!(warning.starts_with("1 packets of more than 1500 bytes"), "{warning}");
+        }
     }
 
     #[test]
     fn waiting_for_packets_waits_also_after_the_device_was_down() {
-        let Some((namespace, device)) = packet_end() else { return };
+        let Some((namespace, device)) = end(DeviceKind::Packet) else { return };
         let woken = || {
             let mut ready = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
             poll(&mut ready, PollTimeout::ZERO).unwrap();
@@ -216,9 +231,15 @@ mod tests {
 
     #[test]
     fn what_is_written_arrives_and_is_not_read_back() {
-        let Some((namespace, device)) = packet_end() else { return };
+        for kind in [DeviceKind::Tun, DeviceKind::Packet] {
+            let Some((namespace, device)) = end(kind) else { continue };
+            an_answer_arrives(&namespace, &device);
+        }
+    }
+
+    fn an_answer_arrives(namespace: &NetNamespace, device: &Device) {
         let mut buffer = [0; MTU];
-        send_from(&namespace, b"there", 1);
+        send_from(namespace, b"there", 1);
         let length = device.read(&mut buffer).unwrap().unwrap();
         let (socket, port) = namespace
             .inside(|| {

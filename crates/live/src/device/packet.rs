@@ -93,14 +93,8 @@ impl PacketDevice {
     }
 
     /// Hands one packet to the namespace; false when the device has no room for it.
-    pub(crate) fn write(&self, packet: &[u8]) -> Result<bool, LiveError> {
-        let ethertype = match packet.first().map(|first| first >> 4) {
-            Some(4) => libc::ETH_P_IP,
-            Some(6) => libc::ETH_P_IPV6,
-            // A program has sent something that is no IP packet.
-            _ => return Ok(false),
-        };
-        let to = sockets::link_address(ethertype as u16, self.peer_index, OWN_MAC);
+    pub(crate) fn write(&self, packet: &[u8], ethertype: u16) -> Result<bool, LiveError> {
+        let to = sockets::link_address(ethertype, self.peer_index, OWN_MAC);
         loop {
             match sockets::send(&self.mouth, packet, &to) {
                 Ok(()) => return Ok(true),
@@ -140,15 +134,9 @@ impl PacketDevice {
         })
     }
 
-    /// What a user must know of packets that could not have been on a wire.
-    pub(crate) fn warning(&self) -> Option<String> {
-        let unfit = self.heard().unfit;
-        (unfit > 0).then(|| {
-            format!(
-                "{unfit} packets of more than 1500 bytes or without a checksum were dropped at the \
-                 device; leave the settings of {NAME} as they are"
-            )
-        })
+    /// How many packets were dropped because they could not have been on a wire.
+    pub(crate) fn unfit(&self) -> u64 {
+        self.heard().unfit
     }
 }
 

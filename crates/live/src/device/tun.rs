@@ -1,14 +1,17 @@
 //! A TUN device: the kernel hands over packets on a descriptor.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
+use nix::sys::uio::readv;
 
 use super::choice::{Failure, Problem};
+use super::counters::DeviceCount;
 use super::setup::{self, NAME};
 use crate::error::{During, LiveError};
 
@@ -16,6 +19,8 @@ use crate::error::{During, LiveError};
 #[derive(Debug)]
 pub(crate) struct TunDevice {
     file: File,
+    /// Packets that were read but could not have been on a wire.
+    unfit: AtomicU64,
 }
 
 impl TunDevice {
@@ -33,15 +38,21 @@ impl TunDevice {
         let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         Errno::result(made).map_err(|error| unavailable(&io::Error::from(error)))?;
         setup::configure(address, 0)?;
-        Ok(Self { file })
+        Ok(Self { file, unfit: AtomicU64::new(0) })
     }
 
     /// Reads one packet; `None` when there is none.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, LiveError> {
-        match nix::unistd::read(&self.file, buffer) {
-            Ok(length) => Ok(Some(length)),
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
-            Err(error) => Err(error).during("cannot read from the TUN device"),
+        // The kernel cuts off what finds no room: one byte more tells a packet that is too long.
+        let (room, mut beyond) = (buffer.len(), [0]);
+        loop {
+            let mut parts = [IoSliceMut::new(buffer), IoSliceMut::new(&mut beyond)];
+            match readv(&self.file, &mut parts) {
+                Ok(length) if length <= room => return Ok(Some(length)),
+                Ok(_) => self.unfit.fetch_add(1, Ordering::Relaxed),
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+                Err(error) => return Err(error).during("cannot read from the TUN device"),
+            };
         }
     }
 
@@ -55,6 +66,21 @@ impl TunDevice {
                 Err(error) => return Err(error).during("cannot write to the TUN device"),
             }
         }
+    }
+
+    /// What the kernel has counted, where `table` takes for sent whatever was read.
+    pub(crate) fn count(&self, table: DeviceCount) -> DeviceCount {
+        let unfit = self.unfit();
+        DeviceCount {
+            sent: table.sent.saturating_sub(unfit),
+            send_drops: table.send_drops + unfit,
+            ..table
+        }
+    }
+
+    /// How many packets were dropped because they could not have been on a wire.
+    pub(crate) fn unfit(&self) -> u64 {
+        self.unfit.load(Ordering::Relaxed)
     }
 }
 

@@ -75,6 +75,15 @@ impl KernelError {
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Module(_) | Self::AlreadyLoaded { .. } | Self::NotLoaded { .. })
     }
+
+    /// What is missing here, where that is all: "kernel" with its rights, or "clang" for the build.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self {
+            Self::NotRoot | Self::NoBtf(_) | Self::NoStructOps | Self::NoLibbpf => Some("kernel"),
+            Self::NotCompiled(_) => Some("clang"),
+            _ => None,
+        }
+    }
 }
 
 /// Names what was tried when it fails.

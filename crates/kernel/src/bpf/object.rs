@@ -235,8 +235,8 @@ mod tests {
         let cubic = Module::find("cubic").unwrap();
         let features = match Features::probe() {
             Ok(features) if cubic.bpf_objects().is_some() => features,
-            Ok(_) => return println!("skipped: built without clang"),
-            Err(error) => return println!("skipped: {error}"),
+            Ok(_) => return skyhop_needs::missing("clang", "built without clang"),
+            Err(error) => return skyhop_needs::missing("kernel", error),
         };
         let prepared = Prepared::new(cubic, &[("beta", "0.5")], "cubic_test", features).unwrap();
         let offset = |name| prepared.offset_of_constant(name).unwrap().unwrap();

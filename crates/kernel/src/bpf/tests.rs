@@ -7,14 +7,13 @@ fn reno() -> &'static Module {
     Module::find("reno").unwrap()
 }
 
-/// What this kernel can; `None` with a printed reason where nothing can be loaded.
+/// What this kernel can; `None` with the reason told, where nothing can be loaded.
 fn features() -> Option<Features> {
     if reno().bpf_objects().is_none() {
-        println!("skipped: built without clang");
+        skyhop_needs::missing("clang", "built without clang");
         return None;
     }
-    let features = Features::probe().map_err(|error| println!("skipped: {error}"));
-    features.ok()
+    Features::probe().map_err(|error| skyhop_needs::missing("kernel", error)).ok()
 }
 
 #[test]

@@ -155,7 +155,8 @@ mod tests {
             let device = Device::create(kind, (&namespace, NEAR))?;
             Ok((namespace, device))
         });
-        made.inspect_err(|failure| eprintln!("skipped: {failure:?}")).ok()
+        let need = if kind == DeviceKind::Tun { "tun" } else { "root" };
+        made.inspect_err(|failure| skyhop_needs::missing(need, format!("{failure:?}"))).ok()
     }
 
     fn send_from(namespace: &NetNamespace, payload: &[u8], packets: usize) {

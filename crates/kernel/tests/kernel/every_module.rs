@@ -1,0 +1,76 @@
+//! Every module of cc/ on the running kernel; skipped where nothing can be loaded.
+
+use crate::lab;
+use skyhop_cc::Module;
+use skyhop_kernel::{KernelError, Place, check, hold, list, load, offered, unload};
+
+use crate::lab::{alone, in_own_mounts, send_over_loopback};
+
+#[test]
+fn every_module_passes_the_verifier() {
+    let _alone = alone();
+    let before = offered().unwrap();
+    for module in Module::all() {
+        let Some(reports) = lab::unless_impossible(check(module)) else { return };
+        assert!(!reports.is_empty(), "{}", module.name());
+        for report in reports {
+            assert!(report.instructions > 0, "{}: {report:?}", module.name());
+            assert!(report.verified.is_none_or(|verified| verified > 0), "{report:?}");
+        }
+    }
+    assert_eq!(offered().unwrap(), before, "something was registered");
+}
+
+#[test]
+fn every_module_carries_data_while_it_is_held_and_is_gone_afterwards() {
+    let _alone = alone();
+    for module in Module::all() {
+        let Some(held) = lab::unless_impossible(hold(module, &[])) else { return };
+        let name = held.kernel_name().to_owned();
+        assert!(offered().unwrap().contains(&name));
+        let sent = 4 << 20;
+        assert_eq!(send_over_loopback(&name, sent).unwrap(), sent, "{name}");
+        drop(held);
+        assert!(!offered().unwrap().contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
+    let _alone = alone();
+    in_own_mounts(|| {
+        let cubic = Module::find("cubic").unwrap();
+        let Some(loaded) = lab::unless_impossible(load(cubic, &[("beta", "0.5")])) else { return };
+        // The kernel has its own.
+        assert_eq!(loaded.kernel_name, "skyhop_cubic");
+        let entry = |name: &str| list().unwrap().into_iter().find(|entry| entry.name == name);
+        assert_eq!(entry("skyhop_cubic").unwrap().place, Place::Loaded("cubic"));
+        assert!(matches!(load(cubic, &[]), Err(KernelError::AlreadyLoaded { .. })));
+
+        let connection = lab::Connection::open("skyhop_cubic").unwrap();
+        let users = || entry("skyhop_cubic").and_then(|entry| entry.sockets);
+        assert!(users().is_none_or(|count| count >= 1));
+        let unloaded = unload("cubic").unwrap();
+        assert_eq!(unloaded.kernel_name, "skyhop_cubic");
+        assert!(unloaded.sockets.is_none_or(|count| count >= 1), "{unloaded:?}");
+        // Connections keep it; the name is gone for new ones.
+        assert_eq!(connection.send(1 << 20).unwrap(), 1 << 20);
+        assert!(lab::Connection::open("skyhop_cubic").is_err());
+        assert!(matches!(unload("cubic"), Err(KernelError::NotLoaded { .. })));
+        assert!(!std::path::Path::new("/sys/fs/bpf/skyhop").exists());
+    });
+}
+
+#[test]
+fn wrong_parameters_are_refused_before_anything_is_loaded() {
+    let _alone = alone();
+    let cubic = Module::find("cubic").unwrap();
+    for (name, value, expected) in [("betta", "0.5", "beta"), ("beta", "7", "number from")] {
+        match hold(cubic, &[(name, value)]) {
+            Err(KernelError::Module(error)) => {
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+            result => assert!(lab::unless_impossible(result).is_none()),
+        }
+    }
+}

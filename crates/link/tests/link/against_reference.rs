@@ -1,0 +1,265 @@
+//! The link against a slow reference, on random schedules, packet trains and ways of polling.
+
+use crate::reference;
+use std::collections::BTreeSet;
+
+use crate::reference::{Offered, Outcome};
+use proptest::prelude::*;
+use skyhop_link::{
+    DelayPiece, Dismantled, DuringOutage, Link, LinkConfig, LinkSchedule, LinkStats, Outage,
+    Packet, Piece,
+};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+
+/// Everything happens within this time, so that things meet.
+const SPAN_NS: u64 = 100_000_000;
+/// Later than anything that can still happen, apart from what never does.
+const END: Instant = Instant::from_nanos(1_000_000 * SPAN_NS);
+
+/// Moments that coincide more often than chance has it.
+fn moment_ns() -> impl Strategy<Value = u64> {
+    prop_oneof![(0..=100_u64).prop_map(|step| step * SPAN_NS / 100), 0..SPAN_NS]
+}
+
+fn begins(at_most: usize) -> impl Strategy<Value = Vec<Instant>> {
+    prop::collection::btree_set(moment_ns(), 0..at_most).prop_map(|mut moments| {
+        moments.insert(0);
+        moments.into_iter().map(Instant::from_nanos).collect()
+    })
+}
+
+fn pieces<T: std::fmt::Debug + Clone + 'static>(
+    value: impl Strategy<Value = T> + Clone + 'static,
+) -> impl Strategy<Value = Vec<Piece<T>>> {
+    begins(5).prop_flat_map(move |begins| {
+        let values = prop::collection::vec(value.clone(), begins.len());
+        values.prop_map(move |values| {
+            begins.iter().zip(values).map(|(&from, value)| Piece { from, value }).collect()
+        })
+    })
+}
+
+fn delay() -> impl Strategy<Value = Vec<DelayPiece>> {
+    let delay_ns = prop_oneof![Just(0_u64), Just(20_000_000), 0..60_000_000_u64];
+    begins(8).prop_flat_map(move |begins| {
+        let one = (delay_ns.clone(), delay_ns.clone(), any::<bool>(), any::<bool>());
+        prop::collection::vec(one, begins.len()).prop_map(move |values| {
+            let last = begins.len() - 1;
+            let piece = |(index, (begin_ns, end_ns, flat, new_route))| {
+                let delay = Duration::from_nanos(begin_ns);
+                let at_end = Duration::from_nanos(end_ns);
+                let delay_at_end = if flat || index == last { delay } else { at_end };
+                DelayPiece { from: begins[index], delay, delay_at_end, new_route }
+            };
+            values.into_iter().enumerate().map(piece).collect()
+        })
+    })
+}
+
+fn rate() -> impl Strategy<Value = Rate> + Clone {
+    prop_oneof![
+        Just(0),
+        Just(12_000_000),
+        1_000_000_u64..200_000_000,
+        1_000_000_000_u64..u64::MAX / 2
+    ]
+    .prop_map(Rate::from_bits_per_second)
+}
+
+fn loss() -> impl Strategy<Value = Ratio> + Clone {
+    prop_oneof![Just(0.0), Just(1.0), 0.0..0.3_f64]
+        .prop_map(|fraction| Ratio::new(fraction).expect("a fraction"))
+}
+
+fn outages() -> impl Strategy<Value = Vec<Outage>> {
+    prop::collection::vec(moment_ns(), 0..8).prop_map(|mut moments_ns| {
+        moments_ns.sort_unstable();
+        let moments: Vec<Instant> = moments_ns.into_iter().map(Instant::from_nanos).collect();
+        moments.chunks_exact(2).map(|pair| Outage { from: pair[0], until: pair[1] }).collect()
+    })
+}
+
+fn dismantled() -> impl Strategy<Value = Vec<Dismantled>> {
+    let hop = (moment_ns(), 0..40_000_000_u64, prop::option::of(0..20_000_000_u64));
+    prop::collection::vec(hop, 0..6).prop_map(|mut hops| {
+        hops.sort_unstable();
+        let hop = |(at_ns, near_ns, length_ns): (u64, u64, Option<u64>)| Dismantled {
+            at: Instant::from_nanos(at_ns),
+            near: Duration::from_nanos(near_ns),
+            far: length_ns.map_or(Duration::MAX, |ns| Duration::from_nanos(near_ns + ns)),
+        };
+        hops.into_iter().map(hop).collect()
+    })
+}
+
+fn config() -> impl Strategy<Value = LinkConfig> {
+    let during = prop_oneof![Just(DuringOutage::Drop), Just(DuringOutage::Hold)];
+    let queue = prop_oneof![
+        (1_u64..40).prop_map(QueueLimit::Packets),
+        (1_u64..60_000).prop_map(|bytes| QueueLimit::Bytes(Bytes::new(bytes))),
+    ];
+    let schedule = (delay(), pieces(rate()), pieces(loss()), outages(), dismantled(), during);
+    (schedule, queue, any::<u64>()).prop_map(|(schedule, queue, seed)| {
+        let (delay, rate, loss, outages, dismantled, during_outage) = schedule;
+        let schedule = LinkSchedule { delay, rate, loss, outages, dismantled, during_outage };
+        LinkConfig { schedule, qdisc: "fifo".to_owned(), queue, seed }
+    })
+}
+
+fn train() -> impl Strategy<Value = Vec<Offered>> {
+    let packet = (moment_ns(), prop_oneof![Just(1514_u64), 15..9_014_u64]);
+    prop::collection::vec(packet, 0..150).prop_map(|mut packets| {
+        packets.sort_by_key(|&(at_ns, _)| at_ns);
+        packets.into_iter().map(|(at_ns, size)| Offered { at_ns, size }).collect()
+    })
+}
+
+/// When a driver polls, besides at the end.
+#[derive(Debug, Clone, Copy)]
+enum Polling<'a> {
+    At(&'a BTreeSet<u64>),
+    OnWakeup,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Observed {
+    outcomes: Vec<Option<Outcome>>,
+    order: Vec<usize>,
+    stats: LinkStats,
+}
+
+struct Driver {
+    link: Link<usize>,
+    observed: Observed,
+    last_drop: Instant,
+    vain_wakeups: u64,
+}
+
+impl Driver {
+    fn new(config: &LinkConfig, packets: usize) -> Self {
+        let observed = Observed { outcomes: vec![None; packets], ..Observed::default() };
+        let link = Link::new(config.clone()).expect("a valid configuration");
+        Self { link, observed, last_drop: Instant::START, vain_wakeups: 0 }
+    }
+
+    fn run(mut self, train: &[Offered], polling: Polling<'_>) -> Self {
+        let mut previous_ns = 0;
+        for (number, offered) in train.iter().enumerate() {
+            match polling {
+                Polling::At(moments_ns) if previous_ns < offered.at_ns => {
+                    for &at_ns in moments_ns.range(previous_ns..offered.at_ns) {
+                        self.poll(Instant::from_nanos(at_ns));
+                    }
+                }
+                Polling::At(_) => {}
+                Polling::OnWakeup => self.follow_wakeups(Instant::from_nanos(offered.at_ns)),
+            }
+            previous_ns = offered.at_ns;
+            let packet = Packet { wire_size: Bytes::new(offered.size), payload: number };
+            self.link.enqueue(Instant::from_nanos(offered.at_ns), packet);
+            self.observe_drops();
+        }
+        if matches!(polling, Polling::OnWakeup) {
+            self.follow_wakeups(END);
+        }
+        self.poll(END);
+        self.observed.stats = self.link.stats();
+        self
+    }
+
+    /// Sleeps from wakeup to wakeup, as a driver does, and insists that none is late.
+    fn follow_wakeups(&mut self, until: Instant) {
+        let mut slept_until = None;
+        while let Some(wakeup) = self.link.next_wakeup().filter(|&wakeup| wakeup <= until) {
+            assert!(slept_until < Some(wakeup), "the same wakeup again, at {wakeup}");
+            slept_until = Some(wakeup);
+            let arrived_before = self.observed.order.len();
+            self.poll(wakeup);
+            let new = &self.observed.order[arrived_before..];
+            for &number in new {
+                let on_time = Outcome::Arrived { at_ns: wakeup.as_nanos() };
+                assert_eq!(self.observed.outcomes[number], Some(on_time), "late for {number}");
+            }
+            self.vain_wakeups += u64::from(new.is_empty());
+        }
+    }
+
+    fn poll(&mut self, now: Instant) {
+        while let Some(arrival) = self.link.poll(now) {
+            let number = arrival.packet.payload;
+            let outcome = Outcome::Arrived { at_ns: arrival.at.as_nanos() };
+            assert_eq!(self.observed.outcomes[number].replace(outcome), None, "one outcome each");
+            self.observed.order.push(number);
+        }
+        self.observe_drops();
+    }
+
+    fn observe_drops(&mut self) {
+        for drop in self.link.take_drops() {
+            assert!(drop.at >= self.last_drop, "drops come in the order of time");
+            self.last_drop = drop.at;
+            let outcome = Outcome::Lost { at_ns: drop.at.as_nanos(), reason: drop.reason };
+            let number = drop.packet.payload;
+            assert_eq!(self.observed.outcomes[number].replace(outcome), None, "one outcome each");
+        }
+    }
+}
+
+fn assert_same(observed: &Observed, outcomes: &[Outcome], order: &[usize]) {
+    for (number, (seen, expected)) in observed.outcomes.iter().zip(outcomes).enumerate() {
+        assert_eq!(seen.unwrap_or(Outcome::Stuck), *expected, "packet {number}");
+    }
+    assert_eq!(observed.order, order);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn the_link_does_what_the_reference_does(
+        config in config(),
+        train in train(),
+        polls_ns in prop::collection::btree_set(moment_ns(), 0..60),
+    ) {
+        let (outcomes, order) = reference::run(&config, &train);
+        let often = Driver::new(&config, train.len()).run(&train, Polling::At(&polls_ns));
+        assert_same(&often.observed, &outcomes, &order);
+        let once = Driver::new(&config, train.len()).run(&train, Polling::At(&BTreeSet::new()));
+        prop_assert_eq!(often.observed, once.observed);
+    }
+
+    #[test]
+    fn a_driver_that_sleeps_until_the_wakeup_is_never_late(config in config(), train in train()) {
+        let (outcomes, order) = reference::run(&config, &train);
+        let driver = Driver::new(&config, train.len()).run(&train, Polling::OnWakeup);
+        assert_same(&driver.observed, &outcomes, &order);
+        let schedule = &config.schedule;
+        let new_routes = schedule.delay.iter().filter(|piece| piece.new_route).count();
+        let interruptions = schedule.outages.len() + schedule.rate.len();
+        let reasons = driver.observed.stats.drops.total() + (new_routes + interruptions) as u64;
+        prop_assert!(driver.vain_wakeups <= reasons, "{} vain wakeups", driver.vain_wakeups);
+    }
+
+    #[test]
+    fn every_packet_is_accounted_for(config in config(), train in train()) {
+        let driver = Driver::new(&config, train.len()).run(&train, Polling::At(&BTreeSet::new()));
+        let Observed { outcomes, order, stats } = driver.observed;
+        let lost = outcomes.iter().filter(|outcome| matches!(outcome, Some(Outcome::Lost { .. })));
+        let stuck = outcomes.iter().filter(|outcome| outcome.is_none()).count() as u64;
+        prop_assert_eq!(stats.enqueued_packets, train.len() as u64);
+        prop_assert_eq!(stats.delivered_packets, order.len() as u64);
+        prop_assert_eq!(stats.drops.total(), lost.count() as u64);
+        prop_assert_eq!(stats.backlog_packets + stats.underway_packets, stuck);
+        let delivered: u64 = order.iter().map(|&number| train[number].size).sum();
+        prop_assert_eq!(stats.delivered_bytes, Bytes::new(delivered));
+    }
+
+    #[test]
+    fn nothing_overtakes_on_one_route(mut config in config(), train in train()) {
+        for piece in &mut config.schedule.delay {
+            piece.new_route = false;
+        }
+        let driver = Driver::new(&config, train.len()).run(&train, Polling::OnWakeup);
+        prop_assert!(driver.observed.order.is_sorted());
+    }
+}

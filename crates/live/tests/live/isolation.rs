@@ -1,0 +1,203 @@
+//! A run leaves nothing behind, touches nothing of the host, and needs no root.
+
+use crate::lab;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration as WallDuration;
+
+use crate::lab::{children, fixed, mbit, ms, probe, processes, program, tcp, within};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
+use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_scenario::{End, Experiment, LiveDevice};
+
+const PATIENCE: WallDuration = WallDuration::from_secs(10);
+const SKIPPED: i32 = 77;
+
+/// Runs `work` in a forked copy of this process; its number is the exit status.
+fn forked(work: impl FnOnce() -> i32) -> Pid {
+    // SAFETY: the child runs `work` and leaves through _exit.
+    match unsafe { fork() }.expect("this process can fork") {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            // SAFETY: _exit never returns and runs nothing of the parent's.
+            unsafe { libc::_exit(status.unwrap_or(101)) }
+        }
+    }
+}
+
+fn exit_status(child: Pid) -> i32 {
+    match waitpid(child, None).expect("the child can be waited for") {
+        WaitStatus::Exited(_, status) => status,
+        other => panic!("the child ended with {other:?}"),
+    }
+}
+
+/// What a run must not change: settings, devices and namespaces that processes are in.
+fn host() -> BTreeMap<String, String> {
+    let mut host = BTreeMap::new();
+    let sysctls = ["tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save"];
+    for name in sysctls {
+        let file = format!("/proc/sys/net/ipv4/{name}");
+        host.insert(name.to_owned(), fs::read_to_string(&file).expect("a sysctl can be read"));
+    }
+    let devices = fs::read_to_string("/proc/net/dev").expect("devices can be listed");
+    let names: Vec<&str> =
+        devices.lines().filter_map(|line| line.split_once(':')).map(|(n, _)| n.trim()).collect();
+    host.insert("devices".to_owned(), names.join(" "));
+    let own = fs::metadata("/proc/self/ns/net").expect("the namespace is known").ino();
+    host.insert("namespace".to_owned(), own.to_string());
+    host.insert("mounts".to_owned(), fs::read_to_string("/proc/self/mounts").expect("mounts"));
+    host
+}
+
+fn is_running(argument: &str) -> bool {
+    processes().iter().any(|(pid, _)| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
+    })
+}
+
+#[test]
+fn the_host_stays_as_it_was() {
+    let _alone = lab::alone();
+    let before = host();
+    let mut experiment = fixed(ms(5), mbit(20), ms(500));
+    experiment.flows.push(tcp(0, End::From, "cubic", None));
+    if lab::run(&experiment).is_none() {
+        return;
+    }
+    assert_eq!(host(), before);
+    assert_eq!(children(std::process::id() as i32), Vec::<i32>::new());
+}
+
+#[test]
+fn kill_9_takes_a_daemonised_grandchild_along() {
+    let _alone = lab::alone();
+    let marker = format!("8639.{}", std::process::id());
+    let daemonise = format!("setsid sh -c 'sleep {marker} & exit' & wait; sleep 60");
+    let experiment = fixed(ms(5), mbit(20), ms(60_000));
+    let options = LiveOptions {
+        program: Some(program(&["sh", "-c", &daemonise], None)),
+        ..LiveOptions::default()
+    };
+    let caller = forked(|| {
+        let result = skyhop_live::run(&experiment, &options, &mut lab::Patient);
+        if lab::allowed(result).is_none() { SKIPPED } else { 1 }
+    });
+    if !within(PATIENCE, || is_running(&marker)) {
+        kill(caller, Signal::SIGKILL).expect("the caller is there");
+        assert_eq!(exit_status(caller), SKIPPED, "the daemon never started");
+        return;
+    }
+    let supervisors = children(caller.as_raw());
+    let engines: Vec<i32> = supervisors.iter().flat_map(|pid| children(*pid)).collect();
+    assert_eq!((supervisors.len(), engines.len()), (1, 1));
+
+    kill(caller, Signal::SIGKILL).expect("the caller is there");
+    waitpid(caller, None).expect("the caller has ended");
+    assert!(within(PATIENCE, || !is_running(&marker)), "the daemon is still there");
+    // With its processes the namespaces are gone, and with those the devices: nothing else held
+    // them.
+    let gone = |pid: &i32| !fs::exists(format!("/proc/{pid}/ns")).unwrap_or(true);
+    assert!(within(PATIENCE, || supervisors.iter().chain(&engines).all(gone)));
+}
+
+/// A caller that kills the process that runs its engine.
+struct Killer;
+
+impl Control for Killer {
+    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {
+        for supervisor in children(std::process::id() as i32) {
+            for engine in children(supervisor) {
+                // It may have gone by itself since it was listed, which the test would notice.
+                kill(Pid::from_raw(engine), Signal::SIGKILL).unwrap_or_default();
+            }
+        }
+    }
+
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_engines_death_is_an_error_and_leaves_nothing() {
+    let _alone = lab::alone();
+    let marker = format!("8640.{}", std::process::id());
+    let experiment = fixed(ms(5), mbit(20), ms(60_000));
+    let options =
+        LiveOptions { program: Some(program(&["sleep", &marker], None)), ..LiveOptions::default() };
+    let result = skyhop_live::run(&experiment, &options, &mut Killer);
+    let Some(result) = lab::allowed(result) else { return };
+    assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
+    assert!(within(PATIENCE, || !is_running(&marker)));
+    assert_eq!(children(std::process::id() as i32), Vec::<i32>::new());
+}
+
+/// Gives up every privilege, for good.
+fn become_nobody() {
+    let nobody = 65_534;
+    setgroups(&[]).expect("root may");
+    let (uid, gid) = (Uid::from_raw(nobody), Gid::from_raw(nobody));
+    setresgid(gid, gid, gid).expect("root may");
+    setresuid(uid, uid, uid).expect("root may");
+}
+
+#[test]
+fn it_runs_without_root() {
+    let _alone = lab::alone();
+    // What a user without rights gets by itself, and what everybody can get.
+    for device in [LiveDevice::Auto, LiveDevice::Packet] {
+        let mut experiment = fixed(ms(10), mbit(20), ms(1000));
+        experiment.device = device;
+        experiment.flows.extend([tcp(0, End::From, "cubic", None), probe(1, ms(20))]);
+        let child = forked(|| run_as_nobody(&experiment));
+        assert!(matches!(exit_status(child), 0 | SKIPPED));
+    }
+}
+
+fn run_as_nobody(experiment: &Experiment) -> i32 {
+    if geteuid().is_root() {
+        become_nobody();
+    }
+    let Some(outcome) = lab::run(experiment) else { return SKIPPED };
+    let summary = &outcome.data.summary;
+    assert!(summary.flows[0].goodput_bps > 1_000_000, "{summary:?}");
+    assert!(summary.probes[0].sent > 20 && summary.probes[0].rtt_p50_us >= Some(20_000));
+    for count in outcome.packets {
+        assert_eq!(count.enqueued, count.delivered + count.dropped, "{count:?}");
+        assert_eq!(count.delivered, count.device_received, "{count:?}");
+    }
+    0
+}
+
+#[test]
+fn a_system_that_forbids_namespaces_is_named() {
+    let _alone = lab::alone();
+    let mut experiment = fixed(ms(10), mbit(20), ms(100));
+    experiment.flows = vec![lab::tcp(0, End::From, "reno", None)];
+    let child = forked(|| {
+        if geteuid().is_root() {
+            become_nobody();
+            nix::sys::prctl::set_dumpable(true).expect("always allowed");
+        }
+        // A user namespace has limits of its own, which may be tightened without root.
+        if unshare(CloneFlags::CLONE_NEWUSER).is_err()
+            || fs::write("/proc/sys/user/max_user_namespaces", "0").is_err()
+        {
+            skyhop_needs::missing("namespaces", "their limit cannot be set");
+            return SKIPPED;
+        }
+        let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut lab::Patient);
+        let message = result.expect_err("no namespace can be made").to_string();
+        assert!(message.contains("max_user_namespaces is 0"), "{message}");
+        assert!(message.contains("sysctl -w user.max_user_namespaces"), "{message}");
+        0
+    });
+    assert!(matches!(exit_status(child), 0 | SKIPPED));
+}

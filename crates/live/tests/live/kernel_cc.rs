@@ -1,0 +1,195 @@
+//! Congestion controls of ours in live runs: in the kernel for the run's time, gone after it.
+
+use crate::lab;
+use std::collections::BTreeMap;
+use std::time::Duration as WallDuration;
+
+use crate::lab::{at, children, fixed, mbit, ms, tcp, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use skyhop_cc::Module;
+use skyhop_kernel::KernelError;
+use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_record::RowKind;
+use skyhop_scenario::{End, Experiment, Traffic};
+use skyhop_signal::{Announcement, HandoverKind};
+
+const PATIENCE: WallDuration = WallDuration::from_secs(5);
+
+/// Whether modules can be loaded here; says the reason where not.
+fn possible() -> bool {
+    let held = skyhop_kernel::hold(Module::find("reno").unwrap(), &[]);
+    let need = held.as_ref().err().and_then(KernelError::missing);
+    if let Some(need) = need {
+        skyhop_needs::missing(need, held.unwrap_err());
+    } else {
+        held.unwrap();
+    }
+    need.is_none()
+}
+
+fn with_flow(cc: &str, parameters: serde_json::Value) -> Experiment {
+    let mut experiment = fixed(ms(5), mbit(20), ms(1500));
+    experiment.flows.push(tcp(0, End::From, cc, None));
+    set_parameters(&mut experiment, 0, parameters);
+    experiment
+}
+
+fn set_parameters(experiment: &mut Experiment, flow: usize, given: serde_json::Value) {
+    if let Traffic::Tcp { cc, parameters, .. } = &mut experiment.flows[flow].traffic {
+        let name = cc.strip_prefix("skyhop:").unwrap_or(cc);
+        *parameters = BTreeMap::from([(name.to_owned(), given)]);
+    }
+}
+
+/// Names that only runs give.
+fn held_names(module: &str) -> Vec<String> {
+    let offered = skyhop_kernel::offered().unwrap();
+    offered.into_iter().filter(|name| name.starts_with(&format!("{module}_"))).collect()
+}
+
+/// Notes what the kernel offers while a run is going on, and may kill its engine then.
+#[derive(Default)]
+struct Witness {
+    seen: Vec<String>,
+    kills: bool,
+}
+
+impl Control for Witness {
+    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {
+        self.seen = [held_names("cubic"), held_names("bbr")].concat();
+        if self.kills {
+            let engines = children(std::process::id() as i32).into_iter().flat_map(children);
+            for engine in engines {
+                // It may have gone by itself since it was listed, which the test would notice.
+                kill(Pid::from_raw(engine), Signal::SIGKILL).unwrap_or_default();
+            }
+        }
+    }
+
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn flows_run_ours_each_with_parameters_of_its_own() {
+    let _alone = lab::alone();
+    if !possible() {
+        return;
+    }
+    let before = skyhop_kernel::offered().unwrap();
+    let mut experiment = with_flow("skyhop:cubic", serde_json::json!({"beta": 0.5}));
+    experiment.flows.push(tcp(1, End::From, "skyhop:cubic", None));
+    experiment.flows.push(tcp(2, End::To, "skyhop:bbr", None));
+    experiment.flows.push(tcp(3, End::To, "cubic", None));
+    let mut witness = Witness::default();
+    let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut witness);
+    let Some(outcome) = lab::allowed(result) else { return };
+    let summary = outcome.unwrap().data.summary;
+    let names: Vec<&str> = summary.flows.iter().map(|flow| flow.cc.as_str()).collect();
+    assert_eq!(names, ["skyhop:cubic", "skyhop:cubic", "skyhop:bbr", "cubic"]);
+    for flow in &summary.flows {
+        assert!(flow.goodput_bps > 300_000, "{flow:?}");
+    }
+    // Two sets of parameters are two modules; the kernel's own is none.
+    let new = witness.seen.iter().filter(|name| !before.contains(name)).count();
+    assert_eq!(new, 3, "{:?}", witness.seen);
+    assert_eq!(skyhop_kernel::offered().unwrap(), before);
+}
+
+/// What a flow did from one moment to another: the least window and the greatest, packets.
+fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64) {
+    let within = |row: &&skyhop_record::FlowSample| {
+        (from_ms * 1_000_000..until_ms * 1_000_000).contains(&row.t_ns)
+    };
+    let rows = outcome.data.flows.iter().filter(within).map(|row| row.cwnd_packets);
+    let (least, greatest) = rows.fold((i64::MAX, 0), |(l, g), cwnd| (l.min(cwnd), g.max(cwnd)));
+    assert!(greatest > 0, "no samples from {from_ms} to {until_ms} ms");
+    (least, greatest)
+}
+
+/// What flow 0 said that it did, from when to when, ms.
+fn phases(outcome: &skyhop_live::LiveOutcome) -> Vec<(RowKind, i64, i64)> {
+    let told = outcome.data.events.iter().filter(|row| row.flow == Some(0));
+    told.filter_map(|row| {
+        let begin_ms = row.t_ns / 1_000_000;
+        Some((row.kind, begin_ms, begin_ms + row.length_ns? / 1_000_000))
+    })
+    .collect()
+}
+
+#[test]
+fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
+    let _alone = lab::alone();
+    if !possible() {
+        return;
+    }
+    lab::one_of_three(|| {
+        let mut experiment = with_flow("satpipe", serde_json::json!({}));
+        experiment.duration = ms(3500);
+        experiment.sample = ms(5);
+        experiment.announcements = vec![Announcement {
+            announced: at(1500),
+            at: at(2000),
+            outage: ms(50),
+            error: ms(0),
+            kind: HandoverKind::End,
+        }];
+        let Some(outcome) = lab::run(&experiment) else { return Ok(()) };
+        let (before, drained, after) = (
+            windows(&outcome, 1000, 1900),
+            windows(&outcome, 2000, 2100),
+            windows(&outcome, 2700, 3400),
+        );
+        let phases = phases(&outcome);
+        let told =
+            format!("before {before:?}, drained {drained:?}, after {after:?}; it says {phases:?}");
+        println!("{told}");
+        // SatPipe's window of four while it drains; the path holds some twenty.
+        let seen = before.0 > 8 && drained.0 <= 4 && after.1 > 8;
+        // From 15 ms before the announced moment to 100 ms after it, then 200 ms and a round trip: each from
+        // an ACK on, of which a millisecond brings one.
+        let expected = [(RowKind::Drain, 1985, 2100), (RowKind::ProbeRtt, 2100, 2300)];
+        let near = |(phase, expected): (&(RowKind, i64, i64), &(RowKind, i64, i64))| {
+            let late_ms = (phase.1 - expected.1, phase.2 - expected.2);
+            phase.0 == expected.0 && (0..25).contains(&late_ms.0) && (0..60).contains(&late_ms.1)
+        };
+        let said = phases.len() == 2 && phases.iter().zip(&expected).all(near);
+        (seen && said).then_some(()).ok_or(told)
+    });
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_in_the_kernel() {
+    let _alone = lab::alone();
+    if !possible() {
+        return;
+    }
+    let before = skyhop_kernel::offered().unwrap();
+    let experiment = with_flow("skyhop:cubic", serde_json::json!({}));
+    let mut witness = Witness { kills: true, ..Witness::default() };
+    let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut witness);
+    let Some(result) = lab::allowed(result) else { return };
+    assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
+    assert!(witness.seen.iter().any(|name| !before.contains(name)), "{:?}", witness.seen);
+    assert!(within(PATIENCE, || skyhop_kernel::offered().unwrap() == before));
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_the_way_out() {
+    let _alone = lab::alone();
+    let refused = |experiment: &Experiment| {
+        let result = skyhop_live::run(experiment, &LiveOptions::default(), &mut lab::Patient);
+        lab::allowed(result).map(|result| result.unwrap_err())
+    };
+    let Some(error) = refused(&with_flow("skyhop:nosuch", serde_json::json!({}))) else { return };
+    assert!(error.is_input() && error.to_string().contains("nosuch"), "{error}");
+    let error = refused(&with_flow("cubic", serde_json::json!({"beta": 0.5}))).unwrap();
+    assert!(error.is_input() && error.to_string().contains("skyhop:cubic"), "{error}");
+    if possible() {
+        let wrong = with_flow("skyhop:cubic", serde_json::json!({"betta": 0.5}));
+        let error = refused(&wrong).unwrap();
+        assert!(error.is_input() && error.to_string().contains("beta"), "{error}");
+    }
+}

@@ -1,0 +1,231 @@
+//! Experiments built by hand, and runs of them that skip where the system does not allow any.
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration as WallDuration;
+
+use skyhop_link::{LinkConfig, LinkSchedule};
+use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
+use skyhop_scenario::{End, Experiment, FlowPlan, LiveDevice, Traffic, Way};
+use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+
+/// One run at a time: they would disturb each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+pub const fn mbit(n: u64) -> Rate {
+    Rate::from_bits_per_second(n * 1_000_000)
+}
+
+/// A fixed path without traffic: `delay` each way at `rate`, a queue of 1000 packets.
+pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
+    let link = LinkConfig {
+        schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
+        qdisc: "fifo".to_owned(),
+        queue: QueueLimit::Packets(1000),
+        seed: 1,
+    };
+    Experiment {
+        scenario: serde_json::Value::Null,
+        trace: fixed_path(delay, duration),
+        forward: link.clone(),
+        back: link,
+        more_links: Vec::new(),
+        announcements: Vec::new(),
+        blind: None,
+        flows: Vec::new(),
+        changes: Vec::new(),
+        duration,
+        sample: ms(100),
+        seed: 1,
+        device: device(),
+    }
+}
+
+/// What carries packets: `SKYHOP_TEST_DEVICE`, so that every test can be run over either.
+fn device() -> LiveDevice {
+    match std::env::var("SKYHOP_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("auto") => LiveDevice::Auto,
+        Ok("tun") => LiveDevice::Tun,
+        Ok("packet") => LiveDevice::Packet,
+        Ok(other) => panic!("SKYHOP_TEST_DEVICE is {other}: expected auto, tun or packet"),
+    }
+}
+
+/// The kinds of device that work here, or the one of `SKYHOP_TEST_DEVICE`: for tests of what the
+/// device does.
+pub fn devices() -> Vec<LiveDevice> {
+    match device() {
+        LiveDevice::Auto if may_open_tun() => vec![LiveDevice::Tun, LiveDevice::Packet],
+        LiveDevice::Auto => vec![LiveDevice::Packet],
+        one => vec![one],
+    }
+}
+
+fn may_open_tun() -> bool {
+    let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    opened.inspect_err(|error| skyhop_needs::missing("tun", error)).is_ok()
+}
+
+fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
+    let end =
+        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
+    PathTrace {
+        header: PathHeader {
+            schema: skyhop_path::trace::SCHEMA_VERSION,
+            source: "fixed".to_owned(),
+            from: end("from"),
+            to: end("to"),
+            constellation: None,
+            satellites: 0,
+            relay: None,
+            handover: None,
+            outage: None,
+            compat: None,
+            start: None,
+            duration_ns: duration.as_nanos(),
+            step_ns: duration.as_nanos(),
+            between_frames: BetweenFrames::Step,
+            seed: 1,
+        },
+        frames: vec![Frame {
+            at: Instant::START,
+            nodes: vec![-1, -2],
+            hop_delays: vec![delay],
+            delay: Some(delay),
+            delay_back: Some(delay),
+            rate: None,
+            loss: None,
+            events: Vec::new(),
+        }],
+    }
+}
+
+pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
+    let traffic = Traffic::Tcp {
+        cc: cc.to_owned(),
+        bytes: bytes.map(Bytes::new),
+        parameters: Default::default(),
+    };
+    flow(id, from, traffic)
+}
+
+pub fn probe(id: u32, interval: Duration) -> FlowPlan {
+    let traffic = Traffic::Probe { interval, size: Bytes::new(64) };
+    flow(id, End::From, traffic)
+}
+
+/// Over the path's link alone, for the whole run.
+fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
+    FlowPlan {
+        id,
+        from,
+        start: Instant::START,
+        stop: Instant::NEVER,
+        ways: vec![Way { from: Instant::START, links: vec![0] }],
+        extra_rtt: Duration::ZERO,
+        traffic,
+    }
+}
+
+pub fn program(client: &[&str], server: Option<&str>) -> Program {
+    Program {
+        client: client.iter().map(|word| (*word).to_owned()).collect(),
+        server: server.map(str::to_owned),
+    }
+}
+
+/// A caller that never interferes.
+pub struct Patient;
+
+impl Control for Patient {
+    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {}
+
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+}
+
+/// Runs an experiment; `None`, with the reason told, where this system does not allow it.
+pub fn run(experiment: &Experiment) -> Option<LiveOutcome> {
+    run_with(experiment, &LiveOptions::default())
+}
+
+pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOutcome> {
+    allowed(skyhop_live::run(experiment, options, &mut Patient))
+        .map(|result| result.expect("the run succeeds"))
+}
+
+/// `None`, with the reason told, where the result says that this system does not allow runs.
+pub fn allowed<T>(result: Result<T, LiveError>) -> Option<Result<T, LiveError>> {
+    match result {
+        Err(
+            error @ (LiveError::NamespacesForbidden { .. } | LiveError::DeviceUnavailable { .. }),
+        ) => {
+            skyhop_needs::missing("namespaces", error);
+            None
+        }
+        result => Some(result),
+    }
+}
+
+/// Checks up to three runs: a machine that stalls for milliseconds moves packets over an edge.
+pub fn one_of_three(mut check: impl FnMut() -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for _ in 0..3 {
+        match check() {
+            Ok(()) => return,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    panic!("three runs out of three failed: {failures:#?}");
+}
+
+pub fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// Process ids of this namespace with what their stat file says after the name.
+pub fn processes() -> Vec<(i32, Vec<String>)> {
+    let entries = fs::read_dir("/proc").expect("/proc can be read").flatten();
+    entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (_, rest) = stat.rsplit_once(") ")?;
+            Some((pid, rest.split(' ').map(str::to_owned).collect()))
+        })
+        .collect()
+}
+
+/// The children of a process.
+pub fn children(parent: i32) -> Vec<i32> {
+    let parent = parent.to_string();
+    let of_parent = processes().into_iter().filter(|(_, stat)| stat.get(1) == Some(&parent));
+    of_parent.map(|(pid, _)| pid).collect()
+}
+
+/// Waits for something to become true.
+pub fn within(patience: WallDuration, mut holds: impl FnMut() -> bool) -> bool {
+    let start = std::time::Instant::now();
+    while start.elapsed() < patience {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(WallDuration::from_millis(20));
+    }
+    holds()
+}

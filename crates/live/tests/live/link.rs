@@ -1,0 +1,140 @@
+//! What goes in at one end comes out at the other when the link says so.
+
+use crate::lab;
+use crate::lab::{at, fixed, mbit, median, ms, one_of_three, probe, tcp};
+use skyhop_link::{DuringOutage, Outage, Piece};
+use skyhop_live::LiveOutcome;
+use skyhop_record::{LossReason, RowKind};
+use skyhop_scenario::{End, Experiment};
+use skyhop_units::Ratio;
+
+#[test]
+fn a_probes_rtt_is_the_scheduled_one() {
+    let _alone = lab::alone();
+    for device in lab::devices() {
+        let mut experiment = fixed(ms(20), mbit(100), ms(2000));
+        experiment.device = device;
+        experiment.flows.push(probe(0, ms(10)));
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        let rows = &outcome.data.probes;
+        assert!(rows.len() >= 100, "{} probes in 2 s", rows.len());
+        let excess: Vec<i64> =
+            rows.iter().filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect();
+        assert_eq!(excess.len(), rows.len(), "nothing is lost on a fixed path");
+        assert!(excess.iter().all(|ns| *ns >= 0), "a packet came back before its time");
+        assert!(median(excess) < 1_000_000);
+        let rtt = median(rows.iter().filter_map(|row| row.rtt_ns).collect());
+        assert!((40_000_000..41_000_000).contains(&rtt), "median RTT {rtt} ns");
+        let summary = &outcome.data.summary;
+        assert_eq!((summary.probes[0].lost, summary.probes[0].sent), (0, rows.len() as u64));
+        assert!(summary.rtt_excess_us.is_some() && summary.lateness_us.is_some());
+        assert!(summary.flows.is_empty());
+    }
+}
+
+fn with_outage(during_outage: DuringOutage) -> Experiment {
+    let mut experiment = fixed(ms(10), mbit(100), ms(1500));
+    experiment.flows.push(probe(0, ms(5)));
+    let schedule = &mut experiment.forward.schedule;
+    schedule.outages.push(Outage { from: at(500), until: at(800) });
+    schedule.during_outage = during_outage;
+    experiment
+}
+
+#[test]
+fn an_outage_that_drops_loses_what_is_sent_into_it() {
+    let _alone = lab::alone();
+    let experiment = with_outage(DuringOutage::Drop);
+    one_of_three(|| {
+        let Some(outcome) = lab::run(&experiment) else { return Ok(()) };
+        let data = &outcome.data;
+        let lost = data.probes.iter().filter(|row| row.rtt_ns.is_none()).count() as u64;
+        // The link's own count, and a row for each, whatever the machine does. The gate's packets
+        // are lost too, and belong to no flow.
+        let rows = data.events.iter().filter(|row| row.reason == Some(LossReason::Outage));
+        assert_eq!(rows.clone().filter(|row| row.flow == Some(0)).count() as u64, lost);
+        assert_eq!(rows.count() as u64, data.summary.link.drops.outage);
+        assert!(lost > 0);
+        for row in &data.probes {
+            let (sent_ms, is_lost) = (row.t_ns as f64 / 1e6, row.rtt_ns.is_none());
+            let at_an_edge = (sent_ms - 500.0).abs() < 1.0 || (sent_ms - 800.0).abs() < 1.0;
+            if !at_an_edge && is_lost != (500.0..800.0).contains(&sent_ms) {
+                return Err(format!("sent at {sent_ms} ms, lost: {is_lost}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_outage_that_holds_delivers_everything_after_its_end() {
+    let _alone = lab::alone();
+    for device in lab::devices() {
+        let mut experiment = with_outage(DuringOutage::Hold);
+        experiment.device = device;
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        everything_came_after_the_outage(&outcome);
+    }
+}
+
+fn everything_came_after_the_outage(outcome: &LiveOutcome) {
+    assert_eq!(outcome.data.summary.probes[0].lost, 0);
+    let held =
+        outcome.data.probes.iter().filter(|row| (505..795).contains(&(row.t_ns / 1_000_000)));
+    let back_at: Vec<i64> = held.map(|row| row.t_ns + row.rtt_ns.expect("not lost")).collect();
+    assert!(back_at.len() > 20, "{} probes were sent into the outage", back_at.len());
+    assert!(back_at.iter().all(|t_ns| *t_ns >= 820_000_000), "{back_at:?}");
+}
+
+#[test]
+fn a_rate_step_shows_in_goodput_after_one_rtt() {
+    let _alone = lab::alone();
+    let mut experiment = fixed(ms(10), mbit(60), ms(3000));
+    experiment.sample = ms(50);
+    experiment.forward.schedule.rate.push(Piece { from: at(1500), value: mbit(15) });
+    experiment.flows.push(tcp(0, End::From, "cubic", None));
+    let Some(outcome) = lab::run(&experiment) else { return };
+    let mean_mbps = |from_ms: i64, until_ms: i64| {
+        let rows = outcome.data.flows.iter();
+        let rows = rows.filter(|row| (from_ms..until_ms).contains(&(row.t_ns / 1_000_000)));
+        let rates: Vec<f64> = rows.map(|row| row.goodput_bps as f64 / 1e6).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    let (before, after) = (mean_mbps(500, 1500), mean_mbps(1500 + 20 + 50, 3000));
+    assert!(before > 30.0, "{before} Mbit/s of 60");
+    assert!((7.0..15.5).contains(&after), "{after} Mbit/s of 15");
+}
+
+#[test]
+fn every_packet_is_accounted_for() {
+    let _alone = lab::alone();
+    for device in lab::devices() {
+        let mut experiment = fixed(ms(15), mbit(30), ms(2000));
+        experiment.device = device;
+        experiment.forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
+        experiment.forward.schedule.outages.push(Outage { from: at(1000), until: at(1100) });
+        experiment.forward.queue = skyhop_units::QueueLimit::Packets(50);
+        experiment.flows.push(tcp(0, End::From, "cubic", None));
+        experiment.flows.push(probe(1, ms(10)));
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        for count in outcome.packets {
+            assert_eq!(count.inside, 0, "the link has run empty: {count:?}");
+            assert_eq!(count.device_sent, count.enqueued, "{count:?}");
+            assert_eq!(count.enqueued, count.delivered + count.dropped, "{count:?}");
+            assert_eq!(count.delivered, count.device_received + count.refused, "{count:?}");
+            assert!(count.enqueued > 100, "{count:?}");
+        }
+        let data = &outcome.data;
+        let drops = data.summary.link.drops;
+        assert!(drops.loss > 0 && drops.outage > 0, "{drops:?}");
+        let losses = data.events.iter().filter(|row| row.kind == RowKind::Loss).count() as u64;
+        assert_eq!(
+            losses + outcome.packets[0].device_drops + outcome.packets[1].device_drops,
+            drops.queue + drops.loss + drops.outage + drops.dismantled + drops.device
+        );
+        // The rows of the samples add up to the whole as well.
+        let by_rows: u64 =
+            data.link.iter().map(|row| row.drops.loss + row.drops.outage + row.drops.queue).sum();
+        assert_eq!(by_rows, drops.loss + drops.outage + drops.queue);
+    }
+}

@@ -1,0 +1,10 @@
+//! One binary for all tests of the crate: linking takes longer than most of them.
+
+mod blind;
+mod devices;
+mod flows;
+mod isolation;
+mod kernel_cc;
+mod lab;
+mod link;
+mod programs;

@@ -1,0 +1,130 @@
+//! Any program as the traffic.
+
+use crate::lab;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration as WallDuration;
+
+use crate::lab::{fixed, mbit, ms, probe, program, tcp};
+use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome};
+use skyhop_scenario::End;
+
+/// Answers one connection with the congestion control it has.
+const SERVER: &str = "exec python3 -c 'import socket,sys\n\
+    s=socket.create_server((\"{server}\",5201))\n\
+    c,_=s.accept()\n\
+    c.sendall(c.getsockopt(6,13,16).rstrip(b\"\\0\"))'";
+/// Writes its own congestion control and the server's to a file.
+const CLIENT: &str = "import socket,sys,os\n\
+    assert os.environ['SKYHOP_SERVER']==sys.argv[1]\n\
+    c=socket.create_connection((sys.argv[1],5201),10)\n\
+    own=c.getsockopt(6,13,16).rstrip(b'\\0').decode()\n\
+    open(sys.argv[2],'w').write(own+' '+c.recv(100).decode())\n\
+    sys.exit(7)";
+
+fn has_python() -> bool {
+    let found = std::process::Command::new("python3").arg("-c").arg("").status();
+    let has = found.is_ok_and(|status| status.success());
+    if !has {
+        skyhop_needs::missing("programs", "there is no python3");
+    }
+    has
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("skyhop-live-{}-{name}", std::process::id()))
+}
+
+fn talk(default_cc: &str) -> Option<(LiveOutcome, String)> {
+    let file = scratch(default_cc);
+    let mut experiment = fixed(ms(10), mbit(50), ms(10_000));
+    experiment.flows.extend([tcp(0, End::From, "cubic", None), probe(1, ms(20))]);
+    let file_name = file.to_str().expect("a name in UTF-8");
+    let client = ["python3", "-c", CLIENT, "{server}", file_name];
+    let options = LiveOptions {
+        program: Some(program(&client, Some(SERVER))),
+        default_cc: default_cc.to_owned(),
+        ..LiveOptions::default()
+    };
+    let outcome = lab::run_with(&experiment, &options)?;
+    let said = fs::read_to_string(&file).expect("the client has written its file");
+    fs::remove_file(&file).expect("the file can be removed");
+    Some((outcome, said))
+}
+
+#[test]
+fn client_and_server_talk_over_the_link_with_the_default_congestion_control() {
+    let _alone = lab::alone();
+    if !has_python() {
+        return;
+    }
+    // Allowed everywhere, and allowed only where the host's root has done so.
+    for cc in ["reno", "cubic"] {
+        let Some((outcome, said)) = talk(cc) else { return };
+        assert_eq!(said, format!("{cc} {cc}"));
+        assert_eq!(outcome.program_status, Some(7));
+        let summary = &outcome.data.summary;
+        assert!(summary.flows.is_empty(), "the program is the traffic");
+        assert_eq!(summary.probes.len(), 1);
+        assert!(summary.virtual_s < 10.0, "the run ends with the client");
+    }
+}
+
+#[test]
+fn a_program_that_outlives_the_scenario_is_warned_about() {
+    let _alone = lab::alone();
+    let experiment = fixed(ms(10), mbit(50), ms(200));
+    let options = LiveOptions {
+        program: Some(program(&["sh", "-c", "sleep 0.6; kill -9 $$"], None)),
+        ..LiveOptions::default()
+    };
+    let Some(outcome) = lab::run_with(&experiment, &options) else { return };
+    assert_eq!(outcome.program_status, Some(128 + 9));
+    let warnings = &outcome.data.summary.warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("longer than")), "{warnings:?}");
+}
+
+#[test]
+fn programs_that_do_not_start_are_named() {
+    let _alone = lab::alone();
+    let experiment = fixed(ms(10), mbit(50), ms(1000));
+    let attempt = |client: &str, server: Option<&str>| {
+        let program = Some(program(&[client], server));
+        let options = LiveOptions { program, ..LiveOptions::default() };
+        lab::allowed(skyhop_live::run(&experiment, &options, &mut lab::Patient))
+    };
+    let error = attempt("no-such-client", None).expect("nothing is set up yet").unwrap_err();
+    assert!(error.to_string().contains("no-such-client"), "{error}");
+    let Some(result) = attempt("true", Some("no-such-server -s")) else { return };
+    let error = result.unwrap_err();
+    assert!(error.to_string().contains("no-such-server"), "{error}");
+    let Some(result) = attempt("true", Some("exit 3")) else { return };
+    assert!(matches!(result, Err(LiveError::ServerEnded { status: 3, .. })), "{result:?}");
+}
+
+/// A caller that stops at once.
+struct Hasty;
+
+impl Control for Hasty {
+    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {}
+
+    fn interrupted(&mut self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_interrupt_ends_client_and_server() {
+    let _alone = lab::alone();
+    let experiment = fixed(ms(10), mbit(50), ms(60_000));
+    let marker = format!("8641.{}", std::process::id());
+    let options = LiveOptions {
+        program: Some(program(&["sleep", &marker], Some("true"))),
+        ..LiveOptions::default()
+    };
+    let result = skyhop_live::run(&experiment, &options, &mut Hasty);
+    let Some(result) = lab::allowed(result) else { return };
+    let outcome = result.expect("what was measured");
+    assert!(outcome.interrupted && outcome.program_status.is_none());
+    assert!(outcome.data.summary.virtual_s < 30.0);
+}

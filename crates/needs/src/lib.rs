@@ -1,0 +1,71 @@
+//! What tests need that not every machine has.
+//!
+//! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
+//! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
+//! a failure where it must not happen.
+
+use std::env;
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::thread;
+
+/// Names the file that skips are appended to, one JSON object a line: test, need, why.
+pub const RECORD: &str = "SKYHOP_SKIPPED";
+/// Names the needs, separated by commas, without which a test fails.
+pub const REQUIRE: &str = "SKYHOP_REQUIRE";
+
+/// The list of needs; its keys are the only words that [`missing`] takes.
+const NEEDS: &str = include_str!("../../../tests/needs.toml");
+
+/// Says that the calling test is skipped because this machine lacks `need`.
+///
+/// # Panics
+/// When `SKYHOP_REQUIRE` names the need, and when tests/needs.toml does not list it.
+#[track_caller]
+pub fn missing(need: &str, why: impl Display) {
+    let needs: toml::Table = NEEDS.parse().expect("tests/needs.toml is TOML");
+    assert!(needs.contains_key(need), "tests/needs.toml does not list \"{need}\"");
+    let required = env::var(REQUIRE).unwrap_or_default();
+    assert!(!names(&required, need), "{REQUIRE} names {need}, but it is missing here: {why}");
+    println!("skipped: needs {need}: {why}");
+    if let Some(file) = env::var_os(RECORD) {
+        let thread = thread::current();
+        let test = format!("{}::{}", binary(), thread.name().unwrap_or("main"));
+        let line = serde_json::json!({"test": test, "need": need, "why": why.to_string()});
+        let record = OpenOptions::new().create(true).append(true).open(&file);
+        // One write, so that lines of several processes do not mix.
+        let written = record.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        written.unwrap_or_else(|error| panic!("{}: cannot write: {error}", file.display()));
+    }
+}
+
+/// Whether a list such as "kernel, clang" names a need.
+fn names(list: &str, need: &str) -> bool {
+    list.split(',').any(|name| name.trim() == need)
+}
+
+/// The name of the test binary without cargo's hash.
+fn binary() -> String {
+    let path = env::current_exe().unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_whole_words() {
+        assert!(names("kernel, clang", "clang"));
+        assert!(!names("kernels", "kernel"));
+        assert!(!names("", "kernel"));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not list")]
+    fn an_unlisted_need_is_a_mistake() {
+        missing("unicorns", "there are none");
+    }
+}

@@ -1,0 +1,8 @@
+//! One binary for all tests of the crate: linking takes longer than most of them.
+
+mod constellation_files;
+mod element_files;
+mod formation;
+mod orbits;
+mod satellites;
+mod sgp4_vectors;

@@ -1,0 +1,10 @@
+//! One binary for all tests of the crate: linking takes longer than most of them.
+
+mod all_pairs;
+mod computed;
+mod exports;
+mod hypatia;
+mod leoem;
+mod leoem_log;
+mod measured;
+mod routes;

@@ -1,0 +1,12 @@
+//! One binary for all tests of the crate: linking takes longer than most of them.
+
+mod announced;
+mod blind;
+mod every_module;
+mod oracle;
+mod order_of_flows;
+mod random_scenarios;
+mod satcp_table;
+mod scenario;
+mod simulation;
+mod topologies;

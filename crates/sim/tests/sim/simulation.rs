@@ -1,0 +1,96 @@
+//! Whole scenarios in virtual time.
+
+use std::ops::ControlFlow;
+
+use crate::scenario::{experiment, fixed, simulate};
+use skyhop_record::{Direction, LossReason, RowKind};
+use skyhop_sim::SimError;
+
+#[test]
+fn the_same_experiment_gives_the_same_results() {
+    let text =
+        fixed(20, 30, 75_000, 10, "[[flow]]\ncc = \"bbr\"\n[[flow]]\n[[flow]]\nkind = \"probe\"");
+    assert_eq!(simulate(&text), simulate(&text));
+}
+
+#[test]
+fn losses_have_a_row_each_and_add_up() {
+    let text = fixed(
+        30,
+        30,
+        60_000,
+        5,
+        "[[change]]\nat = \"2 s\"\noutage = \"100 ms\"\n[[change]]\nat = \"3 s\"\nloss = \"1 %\"\n\
+         [[flow]]",
+    );
+    let data = simulate(&text);
+    let drops = data.summary.link.drops;
+    assert!(drops.queue > 0 && drops.outage > 0 && drops.loss > 0, "{drops:?}");
+    for (reason, counted) in [
+        (LossReason::Queue, drops.queue),
+        (LossReason::Outage, drops.outage),
+        (LossReason::Loss, drops.loss),
+    ] {
+        let rows = data.events.iter().filter(|row| row.reason == Some(reason));
+        assert_eq!(rows.count() as u64, counted, "{reason:?}");
+    }
+    let by_samples: u64 = data.link.iter().map(|row| row.drops.queue + row.drops.loss).sum();
+    assert_eq!(by_samples, drops.queue + drops.loss);
+    let changes = data.events.iter().filter(|row| row.kind == RowKind::Change);
+    assert_eq!(changes.count(), 2);
+}
+
+#[test]
+fn a_probe_sees_the_path_and_its_outages() {
+    let outage = "[[change]]\nat = \"1 s\"\noutage = \"200 ms\"\n";
+    let probe = "[[flow]]\nkind = \"probe\"\ninterval = \"10 ms\"";
+    let lost = simulate(&fixed(50, 40, 250_000, 3, &format!("{outage}{probe}")));
+    // What is sent at 1.00, 1.01, … 1.19 s reaches the outage on the way there; what is sent 20 ms
+    // before, on the way back.
+    assert_eq!(lost.summary.probes[0].lost, 22);
+    let p50_us = lost.summary.probes[0].rtt_p50_us.unwrap();
+    assert!((40_000..40_100).contains(&p50_us), "{p50_us}");
+    let text = fixed(50, 40, 250_000, 3, &format!("{outage}{probe}"));
+    let held = simulate(&text.replace("rtt =", "during_outage = \"hold\"\nrtt ="));
+    assert_eq!(held.summary.probes[0].lost, 0);
+}
+
+#[test]
+fn a_finite_transfer_completes_and_says_when() {
+    let data = simulate(&fixed(10, 20, 25_000, 20, "[[flow]]\nstart = \"1 s\"\nbytes = \"5 MB\""));
+    let flow = &data.summary.flows[0];
+    let completion_s = flow.completion_s.unwrap();
+    // 5 MB over 10 Mbit/s less headers take 4.2 s, and slow start a little more.
+    assert!((4.1..5.5).contains(&completion_s), "{completion_s}");
+    assert_eq!(flow.goodput_bps, (40e6 / completion_s).round() as u64);
+    assert_eq!(flow.stop_s, 1.0 + completion_s);
+}
+
+#[test]
+fn flows_may_go_the_other_way_and_stop_early() {
+    let data = simulate(&fixed(20, 30, 75_000, 10, "[[flow]]\nfrom = \"to\"\nstop = \"4 s\""));
+    let delivered = |direction: Direction| -> i64 {
+        data.link.iter().filter(|r| r.direction == direction).map(|r| r.delivered_bytes).sum()
+    };
+    assert!(delivered(Direction::Back) > 10 * delivered(Direction::Forward));
+    assert_eq!(data.summary.flows[0].stop_s, 4.0);
+    assert!(data.flows.iter().all(|row| row.t_ns <= 4_000_000_000));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_named() {
+    let refused = |rest: &str| {
+        let text = fixed(10, 10, 20_000, 1, rest);
+        skyhop_sim::run(&experiment(&text), &mut |_, _| ControlFlow::Continue(())).unwrap_err()
+    };
+    assert!(matches!(refused(""), SimError::NothingToRun));
+    let message = refused("[[flow]]\ncc = \"psychic\"").to_string();
+    assert!(message.starts_with("flow.0.cc: ") && message.contains("cubic"), "{message}");
+    let message = refused("[[flow]]\ncubic.nonsense = 3").to_string();
+    assert!(message.contains("nonsense"), "{message}");
+    let stopped =
+        skyhop_sim::run(&experiment(&fixed(10, 10, 20_000, 1, "[[flow]]")), &mut |_, _| {
+            ControlFlow::Break(())
+        });
+    assert!(matches!(stopped, Err(SimError::Interrupted)));
+}

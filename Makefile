@@ -1,19 +1,21 @@
-# skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce.
+# skyhop: make demo (the main job), make test, make lint, make bench, make validate, make reproduce,
+# make wheel.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 
-.PHONY: demo setup test lint bench validate reproduce schema clean
+.PHONY: demo setup test lint bench validate reproduce wheel check-wheel schema clean
+
+# What the set-up could not have, and what does not work without it, closes both commands.
+with_missing = status=0; $(1) || status=$$?; cat build/missing >&2; exit $$status
 
 demo: setup
-	$(PYTHON) scripts/demo.py
+	@$(call with_missing,$(PYTHON) scripts/demo.py)
 
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(LOCKS)
 
-test:
-	@scripts/setup.sh iperf3 clang
-	$(CARGO) test --workspace --locked
-	$(PYTHON) -m pytest
+test: setup
+	@$(call with_missing,$(PYTHON) scripts/tests.py)
 
 lint: setup
 	$(CARGO) fmt --all --check
@@ -34,10 +36,18 @@ validate: setup
 reproduce: setup
 	$(PYTHON) scripts/reproduce.py
 
+# dist/skyhop-*.whl, for machines without Rust and clang.
+wheel:
+	@scripts/wheel.sh
+
+# Installs that wheel under a layer over ROOT, the directory of a bare root file system, and uses it there.
+check-wheel:
+	@scripts/check_wheel.sh "$(ROOT)"
+
 # The committed JSON Schemas of the scenario and study files, after a change of their types.
 schema: setup
 	$(PYTHON) -c "from skyhop import _core; print(_core.scenario_schema())" > docs/scenario.schema.json
 	$(PYTHON) -c "import json; from skyhop.study.file import StudyFile as S; print(json.dumps(S.model_json_schema(by_alias=True), indent=2))" > docs/study.schema.json
 
 clean:
-	rm -rf target .venv runs build
+	rm -rf target .venv runs build dist

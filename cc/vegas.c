@@ -81,7 +81,8 @@ SKYHOP_HOOK(void, vegas_pkts_acked, struct sock *sk, const struct ack_sample *sa
 
 static void lower_ssthresh(struct tcp_sock *tp)
 {
-	tp->snd_ssthresh = min_u32(tp->snd_ssthresh, tp->snd_cwnd);
+	/* RFC 5681 3.1 (4): never below two */
+	tp->snd_ssthresh = max_u32(min_u32(tp->snd_ssthresh, tp->snd_cwnd), 2);
 }
 
 /* Brakmo and Peterson 3.2, 3.3: diff is how much of the window waits in the queue, in packets. */

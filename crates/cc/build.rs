@@ -12,11 +12,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo:rerun-if-changed={}", sources.display());
     println!("cargo:rerun-if-changed=src/layout.c");
-    println!("cargo:rerun-if-env-changed=PATH");
 
     let algorithms = algorithms(&sources)?;
     compile_natively(&sources, &algorithms);
-    let has_bpf = clang_targets_bpf();
+    let clang = clang_for_bpf();
+    if clang.is_none() && env::var_os("CARGO_FEATURE_REQUIRE_BPF").is_some() {
+        return Err("require-bpf: there is no clang that targets bpf: install clang".into());
+    }
     let mut table = String::from("unsafe extern \"C\" {\n");
     for name in &algorithms {
         writeln!(table, "    #[link_name = \"skyhop_module_{name}\"]")?;
@@ -24,16 +26,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     table.push_str("}\n\nstatic MODULES: &[Module] = &[\n");
     for name in &algorithms {
-        let bpf = match has_bpf {
-            true => {
-                let current = compile_for_bpf(&sources, &out, name, &[])?;
-                let before = compile_for_bpf(&sources, &out, name, &["-DSKYHOP_BEFORE_6_10"])?;
+        let bpf = match &clang {
+            Some(clang) => {
+                let current = compile_for_bpf(clang, &sources, &out, name, &[])?;
+                let before =
+                    compile_for_bpf(clang, &sources, &out, name, &["-DSKYHOP_BEFORE_6_10"])?;
                 format!(
                     "Some(BpfObjects {{ current: include_bytes!({current:?}), \
                      before_6_10: include_bytes!({before:?}) }})"
                 )
             }
-            false => String::from("None"),
+            None => String::from("None"),
         };
         let upper = name.to_uppercase();
         writeln!(
@@ -82,22 +85,39 @@ fn compile_natively(sources: &Path, algorithms: &[String]) {
         .compile("skyhop_cc");
 }
 
-fn clang_targets_bpf() -> bool {
-    match Command::new("clang").arg("--print-targets").output() {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).contains("bpf"),
-        // Not having clang is a way to build: without the kernel's half.
-        Err(_) => false,
+/// The clang that compiles for BPF; `None` is a way to build, too: without the kernel's half.
+///
+/// Cargo looks again when this clang changes or goes or, where there is none, when something comes
+/// into one of the directories that programs are in.
+fn clang_for_bpf() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_dir()).collect();
+    let found = directories.iter().map(|dir| dir.join("clang")).find(|file| targets_bpf(file));
+    if let Some(clang) = &found {
+        println!("cargo:rerun-if-changed={}", clang.display());
+    } else {
+        println!("cargo:rerun-if-env-changed=PATH");
+        for directory in directories {
+            println!("cargo:rerun-if-changed={}", directory.display());
+        }
     }
+    found
+}
+
+fn targets_bpf(clang: &Path) -> bool {
+    let targets = Command::new(clang).arg("--print-targets").output();
+    targets.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("bpf"))
 }
 
 fn compile_for_bpf(
+    clang: &Path,
     sources: &Path,
     out: &Path,
     name: &str,
     defines: &[&str],
 ) -> Result<PathBuf, Box<dyn Error>> {
     let object = out.join(format!("{name}{}.bpf.o", defines.concat()));
-    let mut clang = Command::new("clang");
+    let mut clang = Command::new(clang);
     clang.args([
         "-O2",
         "-g",
@@ -110,6 +130,9 @@ fn compile_for_bpf(
         "-Werror",
     ]);
     clang.args(defines);
+    // What the kernel's log quotes is a place in the project, not on the machine that built it.
+    let root = sources.parent().unwrap_or(sources);
+    clang.arg(format!("-fdebug-prefix-map={}=.", root.display()));
     // Debian keeps the headers that linux/types.h needs under the host's name.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
     clang.arg("-idirafter").arg(multiarch);

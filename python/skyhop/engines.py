@@ -56,7 +56,7 @@ def sim(
     """Run a scenario in virtual time: deterministic, and faster than the wall clock.
 
     Args:
-        scenario: a file, or its content as a dictionary.
+        scenario: a file or an example's name, or its content as a dictionary.
         output: the run directory; a temporary one, removed with the result, where not given.
         seed: instead of the scenario's own.
         sets: overrides, each "KEY=VALUE".
@@ -109,7 +109,7 @@ def live(
     """Run a scenario in real time on the real TCP stack of this machine's kernel.
 
     Args:
-        scenario: a file, or its content as a dictionary.
+        scenario: a file or an example's name, or its content as a dictionary.
         output: the run directory; a temporary one, removed with the result, where not given.
         sets: overrides, each "KEY=VALUE".
         program: what to run instead of the scenario's TCP flows.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from skyhop import _core
 from skyhop.downloads import downloaded, is_address
 from skyhop.errors import InputError
+from skyhop.shipped import find_scenario
 
 Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | _core.Scenario
 
@@ -20,7 +21,8 @@ def load_scenario(
     """Return the checked scenario of a file or a dictionary.
 
     Args:
-        scenario: the file, the content as the file would have it, or what is checked already.
+        scenario: the file or an example's name, the content as the file would have it, or what is
+            checked already.
         sets: overrides, each "KEY=VALUE"; what is checked already takes none.
         origin: what errors call a scenario that is not a file.
 
@@ -73,4 +75,4 @@ def _loaded(
 ) -> _core.Scenario:
     if isinstance(scenario, Mapping):
         return _core.Scenario.from_json(json.dumps(scenario), origin, list(sets))
-    return _core.Scenario.read(os.fspath(scenario), list(sets))
+    return _core.Scenario.read(str(find_scenario(scenario)), list(sets))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from needs import missing, needs_namespaces, record_skip
 
 ROOT = Path(__file__).resolve().parents[2]
 # Reference input that is not part of the project lies beside the checkout.
@@ -44,22 +44,19 @@ def skyhop(tmp_path: Path) -> Skyhop:
 def shared() -> Path:
     """Return the directory of reference input, or skip."""
     if not SHARED.is_dir():
-        pytest.skip("no reference input: the directory shared beside the checkout is missing")
+        missing("reference", "the directory shared beside the checkout is missing")
     return SHARED
-
-
-def namespaces_missing() -> str | None:
-    """Return why live runs are not possible here, if they are not."""
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return "no unshare command to find out"
-    made = subprocess.run([unshare, "-rn", "true"], capture_output=True, text=True, check=False)
-    return made.stderr.strip() or "user namespaces are not allowed" if made.returncode else None
 
 
 @pytest.fixture
 def namespaces() -> None:
     """Skip where live runs are not possible."""
-    missing = namespaces_missing()
-    if missing:
-        pytest.skip(missing)
+    needs_namespaces()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count what is skipped, each with what it needs."""
+    report = yield
+    record_skip(report)
+    return report

@@ -1,21 +1,15 @@
 """`skyhop cc`: congestion controls in the running kernel, as a user sees it."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
+from needs import missing, needs_program, needs_root, unless_impossible
 
-
-def _unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
-    """Skip where this machine or this build cannot load anything, for the reason that it gives."""
-    reasons = ["needs root", "no type information", "from BPF", "without clang", "without libbpf"]
-    if result.returncode == 1 and any(reason in result.stderr for reason in reasons):
-        pytest.skip(result.stderr.strip())
+pytestmark = pytest.mark.alone
 
 
 def test_list_shows_the_kernels_and_ours(skyhop: Skyhop) -> None:
@@ -47,9 +41,14 @@ def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected:
 
 
 def test_without_root_one_line_says_so() -> None:
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("gives up root, and needs setpriv for it")
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+    needs_root()
+    nobody = [
+        needs_program("setpriv"),
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+    ]
     program = "from skyhop.cli import main; main()"
     result = subprocess.run(
         [*nobody, sys.executable, "-c", program, "cc", "load", "cubic"],
@@ -59,7 +58,7 @@ def test_without_root_one_line_says_so() -> None:
         check=False,
     )
     if "Permission denied" in result.stderr:
-        pytest.skip("nobody may not read this checkout")
+        missing("root", "its rights cannot be given up here: nobody may not read this checkout")
     assert result.returncode == 1
     assert "needs root" in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -67,7 +66,7 @@ def test_without_root_one_line_says_so() -> None:
 
 def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
     result = skyhop("cc", "check", "cubic", "--json")
-    _unless_impossible(result)
+    unless_impossible(result)
     assert result.returncode == 0, result.stderr
     rows = {row["hook"]: row for row in json.loads(result.stdout)}
     assert rows["cubic_cong_avoid"]["instructions"] > 100
@@ -76,10 +75,8 @@ def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
 
 def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
     """Run shell commands where whatever is pinned goes with the mounts, however they end."""
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare for mounts of its own")
     return subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", steps],
+        [needs_program("unshare"), "--mount", "--propagation", "private", "sh", "-c", steps],
         capture_output=True,
         text=True,
         timeout=240,
@@ -88,7 +85,7 @@ def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyhop) -> None:
-    _unless_impossible(skyhop("cc", "check", "reno"))
+    unless_impossible(skyhop("cc", "check", "reno"))
     command = " ".join(skyhop_command())
     # From before the interpreter is up to after the module is loaded.
     steps = f"""
@@ -107,7 +104,7 @@ def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyho
 
 
 def test_load_list_unload(skyhop: Skyhop) -> None:
-    _unless_impossible(skyhop("cc", "check", "cubic"))
+    unless_impossible(skyhop("cc", "check", "cubic"))
     command = " ".join(skyhop_command())
     steps = f"""
         set -e

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop
+from skyfield import api, framelib
 
 import skyhop as sh
 from skyhop.downloads import downloaded
@@ -62,7 +63,6 @@ def test_the_list_shows_them_all_with_sources(skyhop: Skyhop) -> None:
 
 def test_real_satellites_are_where_skyfield_says(shared: Path) -> None:
     """200 satellites, each a day after its epoch, in the axes of SGP4."""
-    api = pytest.importorskip("skyfield.api")
     file = shared / STARLINK
     ours = sh.constellation(str(file))
     numbers = ours.satellites["catalogue_number"].to_pylist()
@@ -86,8 +86,6 @@ def test_real_satellites_are_where_skyfield_says(shared: Path) -> None:
 
 def test_earth_fixed_positions_differ_from_skyfields_by_the_earths_turn_only(shared: Path) -> None:
     """UT1 is taken as UTC here: up to 0.9 s, which turns everything by up to 0.5 km."""
-    api = pytest.importorskip("skyfield.api")
-    framelib = pytest.importorskip("skyfield.framelib")
     ours = sh.constellation(str(shared / STARLINK))
     position_m = ours.positions(ours.epoch)[0]
     lines = gunzipped(shared / STARLINK).splitlines()

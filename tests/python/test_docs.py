@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Skyhop, namespaces_missing
+from conftest import ROOT, Skyhop
+from needs import needs_namespaces, needs_program
 
 from skyhop import _core
 
@@ -40,8 +41,10 @@ def test_readme_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     assert len(commands) >= 4
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for command in commands:
-        if command[0] == "live" and namespaces_missing():
-            pytest.skip(str(namespaces_missing()))
+        if command[0] == "live":
+            needs_namespaces()
+        if "iperf3" in command:
+            needs_program("iperf3", "iperf3")
         done = skyhop(*shortened(command))
         assert done.returncode == 0, (command, done.stderr)
     assert (tmp_path / "report.html").stat().st_size > 100_000
@@ -67,8 +70,7 @@ def test_examples_run(skyhop: Skyhop, tmp_path: Path, example: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "run" / "summary.json").exists()
         return
-    if namespaces_missing():
-        pytest.skip(str(namespaces_missing()))
+    needs_namespaces()
     sooner = [f"change.{i}.at={i / 2 + 0.5} s" for i in range(text.count("[[change]]"))]
     sets = [part for change in sooner for part in ("--set", change)]
     program = ["--", "true"] if "[[flow]]" not in text else []

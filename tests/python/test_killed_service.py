@@ -1,7 +1,5 @@
 """A signal service that is killed at any moment: who listened to it in the kernel goes on."""
 
-import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -9,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
+from needs import needs_program, needs_root, unless_impossible
+
+pytestmark = pytest.mark.alone
 
 # Runs in network and mount namespaces of its own: whatever it leaves goes with them.
 _TRIAL = textwrap.dedent(
@@ -63,12 +64,9 @@ _TRIAL = textwrap.dedent(
 
 
 def test_who_listened_to_a_killed_service_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
-    check = skyhop("cc", "check", "satpipe")
-    if check.returncode != 0:
-        pytest.skip(check.stderr.strip())
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root and unshare")
-    isolated = ["unshare", "--net", "--mount", "--propagation", "private"]
+    unless_impossible(skyhop("cc", "check", "satpipe"))
+    needs_root()
+    isolated = [needs_program("unshare"), "--net", "--mount", "--propagation", "private"]
     result = subprocess.run(
         [*isolated, sys.executable, "-c", _TRIAL, *skyhop_command()],
         cwd=tmp_path,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +14,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop, skyhop_command
+from needs import needs_program
 
 import skyhop as sh
 
-pytestmark = pytest.mark.usefixtures("namespaces")
+pytestmark = [pytest.mark.usefixtures("namespaces"), pytest.mark.alone]
 
 SCENARIO = """\
 [path]
@@ -129,8 +129,7 @@ def test_a_table_needs_no_drawing_library() -> None:
 
 
 def test_any_program_runs_over_the_path(skyhop: Skyhop, scenario: Path) -> None:
-    if shutil.which("iperf3") is None:
-        pytest.skip("no iperf3")
+    needs_program("iperf3", "iperf3")
     done = skyhop(
         *("live", scenario, "--server-cmd", "iperf3 -s -1", "--cc", "reno", "--"),
         *("iperf3", "-c", "{server}", "-t", "2", "--json"),

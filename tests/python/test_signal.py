@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
+from needs import missing
 from signal_service import PATIENCE_S, announced, service
 
 from skyhop.cli.signal_ import _text
+
+pytestmark = pytest.mark.alone
 
 
 def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) -> None:
@@ -130,7 +133,7 @@ def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> 
         [*isolated, "ip link set lo up"], capture_output=True, text=True, check=False
     )
     if probe.returncode != 0:
-        pytest.skip(f"no network namespace of one's own: {probe.stderr.strip()}")
+        missing("namespaces", probe.stderr.strip())
     place = tmp_path / "signal.sock"
     options = ["--source", "blind", "--interface", "lo", "--period", "1 s", "--lead", "0.2 s"]
     serve = shlex.join([*skyhop_command(), "signal", "serve", "--socket", str(place), *options])

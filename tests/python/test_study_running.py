@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import Skyhop, skyhop_command
+from needs import needs_ray
 from small_study import content, write
 
 import skyhop as sh
@@ -252,8 +252,8 @@ def test_two_studies_do_not_share_a_directory(tmp_path: Path) -> None:
     process.wait(timeout=30)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_ray_gives_identical_rows(tmp_path: Path) -> None:
+    needs_ray()
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     study = load_study(content(metric=[metric], axis=[axis]))
@@ -266,8 +266,9 @@ def test_ray_gives_identical_rows(tmp_path: Path) -> None:
     assert len(ray.failures) == 2
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
-def test_missing_ray_is_named(tmp_path: Path) -> None:
+def test_missing_ray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if it were not installed, also where it is.
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match="ray is not installed"):
         run_study(load_study(content()), tmp_path, engine="ray")
 
@@ -283,7 +284,7 @@ def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> Non
     assert "missing: no such study" in wrong.stderr
 
 
-@pytest.mark.namespaces
+@pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
     study = content(engine="live", repeats=1)

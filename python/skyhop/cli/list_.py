@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.cc import print_congestion_controls
-from skyhop.cli.terminal import print_rows
+from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
     from skyhop._core import Entry
@@ -66,6 +66,21 @@ def studies(as_json: Json = False) -> None:
     from skyhop.cli.study import study_rows
 
     print_rows(study_rows(), as_json=as_json)
+
+
+@app.command()
+def examples(as_json: Json = False) -> None:
+    """List the scenarios to start from: skyhop live and skyhop sim take their names."""
+    from skyhop.shipped import list_examples
+
+    entries = list_examples()
+    rows = [{"name": entry.name, "description": entry.description} for entry in entries]
+    if as_json:
+        files = [{"file": str(entry.file)} for entry in entries]
+        rows = [row | file for row, file in zip(rows, files, strict=True)]
+    print_rows(rows, as_json=as_json)
+    for directory in {entry.file.parent for entry in entries}:
+        print_note(f"their files, to copy and change, are in {directory}")
 
 
 def _print(entries: list[Entry], as_json: bool) -> None:

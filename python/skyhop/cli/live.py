@@ -34,7 +34,12 @@ Examples:
 
 
 def live(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
+        ),
+    ],
     program: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- PROGRAM ...]", help="A program to run instead of TCP flows."),

@@ -26,7 +26,12 @@ Examples:
 
 
 def sim(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
+        ),
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
     ],

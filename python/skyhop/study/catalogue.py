@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import skyhop
 from skyhop.errors import InputError
+from skyhop.shipped import shipped_files
 from skyhop.study.file import read_study_file
 
 
@@ -20,15 +20,15 @@ class StudyEntry:
 
 
 def list_studies() -> list[StudyEntry]:
-    """Return the studies of the checkout, by name.
+    """Return the studies that come with skyhop, by name.
 
     Raises:
         InputError: one of them is wrong.
     """
     entries = []
-    for file in sorted(_directory().glob("*.toml")):
+    for name, file in shipped_files("studies").items():
         study = read_study_file(file)
-        entries.append(StudyEntry(file.stem, study.title, study.source or "skyhop"))
+        entries.append(StudyEntry(name, study.title, study.source or "skyhop"))
     return entries
 
 
@@ -41,13 +41,8 @@ def find_study(source: str) -> Path:
     file = Path(source)
     if file.is_file():
         return file
-    known = _directory() / f"{source}.toml"
-    if known.is_file():
-        return known
-    names = ", ".join(file.stem for file in sorted(_directory().glob("*.toml")))
+    known = shipped_files("studies")
+    if source in known:
+        return known[source]
+    names = ", ".join(known)
     raise InputError(f"{source}: no such study file; expected a file, or one of {names}")
-
-
-def _directory() -> Path:
-    """Return where the checkout keeps its studies."""
-    return Path(skyhop.__file__).resolve().parents[2] / "studies"

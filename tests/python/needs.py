@@ -1,0 +1,88 @@
+"""What tests need that not every machine has: said through `missing`, never by a skip of its own.
+
+The words are those of tests/needs.toml, as in the Rust tests (crates/needs).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS: dict[str, Any] = tomllib.loads((ROOT / "tests" / "needs.toml").read_text("utf-8"))
+
+
+def missing(need: str, why: str) -> NoReturn:
+    """Skip the calling test; fail it where SKYHOP_REQUIRE names the need."""
+    if need not in NEEDS:
+        pytest.fail(f'tests/needs.toml does not list "{need}"')
+    required = os.environ.get("SKYHOP_REQUIRE", "")
+    if need in (name.strip() for name in required.split(",")):
+        pytest.fail(f"SKYHOP_REQUIRE names {need}, but it is missing here: {why}")
+    pytest.skip(f"needs {need}: {why}")
+
+
+def needs_program(name: str, need: str = "programs") -> str:
+    """Return where a program is, or skip."""
+    return shutil.which(name) or missing(need, f"there is no {name}")
+
+
+def needs_ray() -> None:
+    """Skip where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        missing("ray", "it is not installed")
+
+
+def needs_root() -> None:
+    """Skip where the tests do not run as root."""
+    if os.geteuid() != 0:
+        missing("root", "the tests run as another user")
+
+
+def needs_namespaces() -> None:
+    """Skip where live runs are not possible."""
+    kinds = ["--net", "--mount", "--pid", "--fork", *([] if os.geteuid() == 0 else ["--user"])]
+    command = [needs_program("unshare"), *kinds, "true"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        missing("namespaces", made.stderr.strip() or "user namespaces are not allowed")
+
+
+def unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
+    """Skip where a command that loads into the kernel says that this machine or build cannot."""
+    lacking = {
+        "needs root": "kernel",
+        "no type information": "kernel",
+        "from BPF": "kernel",
+        "without libbpf": "kernel",
+        "without clang": "clang",
+    }
+    said = result.stderr.strip()
+    need = next((need for words, need in lacking.items() if words in said), None)
+    if result.returncode == 1 and need is not None:
+        missing(need, said)
+
+
+def record_skip(report: pytest.TestReport) -> None:
+    """Append a skip to the file that SKYHOP_SKIPPED names; make a failure of a silent one."""
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    need, _, why = reason.removeprefix("Skipped: ").removeprefix("needs ").partition(": ")
+    if need not in NEEDS:
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} skips by itself ({reason}): call needs.missing"
+        return
+    file = os.environ.get("SKYHOP_SKIPPED")
+    if file:
+        line = json.dumps({"test": report.nodeid, "need": need, "why": why})
+        with Path(file).open("a", encoding="utf-8") as record:
+            record.write(line + "\n")

@@ -1,0 +1,52 @@
+"""The files that come with skyhop, by name: a checkout's here, and as a wheel has them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Skyhop
+
+import skyhop as package
+from skyhop.shipped import find_scenario, shipped_files
+
+
+@pytest.mark.parametrize("kind", ["examples", "studies"])
+def test_the_checkouts_files_are_found(kind: str) -> None:
+    found = shipped_files(kind)
+    assert list(found) == sorted(file.stem for file in (ROOT / kind).glob("*.toml"))
+    assert all(file.is_file() for file in found.values())
+
+
+def test_a_wheels_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "site-packages" / "skyhop"
+    shutil.copytree(ROOT / "examples", installed / "examples")
+    monkeypatch.setattr(package, "__file__", str(installed / "__init__.py"))
+    file = shipped_files("examples")["parking-lot"]
+    assert file == (installed / "examples" / "parking-lot.toml").resolve()
+
+
+def test_examples_are_listed_and_run_by_name(skyhop: Skyhop, tmp_path: Path) -> None:
+    rows = json.loads(skyhop("list", "examples", "--json").stdout)
+    assert all(row["description"] and Path(row["file"]).is_file() for row in rows)
+    done = skyhop("sim", "san-diego-new-york", "-o", "run", "--set", "run.duration=2 s")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_file_of_an_examples_name_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_scenario("parking-lot") == shipped_files("examples")["parking-lot"]
+    Path("parking-lot").write_text("", "utf-8")
+    assert find_scenario("parking-lot") == Path("parking-lot")
+
+
+def test_what_is_neither_is_one_line(skyhop: Skyhop) -> None:
+    result = skyhop("sim", "no-such-example", "-o", "run")
+    assert result.returncode == 2
+    assert "no-such-example" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

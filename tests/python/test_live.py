@@ -75,9 +75,31 @@ def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: P
     run = sh.read_run(tmp_path / "run")
     assert run.info["scenario"]["link"]["queue"] == "1 BDP"
     assert run.info["kernel"]
+    assert run.info["device"] in ("tun", "packet")
     assert set(run.flows["flow"].to_pylist()) == {0}
     assert set(run.link["direction"].to_pylist()) == {"forward", "back"}
     assert run.probes.num_rows == probe["sent"]
+
+
+def test_a_packet_device_is_used_where_it_is_asked_for(
+    skyhop: Skyhop, scenario: Path, tmp_path: Path
+) -> None:
+    sets = ("--set", "live.device=packet", "--set", "run.duration=2 s")
+    done = skyhop("live", scenario, "-o", "run", *sets)
+    assert done.returncode == 0, done.stderr
+    info = sh.read_run(tmp_path / "run").info
+    assert info["device"] == "packet"
+    assert info["scenario"]["live"] == {"device": "packet"}
+    for count in info["packets"].values():
+        assert count["device_sent"] == count["enqueued"] > 100
+        assert count["delivered"] == count["device_received"] + count["refused"]
+
+
+def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -> None:
+    done = skyhop("live", scenario, "--set", "live.device=tap")
+    assert done.returncode == 2
+    assert "live.device: unknown variant `tap`" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_python_runs_a_dictionary_and_keeps_nothing() -> None:

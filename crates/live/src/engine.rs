@@ -14,13 +14,13 @@ use skyhop_link::{Link, LinkConfig};
 use skyhop_record::{
     Direction, ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary,
 };
-use skyhop_scenario::{End, Experiment};
+use skyhop_scenario::{End, Experiment, LiveDevice};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
 use crate::clock::{RunClock, Stop, sleep_until, wait};
-use crate::device::{DeviceCount, DeviceCounters, TunDevice};
+use crate::device::{Device, DeviceCount};
 use crate::error::{During, LiveError};
 use crate::frame::Frame;
 use crate::isolation::{DescriptorLimit, exit_now};
@@ -88,7 +88,7 @@ pub(crate) fn run(
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
     let limit = DescriptorLimit::raise()?;
-    let mut ends = Ends::create()?;
+    let mut ends = Ends::create(experiment.device)?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.deaf());
@@ -101,23 +101,23 @@ pub(crate) fn run(
 /// The two ends of the path: `from`, then `to`.
 struct Ends {
     namespaces: [Arc<NetNamespace>; 2],
-    devices: [Arc<TunDevice>; 2],
-    counters: [Arc<DeviceCounters>; 2],
+    devices: [Arc<Device>; 2],
     warnings: Vec<String>,
 }
 
 impl Ends {
-    fn create() -> Result<Self, LiveError> {
-        let (near, mut warnings) = create_end(End::From)?;
-        let (far, far_warnings) = create_end(End::To)?;
-        warnings.extend(far_warnings);
+    fn create(asked: LiveDevice) -> Result<Self, LiveError> {
+        let [near, far] = [NetNamespace::create()?, NetNamespace::create()?];
+        let mut warnings = near.tune()?;
+        warnings.extend(far.tune()?);
         // Both ends have the same to say.
         warnings.sort();
         warnings.dedup();
+        let ends = [(&near, address(End::From)), (&far, address(End::To))];
+        let devices = Device::create_pair(asked, ends)?;
         Ok(Self {
-            namespaces: [near.0, far.0],
-            devices: [near.1, far.1],
-            counters: [near.2, far.2],
+            devices: devices.map(Arc::new),
+            namespaces: [Arc::new(near), Arc::new(far)],
             warnings,
         })
     }
@@ -143,16 +143,6 @@ impl Ends {
         }
         Ok(())
     }
-}
-
-type EndParts = (Arc<NetNamespace>, Arc<TunDevice>, Arc<DeviceCounters>);
-
-fn create_end(end: End) -> Result<(EndParts, Vec<String>), LiveError> {
-    let namespace = NetNamespace::create()?;
-    let warnings = namespace.tune()?;
-    let (device, counters) =
-        namespace.inside(|| Ok((TunDevice::create(address(end))?, DeviceCounters::open()?)))?;
-    Ok(((Arc::new(namespace), Arc::new(device), Arc::new(counters)), warnings))
 }
 
 /// A run that is going on.
@@ -241,7 +231,7 @@ impl<'a> Run<'a> {
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
         let bulks = plan.flows.into_iter().map(|flow| RunningBulk::start(flow, &stage));
         let bulks = bulks.collect::<Result<Vec<_>, _>>()?;
-        let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.counters[index]);
+        let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.devices[index]);
         let sampler = Sampler::new(experiment.sample, &bulks, [track(0), track(1)]);
 
         sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
@@ -391,6 +381,7 @@ impl<'a> Run<'a> {
         let rtt_excess = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
         let lateness = quantiles(&timing.all);
         let mut warnings = ends.warnings;
+        warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
         warnings.extend(summary::late(lateness.as_ref(), rtt_excess.as_ref()));
         warnings.extend(overtime(&end, experiment.duration));
         warnings.extend(short_path(experiment));
@@ -449,7 +440,8 @@ impl<'a> Run<'a> {
             program_status: end.program_status,
             kernel: kernel()?,
             timing: timing.conclude(spin)?,
-            packets: packet_counts(&views, &ends.counters)?,
+            device: ends.devices[0].kind(),
+            packets: packet_counts(&views, &ends.devices)?,
         })
     }
 }
@@ -523,9 +515,9 @@ fn spins(spin: Spin) -> bool {
 
 fn packet_counts(
     views: &[Arc<PumpView>; 2],
-    devices: &[Arc<DeviceCounters>; 2],
+    devices: &[Arc<Device>; 2],
 ) -> Result<[PacketCount; 2], LiveError> {
-    let [near, far] = [devices[0].read()?, devices[1].read()?];
+    let [near, far] = [devices[0].count()?, devices[1].count()?];
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
         let (inside, PumpState { stats, refused, .. }) = (state.inside(), state);

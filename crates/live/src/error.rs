@@ -19,10 +19,10 @@ pub enum LiveError {
         /// What to do about it.
         way_out: String,
     },
-    /// TUN devices cannot be used.
-    #[error("/dev/net/tun {problem}; {way_out}")]
-    TunUnavailable {
-        /// What is wrong with it.
+    /// Nothing can carry packets between the kernel and the link.
+    #[error("{problem}; {way_out}")]
+    DeviceUnavailable {
+        /// What is wrong.
         problem: String,
         /// What to do about it.
         way_out: String,

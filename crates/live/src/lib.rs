@@ -1,8 +1,9 @@
 //! The wall-clock engine: the kernel's own TCP, or any program, over a link that skyhop emulates.
 //!
-//! Two network namespaces stand for the two ends of the path. Each has one TUN device; what one
+//! Two network namespaces stand for the two ends of the path. Each has one device; what one
 //! namespace sends is read from its device, passes a sans-IO [`skyhop_link::Link`] under
-//! `CLOCK_MONOTONIC` and is written into the other's device when it is due. Everything lives in a
+//! `CLOCK_MONOTONIC` and is written into the other's device when it is due. It is a TUN device, or
+//! where /dev/net/tun may not be opened a veth pair with packet sockets. Everything lives in a
 //! process of its own that dies with the caller, in namespaces that nothing but that process holds,
 //! so that a run leaves nothing behind however it ends.
 
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use skyhop_scenario::Experiment;
 
+pub use device::DeviceKind;
 pub use error::LiveError;
 pub use outcome::{LiveOutcome, PacketCount, Timing};
 pub use run_info::{RunInfo, run_info};

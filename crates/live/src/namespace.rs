@@ -1,6 +1,7 @@
 //! Network namespaces that exist only as long as somebody holds them.
 
 use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
 use nix::errno::Errno;
@@ -40,10 +41,10 @@ impl NetNamespace {
     }
 
     /// Does something inside while the calling thread stays where it is.
-    pub(crate) fn inside<T: Send>(
+    pub(crate) fn inside<T: Send, E: From<LiveError> + Send>(
         &self,
-        work: impl FnOnce() -> Result<T, LiveError> + Send,
-    ) -> Result<T, LiveError> {
+        work: impl FnOnce() -> Result<T, E> + Send,
+    ) -> Result<T, E> {
         on_own_thread(|| {
             self.enter()?;
             work()
@@ -79,13 +80,20 @@ fn set(name: &str, value: &str) -> Option<String> {
     ))
 }
 
-fn on_own_thread<T: Send>(
-    work: impl FnOnce() -> Result<T, LiveError> + Send,
-) -> Result<T, LiveError> {
+impl AsFd for NetNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+fn on_own_thread<T: Send, E: From<LiveError> + Send>(
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, E> {
     thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|_| {
-        Err(LiveError::System {
+        let panicked = LiveError::System {
             action: "cannot set up a network namespace".to_owned(),
             reason: "a thread of the engine panicked".to_owned(),
-        })
+        };
+        Err(panicked.into())
     })
 }

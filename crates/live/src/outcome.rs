@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use skyhop_record::{Quantiles, RunData};
 
+use crate::DeviceKind;
+
 /// What a live run hands back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveOutcome {
@@ -14,6 +16,8 @@ pub struct LiveOutcome {
     pub program_status: Option<i32>,
     /// The kernel's name and release.
     pub kernel: String,
+    /// What carried packets between the kernel and the link.
+    pub device: DeviceKind,
     /// How well the machine kept up.
     pub timing: Timing,
     /// Every packet's whereabouts: forward, then back.

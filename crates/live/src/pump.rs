@@ -12,7 +12,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
 use crate::clock::{RunClock, Stop, wake_precisely};
-use crate::device::TunDevice;
+use crate::device::Device;
 use crate::error::{During, LiveError};
 use crate::frame::{Frame, Own, recognise};
 use crate::timing::LatenessWindow;
@@ -35,8 +35,8 @@ const REFRESH_MS: u8 = 10;
 pub(crate) struct Pump {
     pub(crate) direction: Direction,
     pub(crate) link: Link<Frame>,
-    pub(crate) from: Arc<TunDevice>,
-    pub(crate) to: Arc<TunDevice>,
+    pub(crate) from: Arc<Device>,
+    pub(crate) to: Arc<Device>,
     pub(crate) clock: RunClock,
     pub(crate) spin: bool,
     pub(crate) stop: Arc<Stop>,
@@ -265,7 +265,10 @@ impl Worker {
         let backlog = self.pump.link.stats().backlog_packets > 0;
         let at_most = if backlog { REFRESH_MS.into() } else { EpollTimeout::NONE };
         self.changed |= backlog;
-        self.alarm.wait(self.pump.clock, wake, at_most)
+        match self.alarm.wait(self.pump.clock, wake, at_most)? {
+            Woken::InOrder => Ok(()),
+            Woken::ByAnError => self.pump.from.forget_error(),
+        }
     }
 }
 
@@ -285,8 +288,15 @@ struct Alarm {
     set_to: Option<Instant>,
 }
 
+/// What a direction was woken by.
+enum Woken {
+    InOrder,
+    /// The device's descriptor reports one.
+    ByAnError,
+}
+
 impl Alarm {
-    fn new(device: &TunDevice, stop: &Stop) -> Result<Self, LiveError> {
+    fn new(device: &Device, stop: &Stop) -> Result<Self, LiveError> {
         let action = "cannot set up a link's alarm";
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).during(action)?;
@@ -305,7 +315,7 @@ impl Alarm {
         clock: RunClock,
         wake: Option<Instant>,
         at_most: EpollTimeout,
-    ) -> Result<(), LiveError> {
+    ) -> Result<Woken, LiveError> {
         if wake != self.set_to {
             self.set(clock, wake)?;
         }
@@ -315,9 +325,11 @@ impl Alarm {
                 if events[..woken].iter().any(|event| event.data() == 1) {
                     self.set_to = None;
                 }
-                Ok(())
+                let failed = |event: &EpollEvent| event.events().contains(EpollFlags::EPOLLERR);
+                let woken = &events[..woken];
+                Ok(if woken.iter().any(failed) { Woken::ByAnError } else { Woken::InOrder })
             }
-            Err(Errno::EINTR) => Ok(()),
+            Err(Errno::EINTR) => Ok(Woken::InOrder),
             Err(error) => Err(error).during("cannot wait for packets"),
         }
     }

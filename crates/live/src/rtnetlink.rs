@@ -1,8 +1,8 @@
-//! The two requests of rtnetlink(7) for which no ioctl serves: unlike those they work in a user
+//! The requests of rtnetlink(7) for which no ioctl serves: unlike those they work in a user
 //! namespace, or have no ioctl at all.
 
 use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
@@ -12,6 +12,10 @@ use nix::sys::socket::{
 
 /// Attribute of a route's metrics: the congestion control of connections over it (rtnetlink.h).
 const RTAX_CC_ALGO: u16 = 16;
+/// Attribute of a veth device's data: its other half (veth.h).
+const VETH_INFO_PEER: u16 = 1;
+/// The size of `ifinfomsg`, all zeros for a device that is yet to be made.
+const DEVICE_HEADER: usize = 16;
 /// The size of a message's header.
 const HEADER: usize = 16;
 
@@ -27,15 +31,51 @@ pub(crate) fn set_queue_length(device: &str, packets: u32) -> Result<(), Errno> 
 
 /// Adds a route to `peer` over `device` whose connections use the congestion control `cc`.
 pub(crate) fn add_route(peer: Ipv4Addr, device: &str, cc: &str) -> Result<(), Errno> {
-    let name: Vec<u8> = cc.bytes().chain([0]).collect();
     let (host, table, scope) = (32, libc::RT_TABLE_MAIN, libc::RT_SCOPE_LINK);
     let mut body = vec![libc::AF_INET as u8, host, 0, 0, table, libc::RTPROT_STATIC, scope];
     body.push(libc::RTN_UNICAST);
     body.extend(0_u32.to_ne_bytes());
     body.extend(attribute(libc::RTA_DST, &peer.octets()));
     body.extend(attribute(libc::RTA_OIF, &if_nametoindex(device)?.to_ne_bytes()));
-    body.extend(attribute(libc::RTA_METRICS, &attribute(RTAX_CC_ALGO, &name)));
+    body.extend(attribute(libc::RTA_METRICS, &attribute(RTAX_CC_ALGO, &terminated(cc))));
     request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &body)
+}
+
+/// One half of a veth pair.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VethHalf<'n> {
+    pub(crate) name: &'n str,
+    pub(crate) mac: [u8; 6],
+}
+
+impl VethHalf<'_> {
+    fn attributes(self) -> Vec<u8> {
+        let mut attributes = attribute(libc::IFLA_IFNAME, &terminated(self.name));
+        attributes.extend(attribute(libc::IFLA_ADDRESS, &self.mac));
+        attributes
+    }
+}
+
+/// Makes a pair of devices, one in the calling thread's namespace and one in `namespace`.
+pub(crate) fn add_veth(
+    here: VethHalf<'_>,
+    there: VethHalf<'_>,
+    namespace: BorrowedFd<'_>,
+) -> Result<(), Errno> {
+    let mut peer = vec![0; DEVICE_HEADER];
+    peer.extend(there.attributes());
+    peer.extend(attribute(libc::IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes()));
+    let mut kind = attribute(libc::IFLA_INFO_KIND, b"veth");
+    kind.extend(attribute(libc::IFLA_INFO_DATA, &attribute(VETH_INFO_PEER, &peer)));
+
+    let mut body = vec![0; DEVICE_HEADER];
+    body.extend(here.attributes());
+    body.extend(attribute(libc::IFLA_LINKINFO, &kind));
+    request(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
+}
+
+fn terminated(name: &str) -> Vec<u8> {
+    name.bytes().chain([0]).collect()
 }
 
 /// Length, kind and value, padded to four bytes.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use skyhop_scenario::Experiment;
 
-use crate::{LiveOptions, LiveOutcome, PacketCount, Program, Timing};
+use crate::{DeviceKind, LiveOptions, LiveOutcome, PacketCount, Program, Timing};
 
 /// What run.json says: everything that is needed to run it again, and how well time was kept.
 #[derive(Debug, Serialize)]
@@ -11,6 +11,7 @@ pub struct RunInfo<'r> {
     engine: &'static str,
     version: &'static str,
     kernel: &'r str,
+    device: DeviceKind,
     seed: u64,
     wall_s: f64,
     interrupted: bool,
@@ -39,6 +40,7 @@ pub fn run_info<'r>(
         engine: "live",
         version: env!("CARGO_PKG_VERSION"),
         kernel: &outcome.kernel,
+        device: outcome.device,
         seed: experiment.seed,
         wall_s: outcome.data.summary.wall_s,
         interrupted: outcome.interrupted,

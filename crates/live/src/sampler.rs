@@ -6,7 +6,7 @@ use skyhop_link::DropCounts;
 use skyhop_record::{Direction, Drops, FlowSample, LinkSample};
 use skyhop_units::{Duration, Instant};
 
-use crate::device::DeviceCounters;
+use crate::device::Device;
 use crate::error::LiveError;
 use crate::kernel_cc;
 use crate::pump::PumpView;
@@ -137,8 +137,8 @@ impl FlowTrack {
 /// One direction, and what its last row said.
 pub(crate) struct LinkTrack {
     view: Arc<PumpView>,
-    /// The counters of the device in front of it.
-    device: Arc<DeviceCounters>,
+    /// The device in front of it.
+    device: Arc<Device>,
     last_delivered_bytes: u64,
     lost: Lost,
 }
@@ -153,7 +153,7 @@ pub(crate) struct Lost {
 }
 
 impl LinkTrack {
-    pub(crate) fn new(view: &Arc<PumpView>, device: &Arc<DeviceCounters>) -> Self {
+    pub(crate) fn new(view: &Arc<PumpView>, device: &Arc<Device>) -> Self {
         Self {
             view: Arc::clone(view),
             device: Arc::clone(device),
@@ -164,7 +164,7 @@ impl LinkTrack {
 
     fn sample(&mut self, now: Instant, direction: Direction) -> Result<LinkSample, LiveError> {
         let state = self.view.state();
-        let drops = drops(state.stats.drops, self.device.read()?.send_drops + state.refused);
+        let drops = drops(state.stats.drops, self.device.count()?.send_drops + state.refused);
         let delivered_bytes = state.stats.delivered_bytes.as_u64();
         let row = LinkSample {
             link: 0,

@@ -112,6 +112,7 @@ impl NamedScenario {
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,
+            device: scenario.live.device,
             trace,
         })
     }

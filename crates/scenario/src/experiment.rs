@@ -8,6 +8,8 @@ use skyhop_signal::Announcement;
 use skyhop_signal::blind::BlindPlan;
 use skyhop_units::{Bytes, Duration, Instant};
 
+use crate::types::LiveDevice;
+
 /// What an engine runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
@@ -35,6 +37,8 @@ pub struct Experiment {
     pub sample: Duration,
     /// The run's seed.
     pub seed: u64,
+    /// What carries packets in a live run.
+    pub device: LiveDevice,
 }
 
 /// A link of `[links]`.

@@ -31,6 +31,9 @@ pub struct Scenario {
     /// How long, how often sampled, which seed.
     #[serde(default)]
     pub run: RunSection,
+    /// What only live runs ask for.
+    #[serde(default, skip_serializing_if = "LiveSection::is_default")]
+    pub live: LiveSection,
 }
 
 /// `[path]`: where the delay comes from.
@@ -478,6 +481,36 @@ impl Default for RunSection {
     fn default() -> Self {
         Self { duration: default_duration(), seed: default_seed(), sample: default_sample() }
     }
+}
+
+/// `[live]`: what only live runs ask for; the simulator does not look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LiveSection {
+    /// What carries packets between the kernel and the link.
+    #[serde(default)]
+    pub device: LiveDevice,
+}
+
+impl LiveSection {
+    /// Scenarios that say nothing of live runs are written as they always were, so that a study
+    /// knows its runs again.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What carries packets between the kernel and the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LiveDevice {
+    /// TUN devices where /dev/net/tun may be opened, else packet sockets.
+    #[default]
+    Auto,
+    /// TUN devices.
+    Tun,
+    /// A veth pair and packet sockets for each end.
+    Packet,
 }
 
 fn default_constellation() -> String {

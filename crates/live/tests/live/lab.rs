@@ -7,7 +7,7 @@ use std::time::Duration as WallDuration;
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
-use skyhop_scenario::{End, Experiment, FlowPlan, Traffic, Way};
+use skyhop_scenario::{End, Experiment, FlowPlan, LiveDevice, Traffic, Way};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -50,7 +50,33 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         duration,
         sample: ms(100),
         seed: 1,
+        device: device(),
     }
+}
+
+/// What carries packets: `SKYHOP_TEST_DEVICE`, so that every test can be run over either.
+fn device() -> LiveDevice {
+    match std::env::var("SKYHOP_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("auto") => LiveDevice::Auto,
+        Ok("tun") => LiveDevice::Tun,
+        Ok("packet") => LiveDevice::Packet,
+        Ok(other) => panic!("SKYHOP_TEST_DEVICE is {other}: expected auto, tun or packet"),
+    }
+}
+
+/// The kinds of device that work here, or the one of `SKYHOP_TEST_DEVICE`: for tests of what the
+/// device does.
+pub fn devices() -> Vec<LiveDevice> {
+    match device() {
+        LiveDevice::Auto if may_open_tun() => vec![LiveDevice::Tun, LiveDevice::Packet],
+        LiveDevice::Auto => vec![LiveDevice::Packet],
+        one => vec![one],
+    }
+}
+
+fn may_open_tun() -> bool {
+    let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    opened.inspect_err(|error| skyhop_needs::missing("tun", error)).is_ok()
 }
 
 fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
@@ -145,7 +171,9 @@ pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOu
 /// `None`, with the reason told, where the result says that this system does not allow runs.
 pub fn allowed<T>(result: Result<T, LiveError>) -> Option<Result<T, LiveError>> {
     match result {
-        Err(error @ (LiveError::NamespacesForbidden { .. } | LiveError::TunUnavailable { .. })) => {
+        Err(
+            error @ (LiveError::NamespacesForbidden { .. } | LiveError::DeviceUnavailable { .. }),
+        ) => {
             skyhop_needs::missing("namespaces", error);
             None
         }

@@ -3,6 +3,7 @@
 use crate::lab;
 use crate::lab::{at, fixed, mbit, median, ms, one_of_three, probe, tcp};
 use skyhop_link::{DuringOutage, Outage, Piece};
+use skyhop_live::LiveOutcome;
 use skyhop_record::{LossReason, RowKind};
 use skyhop_scenario::{End, Experiment};
 use skyhop_units::Ratio;
@@ -10,22 +11,25 @@ use skyhop_units::Ratio;
 #[test]
 fn a_probes_rtt_is_the_scheduled_one() {
     let _alone = lab::alone();
-    let mut experiment = fixed(ms(20), mbit(100), ms(2000));
-    experiment.flows.push(probe(0, ms(10)));
-    let Some(outcome) = lab::run(&experiment) else { return };
-    let rows = &outcome.data.probes;
-    assert!(rows.len() >= 100, "{} probes in 2 s", rows.len());
-    let excess: Vec<i64> =
-        rows.iter().filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect();
-    assert_eq!(excess.len(), rows.len(), "nothing is lost on a fixed path");
-    assert!(excess.iter().all(|ns| *ns >= 0), "a packet came back before its time");
-    assert!(median(excess) < 1_000_000);
-    let rtt = median(rows.iter().filter_map(|row| row.rtt_ns).collect());
-    assert!((40_000_000..41_000_000).contains(&rtt), "median RTT {rtt} ns");
-    let summary = &outcome.data.summary;
-    assert_eq!((summary.probes[0].lost, summary.probes[0].sent), (0, rows.len() as u64));
-    assert!(summary.rtt_excess_us.is_some() && summary.lateness_us.is_some());
-    assert!(summary.flows.is_empty());
+    for device in lab::devices() {
+        let mut experiment = fixed(ms(20), mbit(100), ms(2000));
+        experiment.device = device;
+        experiment.flows.push(probe(0, ms(10)));
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        let rows = &outcome.data.probes;
+        assert!(rows.len() >= 100, "{} probes in 2 s", rows.len());
+        let excess: Vec<i64> =
+            rows.iter().filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect();
+        assert_eq!(excess.len(), rows.len(), "nothing is lost on a fixed path");
+        assert!(excess.iter().all(|ns| *ns >= 0), "a packet came back before its time");
+        assert!(median(excess) < 1_000_000);
+        let rtt = median(rows.iter().filter_map(|row| row.rtt_ns).collect());
+        assert!((40_000_000..41_000_000).contains(&rtt), "median RTT {rtt} ns");
+        let summary = &outcome.data.summary;
+        assert_eq!((summary.probes[0].lost, summary.probes[0].sent), (0, rows.len() as u64));
+        assert!(summary.rtt_excess_us.is_some() && summary.lateness_us.is_some());
+        assert!(summary.flows.is_empty());
+    }
 }
 
 fn with_outage(during_outage: DuringOutage) -> Experiment {
@@ -65,7 +69,15 @@ fn an_outage_that_drops_loses_what_is_sent_into_it() {
 #[test]
 fn an_outage_that_holds_delivers_everything_after_its_end() {
     let _alone = lab::alone();
-    let Some(outcome) = lab::run(&with_outage(DuringOutage::Hold)) else { return };
+    for device in lab::devices() {
+        let mut experiment = with_outage(DuringOutage::Hold);
+        experiment.device = device;
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        everything_came_after_the_outage(&outcome);
+    }
+}
+
+fn everything_came_after_the_outage(outcome: &LiveOutcome) {
     assert_eq!(outcome.data.summary.probes[0].lost, 0);
     let held =
         outcome.data.probes.iter().filter(|row| (505..795).contains(&(row.t_ns / 1_000_000)));
@@ -96,30 +108,33 @@ fn a_rate_step_shows_in_goodput_after_one_rtt() {
 #[test]
 fn every_packet_is_accounted_for() {
     let _alone = lab::alone();
-    let mut experiment = fixed(ms(15), mbit(30), ms(2000));
-    experiment.forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
-    experiment.forward.schedule.outages.push(Outage { from: at(1000), until: at(1100) });
-    experiment.forward.queue = skyhop_units::QueueLimit::Packets(50);
-    experiment.flows.push(tcp(0, End::From, "cubic", None));
-    experiment.flows.push(probe(1, ms(10)));
-    let Some(outcome) = lab::run(&experiment) else { return };
-    for count in outcome.packets {
-        assert_eq!(count.inside, 0, "the link has run empty: {count:?}");
-        assert_eq!(count.device_sent, count.enqueued, "{count:?}");
-        assert_eq!(count.enqueued, count.delivered + count.dropped, "{count:?}");
-        assert_eq!(count.delivered, count.device_received + count.refused, "{count:?}");
-        assert!(count.enqueued > 100, "{count:?}");
+    for device in lab::devices() {
+        let mut experiment = fixed(ms(15), mbit(30), ms(2000));
+        experiment.device = device;
+        experiment.forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
+        experiment.forward.schedule.outages.push(Outage { from: at(1000), until: at(1100) });
+        experiment.forward.queue = skyhop_units::QueueLimit::Packets(50);
+        experiment.flows.push(tcp(0, End::From, "cubic", None));
+        experiment.flows.push(probe(1, ms(10)));
+        let Some(outcome) = lab::run(&experiment) else { continue };
+        for count in outcome.packets {
+            assert_eq!(count.inside, 0, "the link has run empty: {count:?}");
+            assert_eq!(count.device_sent, count.enqueued, "{count:?}");
+            assert_eq!(count.enqueued, count.delivered + count.dropped, "{count:?}");
+            assert_eq!(count.delivered, count.device_received + count.refused, "{count:?}");
+            assert!(count.enqueued > 100, "{count:?}");
+        }
+        let data = &outcome.data;
+        let drops = data.summary.link.drops;
+        assert!(drops.loss > 0 && drops.outage > 0, "{drops:?}");
+        let losses = data.events.iter().filter(|row| row.kind == RowKind::Loss).count() as u64;
+        assert_eq!(
+            losses + outcome.packets[0].device_drops + outcome.packets[1].device_drops,
+            drops.queue + drops.loss + drops.outage + drops.dismantled + drops.device
+        );
+        // The rows of the samples add up to the whole as well.
+        let by_rows: u64 =
+            data.link.iter().map(|row| row.drops.loss + row.drops.outage + row.drops.queue).sum();
+        assert_eq!(by_rows, drops.loss + drops.outage + drops.queue);
     }
-    let data = &outcome.data;
-    let drops = data.summary.link.drops;
-    assert!(drops.loss > 0 && drops.outage > 0, "{drops:?}");
-    let losses = data.events.iter().filter(|row| row.kind == RowKind::Loss).count() as u64;
-    assert_eq!(
-        losses + outcome.packets[0].device_drops + outcome.packets[1].device_drops,
-        drops.queue + drops.loss + drops.outage + drops.dismantled + drops.device
-    );
-    // The rows of the samples add up to the whole as well.
-    let by_rows: u64 =
-        data.link.iter().map(|row| row.drops.loss + row.drops.outage + row.drops.queue).sum();
-    assert_eq!(by_rows, drops.loss + drops.outage + drops.queue);
 }

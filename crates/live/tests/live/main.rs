@@ -1,6 +1,7 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod blind;
+mod devices;
 mod flows;
 mod isolation;
 mod kernel_cc;

@@ -1,6 +1,6 @@
 //! Scenario files: defaults as documented, and errors that name file, key and remedy in one line.
 
-use skyhop_scenario::parse_scenario;
+use skyhop_scenario::{LiveDevice, parse_scenario};
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
@@ -36,6 +36,7 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(scenario.run.duration, Duration::from_secs(60));
     assert_eq!(scenario.run.sample, Duration::from_millis(100));
     assert_eq!(scenario.run.seed, 1);
+    assert_eq!(scenario.live.device, LiveDevice::Auto);
 }
 
 #[test]
@@ -74,6 +75,11 @@ fn wrong_keys_and_values_are_named() {
         ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),
         ("[[flow]]\ninterval = \"1 s\"", "x.toml: flow.0.interval: does not belong"),
         ("[[flow]]\nkind = \"probe\"\ninterval = \"1 ns\"", "x.toml: flow.0.interval: is 1 ns"),
+        (
+            "[live]\ndevice = \"tap\"",
+            "x.toml: live.device: unknown variant `tap`, expected one of `auto`, `tun`, `packet`",
+        ),
+        ("[live]\nqueue = 1", "x.toml: live.queue: unknown field `queue`, expected `device`"),
         ("[swim]\n", "x.toml: swim: unknown field `swim`"),
     ] {
         let message = error(&with(extra), &[]);
@@ -111,6 +117,17 @@ fn sets_override_and_add_keys() {
     assert_eq!(scenario.link.rate, Rate::from_bits_per_second(10_000_000));
     assert_eq!(scenario.run.seed, 7);
     assert_eq!(scenario.path.rtt, Some(Duration::from_millis(60)));
+}
+
+#[test]
+fn a_scenario_is_written_with_a_live_section_only_where_it_says_something() {
+    let written = |device: &str| {
+        let sets = [format!("live.device={device}")];
+        let scenario = parse_scenario(MINIMAL, "x.toml", &sets).unwrap().scenario;
+        serde_json::to_value(scenario).unwrap()
+    };
+    assert_eq!(written("packet")["live"]["device"], "packet");
+    assert_eq!(written("auto").get("live"), None);
 }
 
 #[test]

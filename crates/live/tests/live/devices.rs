@@ -1,0 +1,112 @@
+//! What carries packets: which is taken, what programs see of it, and what is said where it fails.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
+use skyhop_live::{DeviceKind, LiveOptions};
+use skyhop_scenario::{End, LiveDevice};
+
+use crate::lab;
+use crate::lab::{fixed, mbit, ms, program, tcp};
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("skyhop-devices-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn programs_see_the_loopback_and_one_device_whichever_it_is() {
+    let _alone = lab::alone();
+    for device in lab::devices() {
+        let file = scratch("seen");
+        let mut experiment = fixed(ms(5), mbit(20), ms(5000));
+        experiment.device = device;
+        let list = format!("cat /proc/net/dev > {}", file.display());
+        let options = LiveOptions {
+            program: Some(program(&["sh", "-c", &list], None)),
+            ..LiveOptions::default()
+        };
+        let Some(outcome) = lab::run_with(&experiment, &options) else { continue };
+        let used = if device == LiveDevice::Tun { DeviceKind::Tun } else { DeviceKind::Packet };
+        assert_eq!(outcome.device, used);
+        let info = skyhop_live::run_info(&experiment, &options, &outcome);
+        let info = serde_json::to_value(info).expect("run.json can be written");
+        assert_eq!(info["device"], if used == DeviceKind::Tun { "tun" } else { "packet" });
+        let seen = fs::read_to_string(&file).expect("the program has written its file");
+        fs::remove_file(&file).expect("the file can be removed");
+        let mut names: Vec<&str> =
+            seen.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["lo", "skyhop0"]);
+    }
+}
+
+/// Does something in a process of its own, as a user to whom /dev/net/tun is locked.
+fn with_tun_locked(work: impl FnOnce()) {
+    // SAFETY: the child runs `work` and leaves through _exit.
+    match unsafe { fork() }.expect("this process can fork") {
+        ForkResult::Parent { child } => {
+            let ended = waitpid(child, None).expect("the child can be waited for");
+            assert!(matches!(ended, WaitStatus::Exited(_, 0)), "the child ended with {ended:?}");
+        }
+        ForkResult::Child => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                if lock_tun() {
+                    work();
+                }
+            }));
+            // SAFETY: _exit never returns and runs nothing of the parent's.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+    }
+}
+
+/// Root hides the device behind a file that is root's, and gives up being root; the host's mounts
+/// stay as they are.
+fn lock_tun() -> bool {
+    let tun = "/dev/net/tun";
+    if geteuid().is_root() && fs::exists(tun).unwrap_or(false) {
+        unshare(CloneFlags::CLONE_NEWNS).expect("root may");
+        let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+        mount(none, "/", none, private, none).expect("root may");
+        let lock = scratch("lock");
+        fs::write(&lock, "").expect("a file can be made");
+        fs::set_permissions(&lock, Permissions::from_mode(0o600)).expect("it is ours");
+        mount(Some(&lock), tun, none, MsFlags::MS_BIND, none).expect("root may");
+        fs::remove_file(&lock).expect("it is ours");
+    }
+    if geteuid().is_root() {
+        setgroups(&[]).expect("root may");
+        let (nobody, no_group) = (Uid::from_raw(65_534), Gid::from_raw(65_534));
+        setresgid(no_group, no_group, no_group).expect("root may");
+        setresuid(nobody, nobody, nobody).expect("root may");
+    }
+    let locked = File::options().read(true).write(true).open(tun).is_err();
+    if !locked {
+        skyhop_needs::missing("root", "this user may open /dev/net/tun, and cannot lock it");
+    }
+    locked
+}
+
+#[test]
+fn a_locked_tun_device_is_gone_round_and_named_where_it_was_asked_for() {
+    let _alone = lab::alone();
+    let mut experiment = fixed(ms(5), mbit(20), ms(500));
+    experiment.flows.push(tcp(0, End::From, "reno", None));
+    with_tun_locked(|| {
+        experiment.device = LiveDevice::Auto;
+        // Where not even this works the system forbids live runs.
+        let Some(outcome) = lab::run(&experiment) else { return };
+        assert_eq!(outcome.device, DeviceKind::Packet);
+        experiment.device = LiveDevice::Tun;
+        let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut lab::Patient);
+        let message = result.expect_err("it is locked").to_string();
+        let works = "set live.device to \"auto\" or \"packet\", which works here";
+        assert!(message.starts_with("/dev/net/tun") && message.contains(works), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    });
+}

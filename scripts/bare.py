@@ -26,9 +26,12 @@ PLACE = ROOT / "build" / "bare"
 """Root file systems, layers and logs."""
 
 SUITE = "stable"
-BARE = ("python3", "git", "ca-certificates", "passwd")
-"""What every row has: a minimal Debian has no Python, and no tool to add a user."""
-PACKAGES = ("build-essential", "python3-venv", "make", "pkg-config", "libelf-dev", "zlib1g-dev")
+BARE = ("make", "python3", "git", "ca-certificates", "passwd")
+"""What every row has: what the README asks for, and a tool to add a user."""
+PACKAGES = (
+    *("build-essential", "python3-venv", "pkg-config", "libelf-dev", "zlib1g-dev"),
+    *("util-linux", "mount", "iproute2", "gzip"),
+)
 """What the set-up installs where it may, clang and iperf3 apart."""
 USER = "somebody"
 HOME = f"/home/{USER}"

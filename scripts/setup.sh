@@ -21,7 +21,7 @@ as_root() {
 
 # Each: what it is called here, the packages that bring it, and what does not work without it. What
 # cannot be done without says nothing here: its absence ends the set-up.
-WANTED="compiler python libelf clang iperf3"
+WANTED="compiler python libelf clang iperf3 programs"
 REQUIRED="compiler python"
 tools_only=""
 if [ "${1:-}" = --tools ]; then
@@ -33,6 +33,7 @@ packages_of() {
         compiler) echo "build-essential" ;;
         python) echo "python3 $(venv_package)" ;;
         libelf) echo "make pkg-config libelf-dev zlib1g-dev" ;;
+        programs) echo "util-linux mount iproute2 gzip" ;;
         *) echo "$1" ;;
     esac
 }
@@ -41,6 +42,7 @@ lost_without() {
         libelf) echo "no congestion control of cc/ can be loaded into the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         clang) echo "cc/*.c is not compiled for the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         iperf3) echo "the example that runs it over a path, and its test, are left out" ;;
+        programs) echo "tests that want them are left out" ;;
     esac
 }
 is_there() {
@@ -50,6 +52,7 @@ is_there() {
         # Loading congestion controls into the kernel needs libbpf, which is built from its source here.
         libelf) command -v make >/dev/null && command -v pkg-config >/dev/null \
             && printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 ;;
+        programs) for program in unshare setpriv mount ip gzip; do command -v "$program" >/dev/null || return 1; done ;;
         *) command -v "$1" >/dev/null ;;
     esac
 }

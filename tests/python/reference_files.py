@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from needs import missing
-from reference import folder, found
+from reference import found
 
 
 def reference(name: str) -> Path:
     """Return a file by its name in tests/reference.toml; skip where this machine lacks it."""
-    return found(name) or missing("reference", f"no {folder() / name}")
+    return found(name) or missing("reference", f"no {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Skyhop, skyhop_command
+from needs import needs_program
 
 FIXED = '[path]\nkind = "fixed"\nrtt = "20 ms"\n[run]\nduration = "2 s"\n'
 PATH = ("path", "--from", "San Diego", "--to", "New York", "--duration", "5 s", "-o", "x.parquet")
@@ -157,10 +157,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
         f"mount -t tmpfs -o size=4k none {place} && cd {place} && "
         f'{command} --duration "10 min" -o x.parquet; status=$?; ls -A; exit $status'
     )
-    unshare = shutil.which("unshare")
-    assert unshare is not None
+    needs_program("mount")
     done = subprocess.run(
-        [unshare, "-rm", "sh", "-c", script],
+        [needs_program("unshare"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
         timeout=60,

@@ -66,6 +66,8 @@ _TRIAL = textwrap.dedent(
 def test_who_listened_to_a_killed_service_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
     unless_impossible(skyhop("cc", "check", "satpipe"))
     needs_root()
+    needs_program("mount")
+    needs_program("ip")
     trials = cases(5)
     isolated = [needs_program("unshare"), "--net", "--mount", "--propagation", "private"]
     result = subprocess.run(

@@ -248,17 +248,27 @@ def test_an_interrupted_run_keeps_what_it_measured(
 
 def test_killing_it_leaves_nothing(scenario: Path) -> None:
     """With a grandchild that has left its session, as daemons do."""
-    daemon = "setsid sh -c 'sleep 61.25 & exec sleep 61.25' & exec sleep 61.25"
+    mark = f"61.{os.getpid()}"
+    daemon = f"setsid sh -c 'sleep {mark} & exec sleep {mark}' & exec sleep {mark}"
     process = started(scenario, "--", "sh", "-c", daemon)
-    everyone = family(process.pid)
-    sleepers = subprocess.run(
-        ["pgrep", "-f", "sleep 61.25"], capture_output=True, text=True, check=False
-    )
-    everyone |= {int(pid) for pid in sleepers.stdout.split()}
+    everyone = family(process.pid) | sleepers(mark)
     assert len(everyone) >= 5
     process.kill()
     process.communicate(timeout=20)
     assert not alive(everyone)
+
+
+def sleepers(mark: str) -> set[int]:
+    """Return the processes that sleep for so many seconds."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_text("utf-8", errors="replace").split("\0")
+        except OSError:
+            continue
+        if mark in words:
+            found.add(int(entry.parent.name))
+    return found
 
 
 def test_the_host_stays_as_it_was(skyhop: Skyhop, scenario: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
-from needs import missing
+from needs import missing, needs_program
 from signal_service import PATIENCE_S, announced, service
 
 from skyhop.cli.signal_ import _text
@@ -128,7 +128,8 @@ while time.time() < end_s:
 
 def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> None:
     # Root of a user namespace of its own, whose loopback device nobody else uses.
-    isolated = ["unshare", "-rn", "sh", "-c"]
+    needs_program("ip")
+    isolated = [needs_program("unshare"), "-rn", "sh", "-c"]
     probe = subprocess.run(
         [*isolated, "ip link set lo up"], capture_output=True, text=True, check=False
     )

@@ -23,7 +23,7 @@ pub fn reference(name: &str) -> Option<PathBuf> {
     if file.is_file() {
         return Some(file);
     }
-    missing("reference", format!("no {}", file.display()));
+    missing("reference", format!("no {name}"));
     None
 }
 

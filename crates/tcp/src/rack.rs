@@ -142,10 +142,9 @@ impl<C: CongestionControl> Sender<C> {
         let remaining_us =
             |entry: &Entry, now_us: u64| (entry.sent_us + deadline_us).saturating_sub(now_us);
         let wait_us = remaining_us(self.board.entry(edge), self.now_us);
-        while self.board.has_edge()
-            && let Some(seq) = self.board.oldest_sent()
-            && remaining_us(self.board.entry(seq), self.now_us) == 0
-        {
+        while self.board.has_edge() {
+            let overdue = |seq: &u64| remaining_us(self.board.entry(*seq), self.now_us) == 0;
+            let Some(seq) = self.board.oldest_sent().filter(overdue) else { break };
             self.mark_lost(seq, false);
         }
         (wait_us > 0).then_some(wait_us)

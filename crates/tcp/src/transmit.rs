@@ -62,12 +62,8 @@ impl<C: CongestionControl> Sender<C> {
                 self.retransmit_lost();
             }
         }
-        if self.retransmitting
-            && let Some(segment) = self.next_retransmission()
-        {
-            return Some(segment);
-        }
-        self.next_new_data()
+        let again = if self.retransmitting { self.next_retransmission() } else { None };
+        again.or_else(|| self.next_new_data())
     }
 
     /// Lost segments may leave again, as the window opens.

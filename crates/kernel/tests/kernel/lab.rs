@@ -44,7 +44,7 @@ pub fn in_own_mounts(work: impl FnOnce() + Send) {
             Err(error) => skyhop_needs::missing("namespaces", format!("no own mounts: {error}")),
         }
     };
-    thread::scope(|scope| scope.spawn(alone_with_mounts).join()).unwrap();
+    on_own_thread(alone_with_mounts);
 }
 
 /// On a thread in a network namespace of its own, whose loopback device is up.
@@ -54,7 +54,16 @@ pub fn in_own_network(work: impl FnOnce() + Send) {
         raise_loopback().expect("the loopback device can be raised");
         work();
     };
-    thread::scope(|scope| scope.spawn(alone_with_network).join()).unwrap();
+    on_own_thread(alone_with_network);
+}
+
+/// Whose name is the test's, by which a skip is recorded.
+fn on_own_thread(work: impl FnOnce() + Send) {
+    let test = thread::current().name().unwrap_or_default().to_owned();
+    thread::scope(|scope| {
+        let own = thread::Builder::new().name(test).spawn_scoped(scope, work);
+        own.expect("a thread can be started").join().unwrap();
+    });
 }
 
 /// netdevice(7)

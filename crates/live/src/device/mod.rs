@@ -156,7 +156,14 @@ mod tests {
             Ok((namespace, device))
         });
         let need = if kind == DeviceKind::Tun { "tun" } else { "root" };
-        made.inspect_err(|failure| skyhop_needs::missing(need, format!("{failure:?}"))).ok()
+        made.inspect_err(|failure| skyhop_needs::missing(need, told(failure))).ok()
+    }
+
+    fn told(failure: &Failure) -> String {
+        match failure {
+            Failure::Unavailable(problem) => problem.what.clone(),
+            Failure::Broken(error) => error.to_string(),
+        }
     }
 
     fn send_from(namespace: &NetNamespace, payload: &[u8], packets: usize) {

@@ -38,7 +38,7 @@ fn vectors() -> Option<Vectors> {
         .map(|package| package.path().join("tests/test_cases.toml"))
         .filter(|file| file.is_file());
     let Some(file) = files.next() else {
-        println!("skipped: the sgp4 crate's test data is not in Cargo's registry");
+        skyhop_needs::missing("sources", "the sgp4 crate's test data is not in Cargo's registry");
         return None;
     };
     Some(toml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap())

@@ -218,7 +218,7 @@ def wheel(base: Path) -> Result:
 
 def root_file_system(packages: Sequence[str]) -> Path:
     """Return a minimal root file system with these packages, made where it is not there yet."""
-    digest = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(" ".join((*BARE, *packages)).encode()).hexdigest()[:8]
     place = PLACE / f"root-{digest}"
     if place.is_dir():
         return place

@@ -11,8 +11,9 @@ fn every_module() -> impl Iterator<Item = &'static str> {
 }
 
 fn windows_are_within_limits(data: &RunData) -> bool {
-    // The receive buffer of 64 MB holds fewer segments than that.
-    data.flows.iter().all(|row| (1..50_000).contains(&row.cwnd_packets))
+    // The receive buffer of 64 MB holds 46,000 segments, beyond which no window grows; but one ACK
+    // adds up to 2^rho packets to Hybla's, whose clamp this is.
+    data.flows.iter().all(|row| (1..=65_535).contains(&row.cwnd_packets))
 }
 
 #[test]

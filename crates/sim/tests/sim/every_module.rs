@@ -10,10 +10,11 @@ fn every_module() -> impl Iterator<Item = &'static str> {
     Module::all().iter().map(Module::name)
 }
 
-fn windows_are_within_limits(data: &RunData) -> bool {
-    // The receive buffer of 64 MB holds 46,000 segments, beyond which no window grows; but one ACK
-    // adds up to 2^rho packets to Hybla's, whose clamp this is.
-    data.flows.iter().all(|row| (1..=65_535).contains(&row.cwnd_packets))
+fn windows_are_within_limits(cc: &str, data: &RunData) -> bool {
+    // The receive buffer of 64 MB holds fewer segments than that, beyond which no window grows; but one
+    // ACK adds up to 2^rho packets to Hybla's, which ends at its own clamp.
+    let most = if cc == "hybla" { 65_536 } else { 50_000 };
+    data.flows.iter().all(|row| (1..most).contains(&row.cwnd_packets))
 }
 
 #[test]
@@ -27,7 +28,7 @@ fn it_fills_a_clean_link_and_no_more() {
         assert!(goodput_bps as f64 > 0.8 * most_bps, "{cc}: {goodput_bps}");
         assert!((goodput_bps as f64) < 1.001 * most_bps, "{cc}: {goodput_bps}");
         assert!(data.summary.link.utilisation <= 1.001, "{cc}");
-        assert!(windows_are_within_limits(&data), "{cc}");
+        assert!(windows_are_within_limits(cc, &data), "{cc}");
     }
 }
 
@@ -37,7 +38,7 @@ fn it_recovers_after_an_outage_of_three_seconds() {
         let outage = "[[change]]\nat = \"10 s\"\noutage = \"3 s\"\n";
         let flow = format!("{outage}[[flow]]\ncc = \"{cc}\"");
         let data = simulate(&fixed(20, 50, 125_000, 40, &flow));
-        assert!(windows_are_within_limits(&data), "{cc}");
+        assert!(windows_are_within_limits(cc, &data), "{cc}");
         // Ten seconds later at the latest.
         let late: Vec<i64> = data
             .flows
@@ -125,7 +126,7 @@ proptest! {
                 text = text.replacen("[path]", "[path]\nduring_outage = \"hold\"", 1);
             }
             let data = simulate(&text);
-            prop_assert!(windows_are_within_limits(&data), "{cc}: {text}");
+            prop_assert!(windows_are_within_limits(cc, &data), "{cc}: {text}");
             prop_assert!(data.summary.flows.iter().all(|flow| flow.sent_packets > 0), "{cc}: {text}");
         }
     }

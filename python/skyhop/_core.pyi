@@ -5,6 +5,16 @@ from typing import TypeAlias, final
 
 VERSION: str
 
+# The words that stand in files, in the order in which tables show them.
+PATH_LINK: str
+CONGESTION_STATES: tuple[str, ...]
+DIRECTIONS: tuple[str, ...]
+EVENT_KINDS: tuple[str, ...]
+HANDOVER_KINDS: tuple[str, ...]
+LOSS_REASONS: tuple[str, ...]
+PATH_EVENT_KINDS: tuple[str, ...]
+PHASE_KINDS: tuple[str, ...]
+
 FoundPlace: TypeAlias = tuple[str, float, float, float]
 FindPlace: TypeAlias = Callable[[str], FoundPlace]
 Progress: TypeAlias = Callable[[int, int], None]

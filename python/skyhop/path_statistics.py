@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from skyhop._core import HANDOVER_KINDS
 from skyhop.geometry import LIGHT_M_PER_S, FloatArray, great_circle_m
-from skyhop.plot.records import PATH_EVENT_KINDS, PathRecord
+from skyhop.plot.records import PathRecord
 
 FIBRE_M_PER_S = LIGHT_M_PER_S * 2 / 3
 """How fast light goes through glass."""
 
 FIBRE_DETOUR = 1.4
 """How much longer a cable is than the great circle."""
-
-_HANDOVERS = tuple(kind for kind in PATH_EVENT_KINDS if kind not in ("lost", "restored", "change"))
 
 
 def path_statistics(path: PathRecord) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
     outages = _outages(path, held_s)
     outage_s = float(sum(end - begin for begin, end in outages))
     hours = path.duration_s / 3600
-    counts = {kind: path.events.kinds.count(kind) for kind in _HANDOVERS}
+    counts = {kind: path.events.kinds.count(kind) for kind in HANDOVER_KINDS}
     return {
         "from": path.endpoint("from"),
         "to": path.endpoint("to"),

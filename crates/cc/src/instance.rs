@@ -1,10 +1,11 @@
+use skyhop_model::{CongestionState, PhaseKind};
 use std::ffi::c_int;
 use std::fmt;
 
 use crate::error::CcError;
 use crate::ffi;
 use crate::module::Module;
-use crate::sock::{AckSample, CaEvent, CaState, Handover, Phase, PhaseKind, RateSample, TcpSock};
+use crate::sock::{AckSample, CaEvent, Handover, Phase, RateSample, TcpSock};
 
 /// The congestion control of one connection. Instances share nothing, and nothing but their arguments
 /// (time included: [`TcpSock::tcp_mstamp`]) and their seed tells them what to do.
@@ -126,7 +127,7 @@ impl Instance {
     }
 
     /// `set_state`: the congestion state is about to become `state`.
-    pub fn set_state(&mut self, tp: &mut TcpSock, state: CaState) {
+    pub fn set_state(&mut self, tp: &mut TcpSock, state: CongestionState) {
         if let Some(hook) = self.ops.set_state {
             // SAFETY: see `call`.
             self.call(tp, |sk| unsafe { hook(sk, state as u8) });

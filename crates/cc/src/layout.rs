@@ -1,5 +1,6 @@
 //! Rust's mirrors against the C compiler's layout.
 
+use skyhop_model::CongestionState;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -154,8 +155,13 @@ fn the_mirrors_have_the_layout_of_c() {
 
 #[test]
 fn bit_fields_lie_where_c_has_them() {
-    for state in [CaState::Open, CaState::Disorder, CaState::Cwr, CaState::Recovery, CaState::Loss]
-    {
+    for state in [
+        CongestionState::Open,
+        CongestionState::Disorder,
+        CongestionState::Cwr,
+        CongestionState::Recovery,
+        CongestionState::Loss,
+    ] {
         for limited in [false, true] {
             let mut tp = TcpSock::default();
             tp.set_ca_state(state);

@@ -26,7 +26,7 @@ pub use instance::Instance;
 pub use module::{BpfObjects, Module};
 pub use param::Param;
 pub use sock::{
-    AckSample, CaEvent, CaState, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample,
-    Phase, PhaseKind, RateSample, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock,
-    TCP_INFINITE_SSTHRESH, TCP_INIT_CWND, TcpSock, jiffies,
+    AckSample, CaEvent, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample, Phase,
+    RateSample, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock, TCP_INFINITE_SSTHRESH,
+    TCP_INIT_CWND, TcpSock, jiffies,
 };

@@ -6,6 +6,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use skyhop_model::{CongestionState, MSS, PhaseKind};
+
 /// A windowed minimum or maximum: the three best samples.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -215,22 +217,6 @@ pub struct RateSample {
     pub is_ack_delayed: bool,
 }
 
-/// `enum tcp_ca_state`.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CaState {
-    /// Nothing suspicious.
-    Open = 0,
-    /// Duplicate ACKs or SACKs, no loss yet.
-    Disorder = 1,
-    /// The window shrinks after an ECN mark or local congestion.
-    Cwr = 2,
-    /// Fast recovery.
-    Recovery = 3,
-    /// After a timeout.
-    Loss = 4,
-}
-
 /// `enum tcp_ca_event`.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,18 +261,6 @@ pub struct Phase {
     pub end_ns: u64,
     /// What.
     pub kind: PhaseKind,
-}
-
-/// `enum skyhop_phase_kind`.
-#[repr(u64)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PhaseKind {
-    /// The window is not reduced.
-    Hold = 0,
-    /// The window is closed, so that nothing piles up.
-    Drain = 1,
-    /// The window stays closed to see the new path's RTT.
-    ProbeRtt = 2,
 }
 
 /// Nobody paces.
@@ -338,7 +312,7 @@ impl Default for TcpSock {
             snd_nxt: 0,
             write_seq: 0,
             high_seq: 0,
-            mss_cache: 1448,
+            mss_cache: MSS,
             snd_wnd: 0,
             snd_cwnd: TCP_INIT_CWND,
             snd_cwnd_cnt: 0,
@@ -386,19 +360,13 @@ impl TcpSock {
     }
 
     /// `icsk_ca_state`.
-    pub fn ca_state(&self) -> CaState {
-        match self.inet_conn.icsk_ca_bits & 0x1f {
-            0 => CaState::Open,
-            1 => CaState::Disorder,
-            2 => CaState::Cwr,
-            3 => CaState::Recovery,
-            _ => CaState::Loss,
-        }
+    pub fn ca_state(&self) -> CongestionState {
+        CongestionState::from_linux(self.inet_conn.icsk_ca_bits & 0x1f)
     }
 
     /// Sets `icsk_ca_state` alone; tell the module with [`Instance::set_state`](crate::Instance::set_state)
     /// first, as Linux does.
-    pub fn set_ca_state(&mut self, state: CaState) {
+    pub fn set_ca_state(&mut self, state: CongestionState) {
         self.inet_conn.icsk_ca_bits = (self.inet_conn.icsk_ca_bits & !0x1f) | state as u8;
     }
 

@@ -2,7 +2,8 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use skyhop_link::{DelayPiece, ETHERNET_HEADER, Link, LinkConfig, LinkSchedule, Packet};
+use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet};
+use skyhop_model::ETHERNET_HEADER;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 const PACKETS: u64 = 100_000;

@@ -1,5 +1,6 @@
 //! Where packets are while they travel: each leaves at the moment fixed when it entered.
 
+use skyhop_model::LossReason;
 use std::collections::VecDeque;
 
 use skyhop_units::Instant;
@@ -8,7 +9,7 @@ use crate::qdisc::Queued;
 use crate::schedule::delay_at;
 use crate::stats::DropLog;
 use crate::timeline::{Begins, Timeline};
-use crate::{Arrival, DelayPiece, Dismantled, DropReason, Packet};
+use crate::{Arrival, DelayPiece, Dismantled, Packet};
 
 /// The packets in flight, in one lane per route.
 ///
@@ -101,7 +102,7 @@ impl<P> DelayLine<P> {
             let (first, end) = lane.on_hop(hop);
             self.packets -= (end - first) as u64;
             for lost in lane.packets.drain(first..end) {
-                drops.lose(hop.at, DropReason::Dismantled, lost.packet);
+                drops.lose(hop.at, LossReason::Dismantled, lost.packet);
             }
         }
         let last = self.lanes.len() - 1;

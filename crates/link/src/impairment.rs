@@ -2,10 +2,11 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::{Instant, Ratio};
 
 use crate::timeline::Timeline;
-use crate::{DropReason, DuringOutage, LinkSchedule, Outage, Piece};
+use crate::{LinkSchedule, Outage, Piece};
 
 /// Everything that stands between the queue and the delay line.
 #[derive(Debug)]
@@ -23,11 +24,11 @@ impl Impairment {
     ///
     /// Asked once for each packet, in the order in which they leave the queue.
     #[inline]
-    pub(crate) fn strikes(&mut self, at: Instant) -> Option<DropReason> {
+    pub(crate) fn strikes(&mut self, at: Instant) -> Option<LossReason> {
         if self.loss.strikes(at) {
-            Some(DropReason::Loss)
+            Some(LossReason::Loss)
         } else if self.outages.cover(at) {
-            Some(DropReason::Outage)
+            Some(LossReason::Outage)
         } else {
             None
         }

@@ -12,8 +12,8 @@
 //!    packet being transmitted no longer counts towards the queue's limit.
 //! 2. **Random loss**, independent from packet to packet, with the probability that holds when
 //!    the transmission ends.
-//! 3. **Outage.** With [`DuringOutage::Drop`] a packet whose transmission ends in the outage is
-//!    lost. With [`DuringOutage::Hold`] the outage is a time at rate zero: nothing is lost to it,
+//! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in the outage is
+//!    lost. With [`DuringOutage::Hold`](skyhop_model::DuringOutage) the outage is a time at rate zero: nothing is lost to it,
 //!    except what finds the queue full.
 //! 4. **Delay line.** A packet that enters at `s` arrives at `s + delay(s)`, but never before a
 //!    packet that entered earlier on the same route: where the delay falls quickly, packets
@@ -22,7 +22,8 @@
 //!
 //! # What a driver may rely on
 //!
-//! - Every packet that goes in comes out or is counted in exactly one [`DropReason`].
+//! - Every packet that goes in comes out or is counted in exactly one
+//!   [`LossReason`](skyhop_model::LossReason).
 //! - Evaluation is lazy and exact: a poll that comes late returns the same arrivals with the same
 //!   times, loses the same packets and draws the same random numbers as one that was on time.
 //! - Time is in whole nanoseconds. The transmitter carries fractions of a nanosecond from packet
@@ -36,7 +37,8 @@
 //! Two packets of 1500 bytes over 12 Mbit/s and 20 ms:
 //!
 //! ```
-//! use skyhop_link::{ETHERNET_HEADER, Link, LinkConfig, LinkSchedule, Packet};
+//! use skyhop_model::ETHERNET_HEADER;
+//! use skyhop_link::{Link, LinkConfig, LinkSchedule, Packet};
 //! use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 //!
 //! let rate = Rate::from_bits_per_second(12_000_000);
@@ -77,7 +79,7 @@ mod transmitter;
 pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
 pub use link::Link;
-pub use packet::{Arrival, Drop, DropReason, ETHERNET_HEADER, Packet};
+pub use packet::{Arrival, Drop, Packet};
 pub use qdisc::{QDISCS, QdiscEntry};
-pub use schedule::{DelayPiece, Dismantled, DuringOutage, LinkSchedule, Outage, Piece};
-pub use stats::{DropCounts, LinkStats};
+pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
+pub use stats::LinkStats;

@@ -1,5 +1,6 @@
 //! One direction of a path, put together: queue, transmitter, impairments, delay line.
 
+use skyhop_model::{Counts, LossReason};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -10,7 +11,7 @@ use crate::impairment::Impairment;
 use crate::qdisc::{AnyQdisc, Limit, Qdisc, Queued};
 use crate::stats::{DropLog, LinkStats};
 use crate::transmitter::Transmitter;
-use crate::{Arrival, Dismantled, Drop, DropReason, LinkConfig, LinkError, Packet};
+use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
 
 /// One direction of a link. See the [crate's documentation](crate) for what it does to a packet.
 ///
@@ -45,7 +46,7 @@ enum Service<P> {
 
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    Lost(DropReason),
+    Lost(LossReason),
     Enters(Slot),
 }
 

@@ -1,5 +1,6 @@
 //! What a link will do over time, in one direction: delay, rate, loss, outages, dismantled hops.
 
+use skyhop_model::DuringOutage;
 use skyhop_units::{Duration, Instant, Rate, Ratio};
 
 use crate::ScheduleError;
@@ -46,16 +47,6 @@ pub struct Dismantled {
     pub near: Duration,
     /// … and for less than this; [`Duration::MAX`] for the last hop.
     pub far: Duration,
-}
-
-/// What becomes of packets that reach an outage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DuringOutage {
-    /// They are lost; the queue goes on serving.
-    #[default]
-    Drop,
-    /// The queue stops serving until the outage ends.
-    Hold,
 }
 
 /// Everything that a link does over time, in one direction.

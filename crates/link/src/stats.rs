@@ -1,8 +1,9 @@
 //! What a link counts, and the packets that it lost.
 
+use skyhop_model::{Drops, LossReason};
 use skyhop_units::{Bytes, Instant};
 
-use crate::{Drop, DropReason, Packet};
+use crate::{Drop, Packet};
 
 /// What has happened on a link up to the last `enqueue` or `poll`.
 ///
@@ -19,7 +20,7 @@ pub struct LinkStats {
     /// Wire bytes whose transmission has ended, whatever became of them afterwards.
     pub transmitted_bytes: Bytes,
     /// Lost packets.
-    pub drops: DropCounts,
+    pub drops: Drops,
     /// Packets that wait in the queue.
     pub backlog_packets: u64,
     /// Wire bytes that wait in the queue.
@@ -28,65 +29,26 @@ pub struct LinkStats {
     pub underway_packets: u64,
 }
 
-/// Lost packets by reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DropCounts {
-    /// [`DropReason::Queue`].
-    pub queue: u64,
-    /// [`DropReason::Loss`].
-    pub loss: u64,
-    /// [`DropReason::Outage`].
-    pub outage: u64,
-    /// [`DropReason::Dismantled`].
-    pub dismantled: u64,
-}
-
-impl DropCounts {
-    /// All of them.
-    pub const fn total(&self) -> u64 {
-        self.queue + self.loss + self.outage + self.dismantled
-    }
-
-    /// Those with this reason.
-    pub const fn of(&self, reason: DropReason) -> u64 {
-        match reason {
-            DropReason::Queue => self.queue,
-            DropReason::Loss => self.loss,
-            DropReason::Outage => self.outage,
-            DropReason::Dismantled => self.dismantled,
-        }
-    }
-
-    fn count(&mut self, reason: DropReason) {
-        *match reason {
-            DropReason::Queue => &mut self.queue,
-            DropReason::Loss => &mut self.loss,
-            DropReason::Outage => &mut self.outage,
-            DropReason::Dismantled => &mut self.dismantled,
-        } += 1;
-    }
-}
-
 /// The packets lost since the driver last asked, and how many there ever were.
 #[derive(Debug)]
 pub(crate) struct DropLog<P> {
-    counts: DropCounts,
+    counts: Drops,
     since_taken: Vec<Drop<P>>,
 }
 
 impl<P> DropLog<P> {
     pub(crate) fn new() -> Self {
-        Self { counts: DropCounts::default(), since_taken: Vec::new() }
+        Self { counts: Drops::default(), since_taken: Vec::new() }
     }
 
     /// Records a loss; losses are recorded in the order of their time.
-    pub(crate) fn lose(&mut self, at: Instant, reason: DropReason, packet: Packet<P>) {
+    pub(crate) fn lose(&mut self, at: Instant, reason: LossReason, packet: Packet<P>) {
         debug_assert!(self.since_taken.last().is_none_or(|last| last.at <= at), "drops in order");
-        self.counts.count(reason);
+        self.counts[reason] += 1;
         self.since_taken.push(Drop { at, reason, packet });
     }
 
-    pub(crate) fn counts(&self) -> DropCounts {
+    pub(crate) fn counts(&self) -> Drops {
         self.counts
     }
 

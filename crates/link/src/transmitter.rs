@@ -1,9 +1,10 @@
 //! When a transmission ends, at a rate that changes over time.
 
+use skyhop_model::DuringOutage;
 use skyhop_units::{Bytes, Instant, Rate};
 
 use crate::timeline::Timeline;
-use crate::{DuringOutage, LinkSchedule, Piece};
+use crate::{LinkSchedule, Piece};
 
 /// What one wire byte takes, in bits times nanoseconds per second: work divided by a rate in bit/s
 /// is a time in ns.

@@ -1,5 +1,6 @@
 //! The run itself, inside the engine's process.
 
+use skyhop_model::{Counts, Direction, End, LARGEST_PACKET};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,10 +12,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use skyhop_link::{Link, LinkConfig};
-use skyhop_record::{
-    Direction, ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary,
-};
-use skyhop_scenario::{End, Experiment, LiveDevice};
+use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
+use skyhop_scenario::{Experiment, LiveDevice};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
@@ -31,12 +30,12 @@ use crate::outcome::{LiveOutcome, PacketCount};
 use crate::phases::PhaseLog;
 use crate::program::{self, Reaper, Server};
 use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
-use crate::sampler::{DIRECTIONS, LinkTrack, Lost, Sampler};
+use crate::sampler::{LinkTrack, Lost, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::bulk::{RunningBulk, check_congestion_control};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
-use crate::traffic::{Stage, address, other};
+use crate::traffic::{Stage, address};
 use crate::{LiveOptions, Spin, default_cc, summary};
 
 /// How long threads have to get ready before the run begins.
@@ -137,7 +136,7 @@ impl Ends {
             return Ok(());
         }
         for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
-            let peer = address(other(end));
+            let peer = address(end.other());
             let warning = namespace.inside(|| default_cc::set(default_cc, peer))?;
             self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
         }
@@ -199,7 +198,7 @@ impl<'a> Run<'a> {
         let flow_ids: Arc<[Option<u32>]> = plan.flow_ids().into();
         let arrivals = Arc::new(Arrivals::default());
         let pump = |index: usize, config: &LinkConfig| {
-            let direction = DIRECTIONS[index];
+            let direction = Direction::ALL[index];
             Pump {
                 direction,
                 link: build_link(direction.name(), config)?,
@@ -452,7 +451,7 @@ fn longest_drain(experiment: &Experiment) -> Duration {
     let direction = |config: &LinkConfig| {
         let queue = match config.queue {
             QueueLimit::Bytes(bytes) => bytes,
-            QueueLimit::Packets(packets) => Bytes::new(packets * 1514),
+            QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
             // Resolved before.
             QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
         };

@@ -1,10 +1,11 @@
 //! Packets as live carries them, and what can be told from their headers.
 
-use skyhop_link::{ETHERNET_HEADER, Packet};
+use skyhop_link::Packet;
+use skyhop_model::ETHERNET_HEADER;
 use skyhop_units::Bytes;
 
-/// The largest IP packet.
-pub(crate) const MTU: usize = 1500;
+/// The largest IP packet, bytes.
+pub(crate) const MTU: usize = skyhop_model::MTU.as_u64() as usize;
 /// Ports of skyhop's own traffic start here, above those that the kernel gives to programs.
 /// UDP: a probe uses its port at both ends. TCP: a flow's receiver listens on it.
 pub(crate) const FIRST_PORT: u16 = 61_000;

@@ -1,8 +1,8 @@
 //! What the congestion controls of a run say that they do about announced handovers.
 
-use skyhop_cc::PhaseKind;
 use skyhop_kernel::{PhaseReader, Told};
-use skyhop_record::{EventRow, RowKind};
+use skyhop_model::EventKind;
+use skyhop_record::EventRow;
 
 use crate::clock::RunClock;
 use crate::error::{During, LiveError};
@@ -39,11 +39,7 @@ fn row(told: &Told, clock: RunClock, flow_ids: &[Option<u32>]) -> EventRow {
     let phase = told.phase;
     EventRow {
         t_ns: clock.at(phase.begin_ns).as_nanos() as i64,
-        kind: match phase.kind {
-            PhaseKind::Hold => RowKind::Hold,
-            PhaseKind::Drain => RowKind::Drain,
-            PhaseKind::ProbeRtt => RowKind::ProbeRtt,
-        },
+        kind: EventKind::Phase(phase.kind),
         flow: flow.map(|id| id as i32),
         length_ns: Some(phase.end_ns.saturating_sub(phase.begin_ns) as i64),
         ..EventRow::default()

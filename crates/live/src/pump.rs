@@ -1,13 +1,14 @@
 //! One direction: from one namespace's device through the link into the other's.
 
+use skyhop_model::{Direction, EventKind, LossReason};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use skyhop_link::{Arrival, Drop, DropReason, Link, LinkStats};
-use skyhop_record::{Direction, EventRow, LossReason, RowKind};
+use skyhop_link::{Arrival, Drop, Link, LinkStats};
+use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
@@ -214,7 +215,7 @@ impl Worker {
     fn collect_drops(&mut self) {
         for Drop { at, reason, packet } in self.pump.link.take_drops() {
             self.changed = true;
-            self.note_loss(at, loss_reason(reason), &packet.payload);
+            self.note_loss(at, reason, &packet.payload);
             self.spare.push(packet.payload);
         }
     }
@@ -231,7 +232,7 @@ impl Worker {
         };
         self.report.losses.push(EventRow {
             t_ns: at.as_nanos() as i64,
-            kind: RowKind::Loss,
+            kind: EventKind::Loss,
             reason: Some(reason),
             direction: Some(self.pump.direction),
             flow: flow.map(|id| id as i32),
@@ -269,15 +270,6 @@ impl Worker {
             Woken::InOrder => Ok(()),
             Woken::ByAnError => self.pump.from.forget_error(),
         }
-    }
-}
-
-fn loss_reason(reason: DropReason) -> LossReason {
-    match reason {
-        DropReason::Queue => LossReason::Queue,
-        DropReason::Loss => LossReason::Loss,
-        DropReason::Outage => LossReason::Outage,
-        DropReason::Dismantled => LossReason::Dismantled,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Rows of flows.parquet and link.parquet, one per flow and direction every `sample`.
 
+use skyhop_model::{Counts, Direction, Drops, LossReason};
 use std::sync::Arc;
 
-use skyhop_link::DropCounts;
-use skyhop_record::{Direction, Drops, FlowSample, LinkSample};
+use skyhop_record::{FlowSample, LinkSample};
 use skyhop_units::{Duration, Instant};
 
 use crate::device::Device;
@@ -11,9 +11,6 @@ use crate::error::LiveError;
 use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::bulk::{BulkPlan, BulkSample, BulkView, RunningBulk};
-
-/// forward, then back, as in files.
-pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Back];
 
 /// Samples flows and links.
 pub(crate) struct Sampler {
@@ -56,8 +53,8 @@ impl Sampler {
         for flow in &mut self.flows {
             self.flow_rows.extend(flow.sample(now)?);
         }
-        for (link, direction) in self.links.iter_mut().zip(DIRECTIONS) {
-            self.link_rows.push(link.sample(now, direction)?);
+        for (link, direction) in self.links.iter_mut().zip(Direction::ALL) {
+            self.link_rows.push(link.sample(now, *direction)?);
         }
         Ok(())
     }
@@ -164,7 +161,8 @@ impl LinkTrack {
 
     fn sample(&mut self, now: Instant, direction: Direction) -> Result<LinkSample, LiveError> {
         let state = self.view.state();
-        let drops = drops(state.stats.drops, self.device.count()?.send_drops + state.refused);
+        let mut drops = state.stats.drops;
+        drops[LossReason::Device] = self.device.count()?.send_drops + state.refused;
         let delivered_bytes = state.stats.delivered_bytes.as_u64();
         let row = LinkSample {
             link: 0,
@@ -178,15 +176,5 @@ impl LinkTrack {
         self.last_delivered_bytes = delivered_bytes;
         self.lost = Lost { drops, noted: state.stats.drops.total() + state.refused };
         Ok(row)
-    }
-}
-
-fn drops(link: DropCounts, device: u64) -> Drops {
-    Drops {
-        queue: link.queue,
-        loss: link.loss,
-        outage: link.outage,
-        dismantled: link.dismantled,
-        device,
     }
 }

@@ -1,9 +1,9 @@
 //! `TCP_INFO`: what the kernel tells about a connection.
 
+use skyhop_model::CongestionState;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
-use skyhop_record::CongestionState;
 
 use crate::error::{During, LiveError};
 
@@ -56,7 +56,7 @@ fn parse(bytes: &[u8; 512]) -> TcpInfo {
     let (unacked, sacked, lost, retrans) = (u32_at(24), u32_at(28), u32_at(32), u32_at(36));
     let pacing_rate = u64_at(104);
     TcpInfo {
-        state: congestion_state(bytes[1]),
+        state: CongestionState::from_linux(bytes[1]),
         cwnd_packets: u32_at(80),
         ssthresh_packets: Some(u32_at(76)).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH),
         srtt_us: Some(u32_at(68)).filter(|srtt| *srtt > 0),
@@ -66,17 +66,6 @@ fn parse(bytes: &[u8; 512]) -> TcpInfo {
         pacing_rate_bps: (pacing_rate != u64::MAX).then(|| pacing_rate.saturating_mul(8)),
         bytes_received: u64_at(128),
         data_segments_sent: u32_at(156),
-    }
-}
-
-/// `enum tcp_ca_state`.
-fn congestion_state(state: u8) -> CongestionState {
-    match state {
-        0 => CongestionState::Open,
-        1 => CongestionState::Disorder,
-        2 => CongestionState::Cwr,
-        3 => CongestionState::Recovery,
-        _ => CongestionState::Loss,
     }
 }
 

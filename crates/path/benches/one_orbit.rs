@@ -1,12 +1,13 @@
 //! One pair over one orbit: 5,731 steps of 1 s, 1,584 satellites.
 
+use skyhop_model::{Compat, Relay};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use skyhop_orbit::Constellation;
-use skyhop_path::{Compat, OutageModel, PathOptions, PathRequest, Place, Relay, compute};
+use skyhop_path::{OutageModel, PathOptions, PathRequest, Place, compute};
 use skyhop_units::Duration;
 
 const STEPS: u64 = 5731;
@@ -34,7 +35,7 @@ fn request(relay: Relay, compat: Compat) -> PathRequest {
         from: Place::new("San Diego", 32.881, -117.237),
         to: Place::new("New York", 40.845, -73.932),
         gateways: gateways(),
-        relay,
+        relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
         compat,

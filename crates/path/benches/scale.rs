@@ -1,12 +1,13 @@
 //! What a step of 1 s costs at scale: all pairs of 100 sites, one pair, 10,000 element sets.
 
+use skyhop_model::{Compat, Relay};
 use std::hint::black_box;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use skyhop_orbit::{Constellation, EarthModel, ElementSet, Ephemeris, MeanElements, Vec3};
 use skyhop_path::all_pairs::AllPairs;
-use skyhop_path::{Compat, OutageModel, PathFrames, PathOptions, PathRequest, Place, Relay};
+use skyhop_path::{OutageModel, PathFrames, PathOptions, PathRequest, Place};
 use skyhop_units::Duration;
 
 const STEPS: u64 = 60;
@@ -89,7 +90,7 @@ fn request(relay: Relay) -> PathRequest {
         from: Place::new("San Diego", 32.881, -117.237),
         to: Place::new("New York", 40.845, -73.932),
         gateways: (0..95).map(lattice).collect(),
-        relay,
+        relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
         compat: Compat::None,

@@ -3,11 +3,13 @@
 //! Each pair uses, at each step, the satellites over which its path is shortest; routes over
 //! satellites (isl) or over satellites and gateways (bent-pipe).
 
+use crate::compat::Habits;
+use skyhop_model::Relay;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
 use crate::handover::Link;
-use crate::request::{PathError, PathRequest, Place, Relay};
+use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Topology, sky, topology};
 
@@ -67,8 +69,9 @@ impl<'r> AllPairs<'r> {
         if sites.len() < 2 {
             return wrong(format!("all pairs of {} sites", sites.len()), "at least two sites");
         }
-        if !matches!(request.relay, Relay::Isl | Relay::BentPipe) {
-            return wrong(format!("all pairs with relay {}", request.relay), "isl or bent-pipe");
+        if !matches!(request.relay, Some(Relay::Isl | Relay::BentPipe)) {
+            let relay = request.relay.map_or("none", Relay::name);
+            return wrong(format!("all pairs with relay {relay}"), "isl or bent-pipe");
         }
         let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
         Ok(Self {

@@ -1,11 +1,12 @@
 //! Computing a path, step by step.
 
+use crate::compat::Habits;
+use skyhop_model::Compat;
 use std::ops::ControlFlow;
 
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::Compat;
 use crate::events::{Dismantled, EventRules};
 use crate::handover::{self, HandoverPolicy, Link, Outlook, Selection, View};
 use crate::request::{PathError, PathRequest};
@@ -89,7 +90,7 @@ impl<'r> PathFrames<'r> {
             to: request.to.endpoint(),
             constellation: Some(request.constellation.name.clone()),
             satellites: request.constellation.satellites(),
-            relay: Some(request.relay.to_string()),
+            relay: request.relay.map(|relay| relay.to_string()),
             handover: Some(request.handover.clone()),
             outage: Some(request.outage.to_string()),
             compat: Some(request.compat.to_string()),

@@ -1,10 +1,11 @@
 //! What changes from one frame to the next.
 
+use skyhop_model::PathEventKind;
 use skyhop_units::{Duration, Instant};
 
 use crate::OutageModel;
 use crate::outage::Draw;
-use crate::trace::{EventKind, Frame, PathEvent};
+use crate::trace::{Frame, PathEvent};
 
 /// How differences between frames become events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +42,10 @@ impl EventRules {
         let event = |kind, hop, outage| PathEvent { at: frame.at, kind, hop, outage };
         match (previous, was, frame.delay) {
             (None, _, Some(_)) | (Some(_), None, None) => Vec::new(),
-            (_, _, None) => vec![event(EventKind::Lost, None, Duration::ZERO)],
+            (_, _, None) => vec![event(PathEventKind::Lost, None, Duration::ZERO)],
             (Some(_), None, Some(_)) => {
                 let outage = self.outage.restored(self.end_delays(frame), self.draw(frame, 0));
-                vec![event(EventKind::Restored, None, outage)]
+                vec![event(PathEventKind::Restored, None, outage)]
             }
             (_, Some(previous), Some(_)) if previous.nodes == frame.nodes => Vec::new(),
             (_, Some(previous), Some(_)) => self.changes(previous, frame),
@@ -59,7 +60,7 @@ impl EventRules {
         let [old, new] = [previous, frame].map(|frame| self.end_delays(frame));
         let end = |end: usize, hop| PathEvent {
             at: frame.at,
-            kind: EventKind::End,
+            kind: PathEventKind::End,
             hop: Some(hop),
             outage: self.outage.handover(old[end], new[end], self.draw(frame, end as u64)),
         };
@@ -68,7 +69,7 @@ impl EventRules {
         }
         events.extend(self.dismantled_hops(previous, frame).map(|hop| PathEvent {
             at: frame.at,
-            kind: EventKind::Intermediate,
+            kind: PathEventKind::Intermediate,
             hop: Some(hop),
             outage: Duration::ZERO,
         }));
@@ -122,7 +123,7 @@ impl EventRules {
 
 /// A change of inter-satellite links only.
 fn reroute(at: Instant) -> PathEvent {
-    PathEvent { at, kind: EventKind::Reroute, hop: None, outage: Duration::ZERO }
+    PathEvent { at, kind: PathEventKind::Reroute, hop: None, outage: Duration::ZERO }
 }
 
 /// For each link of the new route's middle, whether the old route's middle is left or joined there.

@@ -18,10 +18,7 @@ pub mod route;
 pub mod topology;
 pub mod trace;
 
-pub use compat::Compat;
 pub use compute::{PathFrames, compute};
 pub use outage::{Draw, OutageModel};
-pub use request::{PathError, PathOptions, PathRequest, Place, Relay, UnknownName, UtcGrid};
-pub use trace::{
-    BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace, TraceError,
-};
+pub use request::{PathError, PathOptions, PathRequest, Place, UtcGrid};
+pub use trace::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace, TraceError};

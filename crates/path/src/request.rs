@@ -1,14 +1,12 @@
 //! What a path computation is asked for.
 
-use std::fmt;
-use std::str::FromStr;
-
+use skyhop_model::{Compat, Relay, UnknownWord};
 use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
 
 use crate::trace::TraceError;
-use crate::{Compat, Endpoint, OutageModel, handover};
+use crate::{Endpoint, OutageModel, handover};
 
 /// The most steps of a path: three weeks of seconds.
 pub const MOST_STEPS: u64 = 2_000_000;
@@ -24,8 +22,9 @@ pub struct PathRequest {
     pub to: Place,
     /// The gateways of a bent-pipe or access path; their order gives the node ids.
     pub gateways: Vec<Place>,
-    /// How satellites pass traffic on.
-    pub relay: Relay,
+    /// How satellites pass traffic on; `None`: not at all, but the satellite that a terminal uses is
+    /// seen alone. Both ends are the terminal's place then.
+    pub relay: Option<Relay>,
     /// The handover policy's name, one of [`handover::POLICIES`].
     pub handover: String,
     /// How long the link is down at an end handover.
@@ -134,76 +133,6 @@ impl Place {
     }
 }
 
-/// How satellites pass traffic on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relay {
-    /// From satellite to satellite over inter-satellite links.
-    Isl,
-    /// Up and down over gateways.
-    BentPipe,
-    /// One satellite, a gateway, the point of presence of `from`, and fibre to the other end.
-    Access,
-    /// One geostationary satellite that both ends see.
-    Geo,
-    /// Nobody: the satellite that a terminal uses, seen alone. Both ends are the terminal's place.
-    Terminal,
-}
-
-impl Relay {
-    /// All relays that a scenario can ask for, in the order in which lists show them.
-    pub const ALL: [Self; 4] = [Self::Isl, Self::BentPipe, Self::Access, Self::Geo];
-
-    /// The name in scenarios and path files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Isl => "isl",
-            Self::BentPipe => "bent-pipe",
-            Self::Access => "access",
-            Self::Geo => "geo",
-            Self::Terminal => "terminal",
-        }
-    }
-
-    /// Whether paths of this kind pass gateways.
-    pub const fn uses_gateways(self) -> bool {
-        matches!(self, Self::BentPipe | Self::Access)
-    }
-}
-
-impl fmt::Display for Relay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Relay {
-    type Err = UnknownName;
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let unknown = || UnknownName::new("relay", name, &Self::ALL.map(Self::name));
-        Self::ALL.into_iter().find(|relay| relay.name() == name).ok_or_else(unknown)
-    }
-}
-
-/// A name that stands for nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("\"{name}\" is not a {what}; expected {expected}")]
-pub struct UnknownName {
-    /// What the name should have stood for.
-    pub what: &'static str,
-    /// The name given.
-    pub name: String,
-    /// The names there are.
-    pub expected: String,
-}
-
-impl UnknownName {
-    pub(crate) fn new(what: &'static str, name: &str, known: &[&str]) -> Self {
-        let expected =
-            known.iter().map(|known| format!("\"{known}\"")).collect::<Vec<_>>().join(" or ");
-        Self { what, name: name.to_owned(), expected }
-    }
-}
-
 /// Why a path cannot be computed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum PathError {
@@ -239,7 +168,7 @@ pub enum PathError {
     },
     /// There is no handover policy of this name.
     #[error(transparent)]
-    Handover(#[from] UnknownName),
+    Handover(#[from] UnknownWord),
     /// A bent-pipe or access path needs gateways.
     #[error("a path of this kind needs gateways, but the list is empty")]
     NoGateways,
@@ -296,13 +225,13 @@ impl PathRequest {
             return Err(PathError::TooLong { steps: self.steps() });
         }
         handover::policy(&self.handover)?;
-        if self.relay.uses_gateways() && self.gateways.is_empty() {
+        if self.relay.is_some_and(Relay::uses_gateways) && self.gateways.is_empty() {
             return Err(PathError::NoGateways);
         }
-        if self.relay == Relay::Access && self.options.pops.is_empty() {
+        if self.relay == Some(Relay::Access) && self.options.pops.is_empty() {
             return Err(PathError::NoPops);
         }
-        if self.relay == Relay::Geo && self.constellation.geostationary.is_empty() {
+        if self.relay == Some(Relay::Geo) && self.constellation.geostationary.is_empty() {
             let constellation = self.constellation.name.clone();
             return Err(PathError::NotGeostationary { constellation });
         }

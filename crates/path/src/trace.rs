@@ -1,6 +1,7 @@
 //! The time-varying path between two places: the only thing that passes from geometry to packets.
 
 use serde::{Deserialize, Serialize};
+use skyhop_model::PathEventKind;
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 use thiserror::Error;
 
@@ -106,48 +107,11 @@ pub struct PathEvent {
     /// When it happens.
     pub at: Instant,
     /// What happens.
-    pub kind: EventKind,
+    pub kind: PathEventKind,
     /// The hop concerned, counted in the new frame's nodes from 0; `None` for the whole path.
     pub hop: Option<u16>,
     /// How long the path is down from `at` on.
     pub outage: Duration,
-}
-
-/// What kind of change an event is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventKind {
-    /// A user's satellite changed.
-    End,
-    /// A link in the middle of the path was left or joined, and what it held is lost.
-    Intermediate,
-    /// Only links between satellites changed; nothing is dismantled.
-    Reroute,
-    /// There is no path from here on.
-    Lost,
-    /// There is a path again.
-    Restored,
-}
-
-impl EventKind {
-    /// All kinds, in the order in which tables show them.
-    pub const ALL: [Self; 5] =
-        [Self::End, Self::Intermediate, Self::Reroute, Self::Lost, Self::Restored];
-
-    /// The name in path files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::End => "end",
-            Self::Intermediate => "intermediate",
-            Self::Reroute => "reroute",
-            Self::Lost => "lost",
-            Self::Restored => "restored",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
 }
 
 /// Why a trace cannot be a path.

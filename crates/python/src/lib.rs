@@ -10,12 +10,15 @@ mod pairs;
 mod paths;
 mod progress;
 mod signal_service;
+mod words;
 
 use pyo3::prelude::*;
 
 /// The compiled core of skyhop.
 #[pymodule(name = "_core")]
 mod core {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::blind::{GridEstimate, estimate_blindly};
     #[pymodule_export]
@@ -38,4 +41,9 @@ mod core {
     use crate::signal_service::serve_signal;
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::words::add_to(module)
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use skyhop_model::Relay;
 use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::{PathRequest, Place};
 use skyhop_record::PairsWriter;
@@ -60,7 +61,7 @@ fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {
         "source": "skyhop all pairs",
         "constellation": request.constellation.name,
         "satellites": request.constellation.satellites(),
-        "relay": request.relay.name(),
+        "relay": request.relay.map(Relay::name),
         "compat": request.compat.name(),
         "start": request.start,
         "step_ns": request.step.as_nanos(),

@@ -14,9 +14,8 @@ pub use pairs_file::PairsWriter;
 pub use parquet_file::replace_file;
 pub use path_file::{path_to_parquet, read_path, write_path};
 pub use run::{
-    CongestionState, Direction, Drops, EventRow, FlowSample, FlowSummary, GridSummary, Handovers,
-    LinkSample, LinkSummary, LossReason, PATH_LINK, ProbeRow, ProbeSummary, Quantiles, RowKind,
-    RunData, Summary,
+    EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary, ProbeRow,
+    ProbeSummary, Quantiles, RunData, Summary,
 };
 pub use run_directory::RunDirectory;
 pub use summarise::{FlowTotals, flow_summary, link_summary, probe_summary};

@@ -17,18 +17,18 @@ use crate::RecordError;
 
 /// A named column; nullable exactly when `nullable`.
 pub(crate) struct Column {
-    pub name: &'static str,
+    pub name: String,
     pub nullable: bool,
     pub values: ArrayRef,
 }
 
 impl Column {
-    pub fn required(name: &'static str, values: impl arrow_array::Array + 'static) -> Self {
-        Self { name, nullable: false, values: Arc::new(values) }
+    pub fn required(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
+        Self { name: name.into(), nullable: false, values: Arc::new(values) }
     }
 
-    pub fn optional(name: &'static str, values: impl arrow_array::Array + 'static) -> Self {
-        Self { name, nullable: true, values: Arc::new(values) }
+    pub fn optional(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
+        Self { name: name.into(), nullable: true, values: Arc::new(values) }
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn table_bytes(
 ) -> Result<Vec<u8>, ParquetError> {
     let fields: Vec<Field> = columns
         .iter()
-        .map(|c| Field::new(c.name, c.values.data_type().clone(), c.nullable))
+        .map(|c| Field::new(c.name.clone(), c.values.data_type().clone(), c.nullable))
         .collect();
     // Twice: readers look for it in the Arrow schema or in the file's own metadata.
     let in_schema = metadata.iter().map(|(key, json)| ((*key).to_owned(), json.clone())).collect();

@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, Struct
 use arrow_schema::{DataType, Field, Fields};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use skyhop_path::trace::SCHEMA_VERSION;
-use skyhop_path::{EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::RecordError;
@@ -299,7 +299,7 @@ fn read_events(events: &ArrayRef) -> Result<Vec<PathEvent>, String> {
                 at: Instant::from_nanos(
                     not_negative("t_ns", at, row)?.ok_or("an event has no t_ns")?,
                 ),
-                kind: EventKind::from_name(name).ok_or(format!("unknown event \"{name}\""))?,
+                kind: name.parse().map_err(|_| format!("unknown event \"{name}\""))?,
                 hop: if hop.is_null(row) { None } else { u16::try_from(hop.value(row)).ok() },
                 outage: Duration::from_nanos(
                     not_negative("outage_ns", outage, row)?.ok_or("an event has no outage_ns")?,

@@ -3,99 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
-/// Defines an enum whose variants stand in files by name.
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
-
-        impl $name {
-            /// The name in files.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-named! {
-    /// A direction of the path.
-    Direction {
-        /// from -> to.
-        #[default]
-        Forward = "forward",
-        /// to -> from.
-        Back = "back",
-    }
-}
-
-named! {
-    /// Linux's congestion state of a TCP sender.
-    CongestionState {
-        /// Nothing unusual.
-        #[default]
-        Open = "open",
-        /// Duplicate acknowledgements, nothing known lost.
-        Disorder = "disorder",
-        /// The window is being reduced without loss.
-        Cwr = "cwr",
-        /// Fast recovery.
-        Recovery = "recovery",
-        /// After a retransmission timeout.
-        Loss = "loss",
-    }
-}
-
-named! {
-    /// What a row of events.parquet is about.
-    RowKind {
-        /// The path: a user's satellite changed.
-        #[default]
-        End = "end",
-        /// The path: a link in the middle changed.
-        Intermediate = "intermediate",
-        /// The path: only links between satellites changed.
-        Reroute = "reroute",
-        /// The path: there is none from here on.
-        Lost = "lost",
-        /// The path: there is one again.
-        Restored = "restored",
-        /// The scenario's `[[change]]`.
-        Change = "change",
-        /// A packet was lost.
-        Loss = "loss",
-        /// A handover was announced.
-        Announcement = "announcement",
-        /// A congestion control does not reduce its window.
-        Hold = "hold",
-        /// A congestion control keeps its window closed while a handover is due.
-        Drain = "drain",
-        /// A congestion control keeps its window closed after it, to see the new path's RTT.
-        ProbeRtt = "probe-rtt",
-    }
-}
-
-named! {
-    /// Why a packet was lost.
-    LossReason {
-        /// The queue was full, or its discipline chose so.
-        #[default]
-        Queue = "queue",
-        /// At random.
-        Loss = "loss",
-        /// It reached an outage.
-        Outage = "outage",
-        /// It was on a dismantled hop.
-        Dismantled = "dismantled",
-        /// A device had no room for it (live only).
-        Device = "device",
-    }
-}
-
-/// The name of the link that `[path]` and `[link]` describe: link 0 of a run.
-pub const PATH_LINK: &str = "path";
+use skyhop_model::{
+    CongestionState, Direction, Drops, EventKind, LossReason, PATH_LINK, PathEventKind,
+};
 
 /// Everything that an engine hands over at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -168,28 +78,13 @@ pub struct LinkSample {
     pub drops: Drops,
 }
 
-/// Lost packets by reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drops {
-    /// The queue was full, or its discipline chose so.
-    pub queue: u64,
-    /// At random.
-    pub loss: u64,
-    /// The packet reached an outage.
-    pub outage: u64,
-    /// The packet was on a dismantled hop.
-    pub dismantled: u64,
-    /// The device in front of the link was full (live only).
-    pub device: u64,
-}
-
 /// Something that happened at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {
     /// When.
     pub t_ns: i64,
     /// What.
-    pub kind: RowKind,
+    pub kind: EventKind,
     /// The path's hop, where one is concerned.
     pub hop: Option<i32>,
     /// How long the path is down from then on.
@@ -245,8 +140,8 @@ pub struct Summary {
     /// The links of `[links]`, likewise.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, LinkSummary>,
-    /// Path events by kind.
-    pub handovers: Handovers,
+    /// Handovers of the path by kind.
+    pub handovers: BTreeMap<PathEventKind, u64>,
     /// What the run found out of the handover grid, where it was to: with all of its traffic at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind: Option<GridSummary>,
@@ -330,17 +225,6 @@ pub struct LinkSummary {
     pub backlog_mean_bytes: u64,
     /// Lost packets by reason, both directions.
     pub drops: Drops,
-}
-
-/// Path events by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handovers {
-    /// The user's satellite changed.
-    pub end: u64,
-    /// A link in the middle changed.
-    pub intermediate: u64,
-    /// Only links between satellites changed.
-    pub reroute: u64,
 }
 
 /// Three quantiles of a distribution in microseconds.

@@ -1,10 +1,9 @@
 //! From the rows of a run to its summary: the same for every engine.
 
+use skyhop_model::{Counts, Direction, Drops};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::{
-    Direction, Drops, FlowSample, FlowSummary, LinkSample, LinkSummary, ProbeRow, ProbeSummary,
-};
+use crate::{FlowSample, FlowSummary, LinkSample, LinkSummary, ProbeRow, ProbeSummary};
 
 /// What an engine knows of one TCP flow beside its samples.
 #[derive(Debug, Clone)]
@@ -95,26 +94,7 @@ pub fn link_summary(
     LinkSummary {
         utilisation: if allowed_bytes > 0.0 { share } else { 0.0 },
         backlog_mean_bytes: backlog_sum.checked_div(forward.len() as u64).unwrap_or(0),
-        drops: Drops {
-            queue: there.queue + back.queue,
-            loss: there.loss + back.loss,
-            outage: there.outage + back.outage,
-            dismantled: there.dismantled + back.dismantled,
-            device: there.device + back.device,
-        },
-    }
-}
-
-impl Drops {
-    /// What was lost since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            queue: self.queue - before.queue,
-            loss: self.loss - before.loss,
-            outage: self.outage - before.outage,
-            dismantled: self.dismantled - before.dismantled,
-            device: self.device - before.device,
-        }
+        drops: there.plus(back),
     }
 }
 

@@ -1,11 +1,12 @@
 //! The rows of a run as Parquet columns; every column carries its unit in its name.
 
+use skyhop_model::{Direction, LossReason};
 use std::path::Path;
 
 use arrow_array::{Int32Array, Int64Array, StringArray};
 
 use crate::parquet_file::{Column, write_table};
-use crate::{Direction, Drops, FlowSample, LossReason, ProbeRow, RecordError, RunData};
+use crate::{FlowSample, ProbeRow, RecordError, RunData};
 
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
     Int64Array::from_iter_values(rows.iter().map(value))
@@ -53,20 +54,18 @@ pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), Record
 
 pub(crate) fn write_link(data: &RunData, path: &Path) -> Result<(), RecordError> {
     let rows = &data.link[..];
-    let drops = |count: fn(&Drops) -> u64| int64(rows, move |r| count(&r.drops) as i64);
-    let columns = vec![
+    let mut columns = vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
         Column::required("direction", text(rows, |r| r.direction.name())),
         Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
         Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
         Column::required("delivered_bytes", int64(rows, |r| r.delivered_bytes)),
-        Column::required("drops_queue", drops(|d| d.queue)),
-        Column::required("drops_loss", drops(|d| d.loss)),
-        Column::required("drops_outage", drops(|d| d.outage)),
-        Column::required("drops_dismantled", drops(|d| d.dismantled)),
-        Column::required("drops_device", drops(|d| d.device)),
     ];
+    columns.extend(LossReason::ALL.iter().map(|reason| {
+        let lost = int64(rows, |row| row.drops[*reason] as i64);
+        Column::required(format!("drops_{reason}"), lost)
+    }));
     write_table(path, columns)
 }
 

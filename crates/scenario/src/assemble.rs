@@ -1,5 +1,6 @@
 //! From a checked scenario to what an engine runs: the path computed, the links built.
 
+use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, Relay};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,21 +10,16 @@ use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{
     BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
 };
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
 use crate::change::{apply_rtt, fixed_frames};
 use crate::experiment::Experiment;
 use crate::parse::NamedScenario;
 use crate::path_request::DEFAULT_START;
-use crate::schedule::{Direction, DirectionSettings, link_schedule};
+use crate::schedule::{DirectionSettings, link_schedule};
 use crate::seed::seed_for;
-use crate::types::{
-    Change, DuringOutage, FlowKind, LinkBack, LinkSection, PathKind, PathSection, Relay,
-};
+use crate::types::{Change, FlowKind, LinkBack, LinkSection, PathKind, PathSection};
 use crate::{ScenarioError, catalogue};
-
-/// A packet of 1500 bytes with its Ethernet header.
-const LARGEST_PACKET: Bytes = Bytes::new(1514);
 
 /// Turns what the user calls a place into a position; the error is one line.
 pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
@@ -212,10 +208,7 @@ impl NamedScenario {
             loss_given: own.loss.is_some() || plan.given_keys.contains("loss"),
             rate_changes: own.rate.is_none(),
             loss_changes: forward,
-            during_outage: match plan.during_outage {
-                DuringOutage::Drop => skyhop_link::DuringOutage::Drop,
-                DuringOutage::Hold => skyhop_link::DuringOutage::Hold,
-            },
+            during_outage: plan.during_outage,
         };
         let schedule = link_schedule(plan.trace, plan.changes, &settings);
         let config = LinkConfig {

@@ -1,8 +1,8 @@
 //! Checks of links, of the flows' ways over them, and of what changes when.
 
+use skyhop_model::PATH_LINK;
 use std::collections::BTreeSet;
 
-use skyhop_record::PATH_LINK;
 use skyhop_units::Rate;
 use toml::Table;
 

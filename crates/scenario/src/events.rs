@@ -1,7 +1,10 @@
 //! What an experiment makes happen, as rows of events.parquet: the same for every engine.
 
-use skyhop_path::{EventKind, PathEvent, PathTrace};
-use skyhop_record::{EventRow, Handovers, RowKind};
+use std::collections::BTreeMap;
+
+use skyhop_model::{EventKind, PathEventKind};
+use skyhop_path::{PathEvent, PathTrace};
+use skyhop_record::EventRow;
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
 
@@ -21,7 +24,7 @@ impl Experiment {
         let changes = self.changes.iter().filter(|change| change.at < until);
         rows.extend(changes.map(|change| EventRow {
             t_ns: change.at.as_nanos() as i64,
-            kind: RowKind::Change,
+            kind: EventKind::Change,
             outage_ns: change.outage.as_nanos() as i64,
             link: change.link,
             flow: change.flow.map(|id| id as i32),
@@ -35,16 +38,13 @@ impl Experiment {
     }
 
     /// Handovers of the path by kind in the run's first `elapsed`.
-    pub fn handovers(&self, elapsed: Duration) -> Handovers {
+    pub fn handovers(&self, elapsed: Duration) -> BTreeMap<PathEventKind, u64> {
         let until = Instant::START + elapsed;
-        let count = |kind| {
-            events_until(&self.trace, until).filter(|event| event.kind == kind).count() as u64
-        };
-        Handovers {
-            end: count(EventKind::End),
-            intermediate: count(EventKind::Intermediate),
-            reroute: count(EventKind::Reroute),
+        let mut counts: BTreeMap<_, _> = PathEventKind::handovers().map(|kind| (kind, 0)).collect();
+        for event in events_until(&self.trace, until) {
+            counts.entry(event.kind).and_modify(|count| *count += 1);
         }
+        counts
     }
 }
 
@@ -52,7 +52,7 @@ impl Experiment {
 pub fn announcement_row(announcement: &Announcement) -> EventRow {
     EventRow {
         t_ns: announcement.announced.as_nanos() as i64,
-        kind: RowKind::Announcement,
+        kind: EventKind::Announcement,
         outage_ns: announcement.outage.as_nanos() as i64,
         at_ns: Some(announcement.at.as_nanos() as i64),
         ..EventRow::default()
@@ -66,20 +66,10 @@ fn events_until(trace: &PathTrace, until: Instant) -> impl Iterator<Item = &Path
 fn path_row(event: &PathEvent, link: u16) -> EventRow {
     EventRow {
         t_ns: event.at.as_nanos() as i64,
-        kind: row_kind(event.kind),
+        kind: EventKind::Path(event.kind),
         hop: event.hop.map(i32::from),
         outage_ns: event.outage.as_nanos() as i64,
         link,
         ..EventRow::default()
-    }
-}
-
-fn row_kind(kind: EventKind) -> RowKind {
-    match kind {
-        EventKind::End => RowKind::End,
-        EventKind::Intermediate => RowKind::Intermediate,
-        EventKind::Reroute => RowKind::Reroute,
-        EventKind::Lost => RowKind::Lost,
-        EventKind::Restored => RowKind::Restored,
     }
 }

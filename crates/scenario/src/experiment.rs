@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
+use skyhop_model::End;
 use skyhop_path::PathTrace;
 use skyhop_signal::Announcement;
 use skyhop_signal::blind::BlindPlan;
@@ -137,15 +138,6 @@ impl FlowPlan {
         }
         Duration::from_nanos(sum_ns.checked_div(total_ns).unwrap_or(0) as u64)
     }
-}
-
-/// An end of the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Node -1.
-    From,
-    /// Node -2.
-    To,
 }
 
 /// What a flow sends.

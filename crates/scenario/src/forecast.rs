@@ -1,5 +1,6 @@
 //! What `[signal] source = "forecast"` asks for: the path again, from the element sets that the forecaster has.
 
+use skyhop_model::Relay;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::assemble::{FindPlace, Progress};
 use crate::parse::NamedScenario;
-use crate::types::{PathKind, Relay, SignalSource};
+use crate::types::{PathKind, SignalSource};
 use crate::{ScenarioError, catalogue};
 
 /// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an
@@ -80,7 +81,7 @@ impl NamedScenario {
         let elevation_deg = named.scenario.path.minimum_elevation.map(|minimum| minimum.degrees());
         let constellation =
             named.by_element_sets("--elements", elements, Some(start), elevation_deg)?;
-        let relay = if to.is_some() { request.relay } else { skyhop_path::Relay::Terminal };
+        let relay = if to.is_some() { request.relay } else { None };
         let request = PathRequest { constellation, relay, start, ..request };
         request.validate().map_err(|error| self.path_error(&error))?;
         Ok(request)

@@ -1,5 +1,6 @@
 //! What `[path]` asks the path computation for: names become data, files are read.
 
+use skyhop_model::{Compat, Relay};
 use std::path::PathBuf;
 
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
@@ -8,7 +9,6 @@ use skyhop_units::UtcInstant;
 
 use crate::assemble::FindPlace;
 use crate::parse::NamedScenario;
-use crate::types::{Compat, PathSection, Relay};
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
@@ -42,14 +42,14 @@ impl NamedScenario {
         to: Place,
     ) -> Result<PathRequest, ScenarioError> {
         let path = &self.scenario.path;
-        let (relay, compat) = (relay(path), compat(path));
+        let (relay, compat) = (path.relay, path.compat);
         let handover = self.handover(compat)?;
         let constellation = self.constellation()?;
         Ok(PathRequest {
             from,
             to,
             gateways: self.places("path.gateways", &path.gateways, relay.uses_gateways())?,
-            relay,
+            relay: Some(relay),
             handover,
             outage: path.outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
             compat,
@@ -61,7 +61,7 @@ impl NamedScenario {
                 isl_seam: path.isl_seam,
                 isl_clearance: path.isl_clearance,
                 geo_avoidance_deg: path.geo_avoidance.map(|angle| angle.degrees()),
-                pops: self.places("path.pops", &path.pops, relay == skyhop_path::Relay::Access)?,
+                pops: self.places("path.pops", &path.pops, relay == Relay::Access)?,
                 fibre_stretch: path.fibre_stretch,
                 grid: UtcGrid { period: path.grid_period, offset: path.grid_offset },
             },
@@ -70,8 +70,13 @@ impl NamedScenario {
     }
 
     /// The handover policy: where none is given, the one that belongs to the compatibility mode.
-    fn handover(&self, compat: skyhop_path::Compat) -> Result<String, ScenarioError> {
-        let name = self.scenario.path.handover.as_deref().unwrap_or(compat.handover());
+    fn handover(&self, compat: Compat) -> Result<String, ScenarioError> {
+        let name = self
+            .scenario
+            .path
+            .handover
+            .as_deref()
+            .unwrap_or(skyhop_path::handover::policy_of(compat));
         match skyhop_path::handover::policy(name) {
             Ok(policy) => Ok(policy.name.to_owned()),
             Err(unknown) => Err(self.wrong("path.handover", unknown.to_string())),
@@ -223,20 +228,3 @@ pub(crate) const DEFAULT_START: UtcInstant = UtcInstant::from_unix_nanos(1_575_1
 /// The lowest elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice
 /// begin at 10 degrees where rain counts.
 const GEOSTATIONARY_ELEVATION_DEG: f64 = 10.0;
-
-const fn relay(path: &PathSection) -> skyhop_path::Relay {
-    match path.relay {
-        Relay::Isl => skyhop_path::Relay::Isl,
-        Relay::BentPipe => skyhop_path::Relay::BentPipe,
-        Relay::Access => skyhop_path::Relay::Access,
-        Relay::Geo => skyhop_path::Relay::Geo,
-    }
-}
-
-const fn compat(path: &PathSection) -> skyhop_path::Compat {
-    match path.compat {
-        Compat::None => skyhop_path::Compat::None,
-        Compat::Leoem => skyhop_path::Compat::Leoem,
-        Compat::Hypatia => skyhop_path::Compat::Hypatia,
-    }
-}

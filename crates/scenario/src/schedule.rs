@@ -1,18 +1,12 @@
 //! From a path to what each direction of the link does over time.
 
-use skyhop_link::{DelayPiece, Dismantled, DuringOutage, LinkSchedule, Outage, Piece};
-use skyhop_path::{BetweenFrames, EventKind, Frame, PathEvent, PathTrace};
+use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
+use skyhop_model::{Direction, DuringOutage, PathEventKind};
+use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate, Ratio};
 
 use crate::change::takes_effect;
 use crate::types::Change;
-
-/// A direction of the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Forward,
-    Back,
-}
 
 /// What one direction has beside the path.
 pub(crate) struct DirectionSettings {
@@ -191,8 +185,8 @@ fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
     let hops = old.nodes.len().saturating_sub(1);
     match (event.kind, event.hop) {
         // Without a path the user's own link is what is down (models.md, LeoEM).
-        (EventKind::Lost, _) if hops > 0 => vec![0],
-        (EventKind::End | EventKind::Intermediate, Some(hop)) => {
+        (PathEventKind::Lost, _) if hops > 0 => vec![0],
+        (PathEventKind::End | PathEventKind::Intermediate, Some(hop)) => {
             let place = |offset: usize| {
                 let node = new.nodes.get(usize::from(hop) + offset)?;
                 old.nodes.iter().position(|n| n == node)

@@ -1,20 +1,17 @@
 //! Flows and the links that they cross, beside the one of `[path]` and `[link]`.
 
+use skyhop_model::{Direction, DuringOutage, PATH_LINK};
 use std::iter::repeat_n;
 
 use skyhop_path::PathTrace;
-use skyhop_record::PATH_LINK;
 use skyhop_units::{Duration, Instant};
 
 use crate::ScenarioError;
 use crate::assemble::{FindPlace, LinkPlan, Progress};
 use crate::change::apply_rtt;
-use crate::experiment::{End, FlowPlan, NamedLink, PlannedChange, Traffic, Way};
+use crate::experiment::{FlowPlan, NamedLink, PlannedChange, Traffic, Way};
 use crate::parse::NamedScenario;
-use crate::schedule::Direction;
-use crate::types::{
-    Change, DuringOutage, ExtraLink, Flow, FlowKind, PathKind, PathSection, Scenario, Sender,
-};
+use crate::types::{Change, ExtraLink, Flow, FlowKind, PathKind, PathSection, Scenario};
 
 impl NamedScenario {
     /// The changes of a link of `[links]`, or of the one of `[path]`.
@@ -58,10 +55,7 @@ impl NamedScenario {
             .zip(planned)
             .map(|(id, (entry, flow))| FlowPlan {
                 id,
-                from: match flow.from {
-                    Sender::From => End::From,
-                    Sender::To => End::To,
-                },
+                from: flow.from,
                 start: Instant::START + flow.start,
                 stop: flow.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
                 ways: self.ways_of(entry, flow),

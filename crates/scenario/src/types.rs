@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_record::PATH_LINK;
+use skyhop_model::{Compat, DuringOutage, End, PATH_LINK, Relay};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
 /// What to run: a path, a link over it, flows, and for how long.
@@ -170,45 +170,6 @@ impl PathKind {
     }
 }
 
-/// How the ends are joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Relay {
-    /// Over links between satellites.
-    Isl,
-    /// From satellite to gateway to satellite.
-    #[default]
-    BentPipe,
-    /// One satellite, a gateway, and fibre.
-    Access,
-    /// A geostationary satellite.
-    Geo,
-}
-
-/// What becomes of packets that reach an outage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DuringOutage {
-    /// They are lost.
-    #[default]
-    Drop,
-    /// The queue stops serving until the outage ends.
-    Hold,
-}
-
-/// Another tool's habits: its Earth, speed of light, coverage, delays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Compat {
-    /// None: WGS84, the true speed of light, minimum elevation, true distances.
-    #[default]
-    None,
-    /// Those of the LeoEM emulator.
-    Leoem,
-    /// Those of the Hypatia framework.
-    Hypatia,
-}
-
 /// `[link]`: the bottleneck in the direction from -> to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -342,7 +303,7 @@ pub struct Flow {
     pub cc: String,
     /// Which end sends.
     #[serde(default)]
-    pub from: Sender,
+    pub from: End,
     /// When it begins.
     #[serde(default)]
     pub start: Duration,
@@ -394,17 +355,6 @@ pub enum FlowKind {
     Tcp,
     /// UDP packets that the other end echoes.
     Probe,
-}
-
-/// Which end sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Sender {
-    /// The path's `from`.
-    #[default]
-    From,
-    /// The path's `to`.
-    To,
 }
 
 /// `[signal]`: announcements of handovers.

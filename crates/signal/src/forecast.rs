@@ -8,11 +8,12 @@
 //! satellites keep to at every age up to two days, and gives SaTCP's T_err (section V-B: 0.6 s) for the three hours
 //! between two updates that the paper has.
 
+use skyhop_model::HandoverKind;
 use skyhop_path::{Frame, PathError, PathFrames, PathRequest, handover};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
+use crate::Handover;
 use crate::path::of_frame;
-use crate::{Handover, HandoverKind};
 
 /// How much further off a satellite is for every hour of its elements' age.
 const ERROR_PER_HOUR: Duration = Duration::from_millis(200);

@@ -26,6 +26,7 @@ mod report_timing;
 pub mod schedule;
 mod timing;
 
+use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant};
 
 pub use timing::{Timing, TimingError, TimingErrorText};
@@ -56,16 +57,4 @@ pub struct Announcement {
     pub error: Duration,
     /// What happens.
     pub kind: HandoverKind,
-}
-
-/// What kind of handover; the numbers are those of `enum skyhop_handover_kind` in cc/skyhop_cc.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum HandoverKind {
-    /// A terminal changes its satellite.
-    End = 0,
-    /// The route changes between the ends.
-    Intermediate = 1,
-    /// The source cannot say.
-    Unknown = 2,
 }

@@ -1,9 +1,11 @@
 //! The path itself as the source: whoever computed it knows its handovers.
 
-use skyhop_path::{EventKind, Frame, PathEvent, PathTrace};
+use skyhop_model::HandoverKind;
+use skyhop_model::PathEventKind;
+use skyhop_path::{Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant};
 
-use crate::{Handover, HandoverKind};
+use crate::Handover;
 
 /// The path's handovers, in order. What happens at one moment is one handover: the gravest kind, the longest
 /// outage. `changes` are moments at which somebody else changes the path, each with the outage it begins.
@@ -45,9 +47,9 @@ fn gravest(first: Handover, next: Handover) -> Handover {
 
 fn of_event(event: &PathEvent) -> Handover {
     let kind = match event.kind {
-        EventKind::End => HandoverKind::End,
-        EventKind::Intermediate | EventKind::Reroute => HandoverKind::Intermediate,
-        EventKind::Lost | EventKind::Restored => HandoverKind::Unknown,
+        PathEventKind::End => HandoverKind::End,
+        PathEventKind::Intermediate | PathEventKind::Reroute => HandoverKind::Intermediate,
+        PathEventKind::Lost | PathEventKind::Restored => HandoverKind::Unknown,
     };
     Handover { at: event.at, outage: event.outage, error: Duration::ZERO, kind }
 }

@@ -1,9 +1,10 @@
 //! A fixed grid in UTC as the source: Starlink's terminals are assigned their satellites anew at seconds 12, 27, 42
 //! and 57 of every minute, whatever happens to a path (SatPipe, section III).
 
+use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::{Handover, HandoverKind};
+use crate::Handover;
 
 /// The moments of UTC at which something may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

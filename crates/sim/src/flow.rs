@@ -1,7 +1,8 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
 use skyhop_cc::{Instance, Module};
-use skyhop_scenario::{End, FlowPlan, Traffic, cc_parameters};
+use skyhop_model::End;
+use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 

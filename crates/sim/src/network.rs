@@ -1,9 +1,10 @@
 //! Links, flows, and the order in which things happen to them.
 
 use skyhop_link::{Link, Packet};
+use skyhop_model::UDP_HEADERS;
 use skyhop_record::EventRow;
 use skyhop_scenario::Experiment;
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::Instant;
 
 use crate::SimError;
 use crate::access::Access;
@@ -15,8 +16,6 @@ use crate::signal::{Signal, phase_rows};
 
 /// The component of the path's link that leads to the end `from`.
 const PATH_BACK: usize = 1;
-/// IPv4 and UDP headers.
-const UDP_HEADERS: Bytes = Bytes::new(28);
 
 /// All links, both directions of each, and the flows over them.
 ///

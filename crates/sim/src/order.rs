@@ -33,9 +33,10 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skyhop_model::End;
     use std::collections::{BTreeMap, BTreeSet};
 
-    use skyhop_scenario::{End, Way, seed_for};
+    use skyhop_scenario::{Way, seed_for};
     use skyhop_units::{Duration, Instant};
 
     use super::*;

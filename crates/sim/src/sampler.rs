@@ -1,18 +1,16 @@
 //! What is measured on the way, and the run's results at the end.
 
-use skyhop_link::{Drop, DropCounts, DropReason};
+use skyhop_link::Drop;
+use skyhop_model::{Counts, Direction, Drops, ETHERNET_HEADER, EventKind};
 use skyhop_record::{
-    CongestionState, Direction, Drops, EventRow, FlowSample, FlowTotals, LinkSample, LinkSummary,
-    LossReason, ProbeRow, RowKind, RunData, Summary, flow_summary, link_summary, probe_summary,
+    EventRow, FlowSample, FlowTotals, LinkSample, LinkSummary, ProbeRow, RunData, Summary,
+    flow_summary, link_summary, probe_summary,
 };
 use skyhop_scenario::Experiment;
-use skyhop_tcp::CaState;
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::flow::{Connection, Flow, InFlight, Kind, ProbeFlow};
 use crate::network::Network;
-
-const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Back];
 
 /// Takes samples at even times.
 pub(crate) struct Sampler {
@@ -153,24 +151,18 @@ fn flow_row(
         inflight_packets: info.inflight.into(),
         retransmits: (info.retransmits - last_retransmits) as i64,
         pacing_rate_bps: info.pacing_rate.map(|bytes_per_s| 8 * bytes_per_s as i64),
-        state: match info.ca_state {
-            CaState::Open => CongestionState::Open,
-            CaState::Disorder => CongestionState::Disorder,
-            CaState::Cwr => CongestionState::Cwr,
-            CaState::Recovery => CongestionState::Recovery,
-            CaState::Loss => CongestionState::Loss,
-        },
+        state: info.ca_state,
     })
 }
 
 fn link_row(network: &Network, index: usize, now: Instant, last: &mut (u64, Drops)) -> LinkSample {
     let stats = network.links[index].stats();
-    let (delivered, drops) = (stats.delivered_bytes.as_u64(), counted(stats.drops));
+    let (delivered, drops) = (stats.delivered_bytes.as_u64(), stats.drops);
     let (last_delivered, last_drops) = std::mem::replace(last, (delivered, drops));
     LinkSample {
         t_ns: now.as_nanos() as i64,
         link: link_number(index),
-        direction: DIRECTIONS[index % 2],
+        direction: Direction::ALL[index % 2],
         backlog_bytes: stats.backlog_bytes.as_u64() as i64,
         backlog_packets: stats.backlog_packets as i64,
         delivered_bytes: (delivered - last_delivered) as i64,
@@ -182,24 +174,14 @@ fn link_number(component: usize) -> u16 {
     (component / 2) as u16
 }
 
-fn counted(drops: DropCounts) -> Drops {
-    let DropCounts { queue, loss, outage, dismantled } = drops;
-    Drops { queue, loss, outage, dismantled, device: 0 }
-}
-
 /// The row of a lost packet.
 pub(crate) fn loss_row(drop: &Drop<InFlight>, component: usize, flow: u32) -> EventRow {
     EventRow {
         t_ns: drop.at.as_nanos() as i64,
-        kind: RowKind::Loss,
-        reason: Some(match drop.reason {
-            DropReason::Queue => LossReason::Queue,
-            DropReason::Loss => LossReason::Loss,
-            DropReason::Outage => LossReason::Outage,
-            DropReason::Dismantled => LossReason::Dismantled,
-        }),
+        kind: EventKind::Loss,
+        reason: Some(drop.reason),
         link: link_number(component),
-        direction: Some(DIRECTIONS[component % 2]),
+        direction: Some(Direction::ALL[component % 2]),
         flow: Some(flow as i32),
         ..EventRow::default()
     }
@@ -250,5 +232,5 @@ fn probe_rows_of(flow: &Flow, probe: &ProbeFlow, end: Instant) -> Vec<ProbeRow> 
 
 /// Bytes of an IP packet on the wire.
 pub(crate) fn on_the_wire(ip_size: Bytes) -> Bytes {
-    ip_size + skyhop_link::ETHERNET_HEADER
+    ip_size + ETHERNET_HEADER
 }

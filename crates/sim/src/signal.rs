@@ -1,7 +1,8 @@
 //! Announcements on their way to the congestion controls, and what those say they do about them.
 
-use skyhop_cc::{Handover, Phase, PhaseKind};
-use skyhop_record::{EventRow, GridSummary, RowKind};
+use skyhop_cc::{Handover, Phase};
+use skyhop_model::EventKind;
+use skyhop_record::{EventRow, GridSummary};
 use skyhop_scenario::blind::grid_summary;
 use skyhop_scenario::{Experiment, announcement_row};
 use skyhop_signal::Announcement;
@@ -91,11 +92,7 @@ pub(crate) fn phase_rows(flow: &mut Flow) -> impl Iterator<Item = EventRow> + us
 fn phase_row(phase: &Phase, flow: i32) -> EventRow {
     EventRow {
         t_ns: phase.begin_ns as i64,
-        kind: match phase.kind {
-            PhaseKind::Hold => RowKind::Hold,
-            PhaseKind::Drain => RowKind::Drain,
-            PhaseKind::ProbeRtt => RowKind::ProbeRtt,
-        },
+        kind: EventKind::Phase(phase.kind),
         flow: Some(flow),
         length_ns: Some(phase.end_ns.saturating_sub(phase.begin_ns) as i64),
         ..EventRow::default()

@@ -226,7 +226,7 @@ impl<C: CongestionControl> Sender<C> {
         !(work.advanced || work.window_moved)
             || work.data_sacked
             || work.dsack
-            || self.tp.ca_state() != skyhop_cc::CaState::Open
+            || self.tp.ca_state() != skyhop_model::CongestionState::Open
     }
 
     /// With reordering about, SACKs count as progress too.

@@ -1,5 +1,6 @@
 //! What a connection's two ends are set to.
 
+use skyhop_model::MSS;
 use skyhop_units::{Bytes, Duration};
 
 /// The sending end. The defaults are Linux's.
@@ -25,7 +26,7 @@ pub struct SenderConfig {
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
-            mss: 1448,
+            mss: MSS,
             initial_cwnd: 10,
             jiffy: Duration::from_millis(1),
             tso: true,
@@ -49,6 +50,6 @@ pub struct ReceiverConfig {
 
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self { mss: 1448, window: Bytes::new(64 << 20), sack_compression: true }
+        Self { mss: MSS, window: Bytes::new(64 << 20), sack_compression: true }
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel's congestion control hooks, and what the sender fills in before it calls one.
 
-use skyhop_cc::{AckSample, CaEvent, CaState, Instance, RateSample, TcpSock};
+use skyhop_cc::{AckSample, CaEvent, Instance, RateSample, TcpSock};
+use skyhop_model::CongestionState;
 
 use crate::Sender;
 
@@ -20,7 +21,7 @@ pub trait CongestionControl {
     /// The window after a reduction that proved needless.
     fn undo_cwnd(&mut self, tp: &mut TcpSock) -> u32;
     /// The state is about to change; `tp` still has the old one.
-    fn set_state(&mut self, _tp: &mut TcpSock, _state: CaState) {}
+    fn set_state(&mut self, _tp: &mut TcpSock, _state: CongestionState) {}
     /// Something happened to the window.
     fn cwnd_event(&mut self, _tp: &mut TcpSock, _event: CaEvent) {}
     /// RTT and count of what was acknowledged.
@@ -57,7 +58,7 @@ impl CongestionControl for Instance {
         Instance::undo_cwnd(self, tp)
     }
 
-    fn set_state(&mut self, tp: &mut TcpSock, state: CaState) {
+    fn set_state(&mut self, tp: &mut TcpSock, state: CongestionState) {
         Instance::set_state(self, tp, state);
     }
 
@@ -94,7 +95,7 @@ impl<C: CongestionControl> Sender<C> {
         tp.inet_conn.icsk_rto = (self.rto_us / self.jiffy_us) as u32;
     }
 
-    pub(crate) fn set_state(&mut self, state: CaState) {
+    pub(crate) fn set_state(&mut self, state: CongestionState) {
         self.publish();
         self.cc.set_state(&mut self.tp, state);
         self.tp.set_ca_state(state);

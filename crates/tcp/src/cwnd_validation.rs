@@ -51,7 +51,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 2861 3.2: half way from the window to what was used, once per timeout.
     fn shrink_unused_cwnd(&mut self) {
-        if self.tp.ca_state() == skyhop_cc::CaState::Open {
+        if self.tp.ca_state() == skyhop_model::CongestionState::Open {
             let used = self.usage.used.max(self.config.initial_cwnd);
             if used < self.tp.snd_cwnd {
                 self.tp.snd_ssthresh = self.current_ssthresh();

@@ -1,6 +1,6 @@
 //! What `TCP_INFO` would tell.
 
-use skyhop_cc::CaState;
+use skyhop_model::CongestionState;
 use skyhop_units::Duration;
 
 use crate::{CongestionControl, Sender};
@@ -25,7 +25,7 @@ pub struct TcpInfo {
     /// The pacing rate in bytes per second; `None` where the sender does not pace.
     pub pacing_rate: Option<u64>,
     /// The congestion state.
-    pub ca_state: CaState,
+    pub ca_state: CongestionState,
     /// Segments delivered since the start, the SYN included.
     pub delivered: u64,
     /// Data segments sent since the start, retransmissions included.
@@ -52,11 +52,11 @@ impl TcpInfo {
     /// The congestion state's name: open, disorder, cwr, recovery or loss.
     pub const fn state_name(&self) -> &'static str {
         match self.ca_state {
-            CaState::Open => "open",
-            CaState::Disorder => "disorder",
-            CaState::Cwr => "cwr",
-            CaState::Recovery => "recovery",
-            CaState::Loss => "loss",
+            CongestionState::Open => "open",
+            CongestionState::Disorder => "disorder",
+            CongestionState::Cwr => "cwr",
+            CongestionState::Recovery => "recovery",
+            CongestionState::Loss => "loss",
         }
     }
 }

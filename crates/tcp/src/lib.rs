@@ -45,4 +45,4 @@ pub use receiver::{Receiver, ReceiverStats};
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};
 pub use sender::Sender;
-pub use skyhop_cc::{AckSample, CaEvent, CaState, RateSample, TcpSock};
+pub use skyhop_cc::{AckSample, CaEvent, RateSample, TcpSock};

@@ -1,6 +1,7 @@
 //! Proportional rate reduction (RFC 6937bis): the window glides from its old size to ssthresh.
 
-use skyhop_cc::{CaEvent, CaState};
+use skyhop_cc::CaEvent;
+use skyhop_model::CongestionState;
 
 use crate::{CongestionControl, Sender};
 
@@ -16,7 +17,7 @@ pub(crate) struct Prr {
 impl<C: CongestionControl> Sender<C> {
     /// Whether PRR governs the window.
     pub(crate) fn in_cwnd_reduction(&self) -> bool {
-        matches!(self.tp.ca_state(), CaState::Cwr | CaState::Recovery)
+        matches!(self.tp.ca_state(), CongestionState::Cwr | CongestionState::Recovery)
     }
 
     /// RFC 6937bis 6.1: notes where the reduction starts and asks the module where it is to end.
@@ -57,7 +58,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.cc.has_cong_control() {
             return;
         }
-        let reduced = self.tp.ca_state() == CaState::Cwr || self.undo.marker.is_some();
+        let reduced = self.tp.ca_state() == CongestionState::Cwr || self.undo.marker.is_some();
         if self.tp.snd_ssthresh < skyhop_cc::TCP_INFINITE_SSTHRESH && reduced {
             self.tp.snd_cwnd = self.tp.snd_ssthresh;
             self.tp.snd_cwnd_stamp = self.jiffies();

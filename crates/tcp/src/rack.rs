@@ -1,12 +1,11 @@
 //! RACK: loss detection by time of transmission (RFC 8985 section 6).
 
-use skyhop_cc::CaState;
-
 use crate::rate_sample::sent_after;
 use crate::rto::TimerKind;
 use crate::scoreboard::{EVER_RETRANS, Entry, RETRANS};
 use crate::undo::ts_before;
 use crate::{CongestionControl, Sender};
+use skyhop_model::CongestionState;
 
 /// RFC 8985 6.2.: a larger reordering window lasts this many recoveries.
 const REO_WND_PERSIST: u8 = 16;
@@ -109,7 +108,8 @@ impl<C: CongestionControl> Sender<C> {
     /// RFC 8985 6.2 step 4: RACK_update_reo_wnd.
     fn reo_wnd_us(&self) -> u64 {
         if !self.rack.reordering_seen
-            && (self.tp.ca_state() >= CaState::Recovery || self.board.sacked_out >= DUP_THRESH)
+            && (self.tp.ca_state() >= CongestionState::Recovery
+                || self.board.sacked_out >= DUP_THRESH)
         {
             return 0;
         }
@@ -166,7 +166,7 @@ impl<C: CongestionControl> Sender<C> {
         let before = self.board.in_flight();
         self.rack_detect_loss();
         if self.board.in_flight() != before {
-            if self.tp.ca_state() != CaState::Recovery {
+            if self.tp.ca_state() != CongestionState::Recovery {
                 self.enter_recovery();
                 if !self.cc.has_cong_control() {
                     self.reduce_cwnd(1, false, false);

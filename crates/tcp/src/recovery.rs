@@ -1,19 +1,20 @@
 //! The congestion states Open, Disorder, CWR, Recovery and Loss, and what moves between them.
 
-use skyhop_cc::CaState;
-
 use crate::ack::AckWork;
 use crate::transmit::Rexmit;
 use crate::{CongestionControl, Sender};
+use skyhop_model::CongestionState;
 
 impl<C: CongestionControl> Sender<C> {
     /// Every ACK that is not plain good news comes through here, after the scoreboard knows it.
     pub(crate) fn react(&mut self, work: &mut AckWork) {
         self.leave_finished_episode(work);
         let go_on = match self.tp.ca_state() {
-            CaState::Recovery => self.react_in_recovery(work),
-            CaState::Loss => self.react_in_loss(work),
-            CaState::Open | CaState::Disorder | CaState::Cwr => self.react_otherwise(work),
+            CongestionState::Recovery => self.react_in_recovery(work),
+            CongestionState::Loss => self.react_in_loss(work),
+            CongestionState::Open | CongestionState::Disorder | CongestionState::Cwr => {
+                self.react_otherwise(work)
+            }
         };
         if go_on {
             self.rexmit = Rexmit::Lost;
@@ -23,16 +24,16 @@ impl<C: CongestionControl> Sender<C> {
     /// RFC 6582 3.2 step 3: everything that was outstanding when the episode began has arrived.
     fn leave_finished_episode(&mut self, work: &AckWork) {
         let state = self.tp.ca_state();
-        if state == CaState::Open {
+        if state == CongestionState::Open {
             self.undo.retrans_stamp = 0;
         } else if self.board.una >= self.high_seq {
             match state {
                 // An ACK of exactly high_seq may be of the data sent before the reduction.
-                CaState::Cwr if self.board.una != self.high_seq => {
+                CongestionState::Cwr if self.board.una != self.high_seq => {
                     self.end_cwnd_reduction();
-                    self.set_state(CaState::Open);
+                    self.set_state(CongestionState::Open);
                 }
-                CaState::Recovery => {
+                CongestionState::Recovery => {
                     self.try_undo_recovery(work);
                     self.end_cwnd_reduction();
                 }
@@ -49,7 +50,7 @@ impl<C: CongestionControl> Sender<C> {
             self.try_to_open();
         }
         self.identify_losses(work);
-        if self.tp.ca_state() != CaState::Recovery {
+        if self.tp.ca_state() != CongestionState::Recovery {
             // An undo ended the recovery; a new loss begins another.
             if self.board.lost_out == 0 {
                 return false;
@@ -62,14 +63,14 @@ impl<C: CongestionControl> Sender<C> {
     fn react_in_loss(&mut self, work: &mut AckWork) -> bool {
         self.process_loss(work);
         self.identify_losses(work);
-        if !(self.tp.ca_state() == CaState::Open || work.lost_retransmission) {
+        if !(self.tp.ca_state() == CongestionState::Open || work.lost_retransmission) {
             return false;
         }
         self.react_otherwise(work)
     }
 
     fn react_otherwise(&mut self, work: &mut AckWork) -> bool {
-        if self.tp.ca_state() <= CaState::Disorder {
+        if self.tp.ca_state() <= CongestionState::Disorder {
             self.try_undo_dsack();
         }
         self.identify_losses(work);
@@ -102,14 +103,14 @@ impl<C: CongestionControl> Sender<C> {
             self.begin_cwnd_reduction();
         }
         self.recoveries += 1;
-        self.set_state(CaState::Recovery);
+        self.set_state(CongestionState::Recovery);
     }
 
     fn try_to_open(&mut self) {
         if !self.any_retransmission_out() {
             self.undo.retrans_stamp = 0;
         }
-        if self.tp.ca_state() != CaState::Cwr {
+        if self.tp.ca_state() != CongestionState::Cwr {
             self.try_keep_open();
         }
     }
@@ -118,9 +119,9 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn try_keep_open(&mut self) {
         let missing = self.board.sacked_out + self.board.lost_out > 0;
         let state = if missing || self.any_retransmission_out() {
-            CaState::Disorder
+            CongestionState::Disorder
         } else {
-            CaState::Open
+            CongestionState::Open
         };
         if self.tp.ca_state() != state {
             self.set_state(state);

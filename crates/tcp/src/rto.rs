@@ -1,6 +1,7 @@
 //! The retransmission timer: RFC 6298's timeout and back-off, the loss state, and F-RTO (RFC 5682).
 
-use skyhop_cc::{CaEvent, CaState};
+use skyhop_cc::CaEvent;
+use skyhop_model::CongestionState;
 use skyhop_units::{Duration, Instant};
 
 use crate::ack::AckWork;
@@ -84,13 +85,13 @@ impl<C: CongestionControl> Sender<C> {
     /// RFC 5681 3.1 (equation 4 and below): a timeout closes the window.
     fn enter_loss(&mut self) {
         let state = self.tp.ca_state();
-        let new_recovery = state < CaState::Recovery;
+        let new_recovery = state < CongestionState::Recovery;
         self.mark_lost_by_timeout();
         let retransmits = self.tp.inet_conn.icsk_retransmits;
         // Only the first timeout of a window may reduce it: RFC 5681 3.1, RFC 6582 3.2 step 6.
-        if state <= CaState::Disorder
+        if state <= CongestionState::Disorder
             || self.high_seq <= self.board.una
-            || (state == CaState::Loss && retransmits == 0)
+            || (state == CongestionState::Loss && retransmits == 0)
         {
             self.tp.prior_ssthresh = self.current_ssthresh();
             self.tp.prior_cwnd = self.tp.snd_cwnd;
@@ -102,10 +103,10 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd_cnt = 0;
         self.tp.snd_cwnd_stamp = self.jiffies();
         // So many SACKs and still a timeout: the degree of reordering was over-estimated.
-        if state <= CaState::Disorder && self.board.sacked_out >= DUP_THRESH {
+        if state <= CongestionState::Disorder && self.board.sacked_out >= DUP_THRESH {
             self.tp.reordering = self.tp.reordering.min(DUP_THRESH);
         }
-        self.set_state(CaState::Loss);
+        self.set_state(CongestionState::Loss);
         self.high_seq = self.board.nxt;
         self.tlp.end();
         // RFC 5682 3.1 step 1: only the first timeout, or one after progress, can be spurious.

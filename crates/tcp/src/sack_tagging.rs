@@ -1,12 +1,11 @@
 //! Entering an ACK's SACK blocks on the scoreboard (RFC 6675 5, RFC 2883 for duplicates).
 
-use skyhop_cc::CaState;
-
 use crate::ack::AckWork;
 use crate::sack::{SackBlock, SackBlocks};
 use crate::scoreboard::{EVER_RETRANS, RETRANS, SACKED};
 use crate::segment::Ack;
 use crate::{CongestionControl, Sender};
+use skyhop_model::CongestionState;
 
 impl<C: CongestionControl> Sender<C> {
     /// Marks what the blocks report, leaving out what the previous ACK reported already.
@@ -31,7 +30,7 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         // In the loss state only what may still be undone tells anything about reordering.
-        if self.tp.ca_state() != CaState::Loss || self.undo.marker.is_some() {
+        if self.tp.ca_state() != CongestionState::Loss || self.undo.marker.is_some() {
             self.check_reordering(work.lowest_late, self.board.sacked_end());
         }
     }

@@ -1,13 +1,12 @@
 //! Tail loss probes (RFC 8985 section 7).
 
-use skyhop_cc::CaState;
-
 use crate::ack::AckWork;
 use crate::rack::TIMEOUT_MIN_JIFFIES;
 use crate::rto::TimerKind;
 use crate::rtt::RTO_INITIAL_US;
 use crate::transmit::Forced;
 use crate::{CongestionControl, Sender};
+use skyhop_model::CongestionState;
 
 /// The receiver may delay its ACK of a single segment this long: Linux takes its least RTO where
 /// RFC 8985 7.2 says worst-case delayed ACK.
@@ -47,7 +46,7 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn schedule_loss_probe(&mut self, advancing: bool) -> bool {
         let state = self.tp.ca_state();
         let packets_out = self.board.packets_out();
-        if packets_out == 0 || !matches!(state, CaState::Open | CaState::Cwr) {
+        if packets_out == 0 || !matches!(state, CongestionState::Open | CongestionState::Cwr) {
             return false;
         }
         let mut wait_us = RTO_INITIAL_US;
@@ -95,7 +94,7 @@ impl<C: CongestionControl> Sender<C> {
         } else if self.board.una > end_seq {
             // No D-SACK: the original was lost, and that is a sign of congestion.
             self.begin_cwnd_reduction();
-            self.set_state(CaState::Cwr);
+            self.set_state(CongestionState::Cwr);
             self.end_cwnd_reduction();
             self.try_keep_open();
         } else if work.is_pure_duplicate() {

@@ -1,7 +1,8 @@
 //! What leaves next: a forced segment, a retransmission or new data, as far as the window, the
 //! receiver and pacing allow.
 
-use skyhop_cc::{CaEvent, CaState};
+use skyhop_cc::CaEvent;
+use skyhop_model::CongestionState;
 
 use crate::rate_sample;
 use crate::rto::TimerKind;
@@ -158,7 +159,7 @@ impl<C: CongestionControl> Sender<C> {
         if limit >= most.into()
             || u64::from(TSO_WINDOW_DIVISOR) * limit >= window
             || since_last_ns > TSO_DEFER_NS
-            || self.tp.ca_state() >= CaState::Recovery
+            || self.tp.ca_state() >= CongestionState::Recovery
             || board.packets_out() == 0
             || unsent == 1
         {

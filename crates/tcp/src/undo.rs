@@ -1,10 +1,9 @@
 //! Taking back a reduction that proved needless: by D-SACK (RFC 3708) or by timestamps (the Eifel
 //! algorithm: RFC 3522 detects, RFC 4015 responds).
 
-use skyhop_cc::CaState;
-
 use crate::ack::AckWork;
 use crate::{CongestionControl, Sender};
+use skyhop_model::CongestionState;
 
 /// What has to be known for it; the count of retransmissions is in the socket, as `undo_retrans`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,7 +101,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.may_undo(work) {
             self.undo_cwnd_reduction(false);
         }
-        self.set_state(CaState::Open);
+        self.set_state(CongestionState::Open);
         self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
     }
 
@@ -113,7 +112,7 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.undo_cwnd_reduction(true);
         self.tp.inet_conn.icsk_retransmits = 0;
-        self.set_state(CaState::Open);
+        self.set_state(CongestionState::Open);
         true
     }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from skyhop.plot.records import PATH_EVENT_KINDS, Events, FloatArray
+from skyhop.plot.records import SHOWN_EVENT_KINDS, Events, FloatArray
 from skyhop.plot.style import GREY, OUTAGE_COLOUR
 
 LANE_IN = 0.2
@@ -48,7 +48,7 @@ MARKS = {
 
 def kinds_shown(events: Events) -> list[str]:
     """List the kinds that happened, in their order."""
-    return [kind for kind in PATH_EVENT_KINDS if kind in events.kinds]
+    return [kind for kind in SHOWN_EVENT_KINDS if kind in events.kinds]
 
 
 def strip_height_in(events: Events, end_s: float) -> float:
@@ -128,7 +128,7 @@ def label_lane(ax: Axes, lane: int, text: str, colour: str) -> None:
 
 def _kinds_with_lines(events: Events) -> list[str]:
     """List all kinds where events are few, else the graver ones where those are few."""
-    for kinds in (PATH_EVENT_KINDS, ("end", "lost", "restored", "change"), ("lost", "restored")):
+    for kinds in (SHOWN_EVENT_KINDS, ("end", "lost", "restored", "change"), ("lost", "restored")):
         if sum(kind in kinds for kind in events.kinds) <= LINES_AT_MOST:
             return [kind for kind in kinds if kind in events.kinds]
     return []

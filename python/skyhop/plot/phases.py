@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from skyhop._core import PHASE_KINDS
 from skyhop.plot.events import LANE_IN, SPANS_AT_MOST, label_lane
-from skyhop.plot.records import PHASE_KINDS, RunRecord
+from skyhop.plot.records import RunRecord
 
 _ANNOUNCED_COLOUR = "#555555"
 _PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC"}

@@ -16,29 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from skyhop._core import DIRECTIONS, LOSS_REASONS, PATH_EVENT_KINDS, PATH_LINK, PHASE_KINDS
 from skyhop.errors import InputError
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-DROP_REASONS = ("queue", "loss", "outage", "dismantled", "device")
-"""Why packets are lost, in the order of the summary."""
-
-PATH_EVENT_KINDS = ("end", "intermediate", "reroute", "lost", "restored", "change")
-"""What happens to a path, in the order in which tables and figures show it."""
-
-PHASE_KINDS = ("hold", "drain", "probe-rtt")
-"""What a congestion control does about an announced handover, in their order within a handover."""
+SHOWN_EVENT_KINDS = (*PATH_EVENT_KINDS, "change")
+"""What happens to a path, by itself or as the scenario says, in the order of figures."""
 
 _FLOW_COLUMNS = (
     "t_ns", "flow", "goodput_bps", "cwnd_packets", "ssthresh_packets", "srtt_us",
     "inflight_packets", "retransmits",
 )  # fmt: skip
-_LINK_COLUMNS = (
-    "t_ns", "link", "direction", "backlog_bytes", *(f"drops_{reason}" for reason in DROP_REASONS),
-)  # fmt: skip
-_PATH_LINK = "path"
-"""The name of the link that `[path]` and `[link]` describe."""
+_LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes")
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
@@ -75,7 +66,7 @@ class Events:
     t_s: FloatArray
     """When, shape (n,)."""
     kinds: tuple[str, ...]
-    """What, n of `PATH_EVENT_KINDS`."""
+    """What, n of `SHOWN_EVENT_KINDS`."""
     outage_s: FloatArray
     """How long the path is down from then on, shape (n,)."""
 
@@ -377,7 +368,7 @@ def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:
     for index, flow in enumerate(summary["flows"]):
         parts.append((f"flows[{index}]", flow, FLOW_SUMMARY_KEYS))
     if isinstance(link, Mapping):
-        parts.append(("link.drops", link.get("drops"), DROP_REASONS))
+        parts.append(("link.drops", link.get("drops"), ()))
     for place, part, keys in parts:
         if not isinstance(part, Mapping):
             raise ReportError(f"{file}: `{place}` should be an object")
@@ -426,13 +417,13 @@ def _flow_series(frame: pl.DataFrame) -> FlowSeries:
 
 
 def _link_series_by_name(frame: pl.DataFrame) -> dict[str, LinkSeries]:
-    names = frame.get_column("link").unique(maintain_order=True).to_list() or [_PATH_LINK]
-    directions = ("forward", "back")
-    if names == [_PATH_LINK]:
-        labels = {(_PATH_LINK, direction): direction for direction in directions}
+    names = frame.get_column("link").unique(maintain_order=True).to_list() or [PATH_LINK]
+    directions = DIRECTIONS
+    if names == [PATH_LINK]:
+        labels = {(PATH_LINK, direction): direction for direction in directions}
     else:
         labels = {
-            (name, direction): name if direction == "forward" else f"{name} back"
+            (name, direction): name if direction == DIRECTIONS[0] else f"{name} back"
             for name in names
             for direction in directions
         }
@@ -449,7 +440,11 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
     return LinkSeries(
         t_s=_floats(frame, "t_ns", 1e9),
         backlog_bytes=_floats(frame, "backlog_bytes"),
-        drops={reason: _floats(frame, f"drops_{reason}") for reason in DROP_REASONS},
+        # Runs of before a reason was known lack its column, and have none of it.
+        drops={
+            reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
+            for reason, column in ((reason, f"drops_{reason}") for reason in LOSS_REASONS)
+        },
     )
 
 
@@ -466,7 +461,7 @@ def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:
 
 
 def _events(frame: pl.DataFrame) -> Events:
-    frame = frame.filter(pl.col("kind").is_in(PATH_EVENT_KINDS)).sort("t_ns", maintain_order=True)
+    frame = frame.filter(pl.col("kind").is_in(SHOWN_EVENT_KINDS)).sort("t_ns", maintain_order=True)
     return Events(
         t_s=_floats(frame, "t_ns", 1e9),
         kinds=tuple(frame.get_column("kind").to_list()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from skyhop._core import LOSS_REASONS
 from skyhop.plot.events import draw_strip, mark_panels, strip_height_in
 from skyhop.plot.phases import draw_signal_strip, has_signal, mark_phases, signal_strip_height_in
 from skyhop.plot.records import (
-    DROP_REASONS,
     FloatArray,
     FlowSeries,
     RunRecord,
@@ -54,13 +55,8 @@ _LARGE_DOTS_AT_MOST = 3000
 
 _BARS_AT_MOST = 240
 
-_DROP_COLOURS = {
-    "queue": "#0072B2",
-    "loss": "#E69F00",
-    "outage": "#777777",
-    "dismantled": "#CC79A7",
-    "device": "#000000",
-}
+_COLOURS = ("#0072B2", "#E69F00", "#777777", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#009E73")
+_DROP_COLOURS = dict(zip(LOSS_REASONS, cycle(_COLOURS), strict=False))
 
 
 def run_figure(
@@ -195,7 +191,7 @@ def _draw_retransmits(ax: Axes, run: RunRecord, styles: Mapping[int, FlowStyle])
 def _draw_drops(ax: Axes, run: RunRecord) -> None:
     edges_s = _bar_edges(run)
     base = np.zeros(len(edges_s) - 1)
-    for reason in DROP_REASONS:
+    for reason in LOSS_REASONS:
         sums = sum(
             (binned_sum(series.t_s, series.drops[reason], edges_s) for series in run.link.values()),
             np.zeros_like(base),

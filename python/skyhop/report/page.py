@@ -12,10 +12,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from skyhop._core import LOSS_REASONS
 from skyhop.plot.comparison import comparison_figure
 from skyhop.plot.path import path_figure
 from skyhop.plot.records import (
-    DROP_REASONS,
     PathRecord,
     ReportError,
     RunRecord,
@@ -42,7 +42,7 @@ _FLOW_KEYS = (
     "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
 )  # fmt: skip
 _RUN_KEYS = (
-    "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in DROP_REASONS),
+    "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
     "handovers_end", "handovers_intermediate", "handovers_reroute",
     "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "rtt_excess_p99_us",
 )  # fmt: skip

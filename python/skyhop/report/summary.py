@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skyhop.plot.records import DROP_REASONS, FLOW_SUMMARY_KEYS, RunRecord, read_runs
+from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
+from skyhop.plot.records import FLOW_SUMMARY_KEYS, RunRecord, read_runs
 
 MISSING = "\N{EN DASH}"
 
@@ -50,7 +51,7 @@ def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
 
 
 def _terminal_row(row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool) -> dict[str, Any]:
-    drops = sum(row[f"drops_{reason}"] for reason in DROP_REASONS)
+    drops = sum(row[f"drops_{reason}"] for reason in LOSS_REASONS)
     handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
     return {
         "run": row["run"],
@@ -109,7 +110,7 @@ def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "virtual_s": summary["virtual_s"],
         **_of_link(link),
-        **{f"handovers_{kind}": handovers[kind] for kind in ("end", "intermediate", "reroute")},
+        **{f"handovers_{kind}": handovers[kind] for kind in HANDOVER_KINDS},
         **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
         "rtt_excess_p99_us": excess.get("p99"),
     }
@@ -125,7 +126,7 @@ def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "utilisation": link["utilisation"],
         "backlog_mean_bytes": link["backlog_mean_bytes"],
-        **{f"drops_{reason}": link["drops"][reason] for reason in DROP_REASONS},
+        **{f"drops_{reason}": link["drops"].get(reason, 0) for reason in LOSS_REASONS},
     }
 
 
@@ -167,14 +168,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("sent_packets", "sent", "packets", _count),
     Column("completion_s", "completion", "s", three_digits),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB, of_run=True),
-    Column("drops_queue", "queue", "", _count, of_run=True),
-    Column("drops_loss", "loss", "", _count, of_run=True),
-    Column("drops_outage", "outage", "", _count, of_run=True),
-    Column("drops_dismantled", "dismantled", "", _count, of_run=True),
-    Column("drops_device", "device", "", _count, of_run=True),
-    Column("handovers_end", "end", "", _count, of_run=True),
-    Column("handovers_intermediate", "intermediate", "", _count, of_run=True),
-    Column("handovers_reroute", "reroute", "", _count, of_run=True),
+    *(Column(f"drops_{reason}", reason, "", _count, of_run=True) for reason in LOSS_REASONS),
+    *(Column(f"handovers_{kind}", kind, "", _count, of_run=True) for kind in HANDOVER_KINDS),
     Column("lateness_p50_us", "p50", "", three_digits, of_run=True),
     Column("lateness_p99_us", "p99", "", three_digits, of_run=True),
     Column("lateness_max_us", "max", "", three_digits, of_run=True),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.errors import InputError
 from skyhop.plot.records import (
     FLOW_SUMMARY_KEYS,
@@ -59,13 +60,14 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     MetricInfo("completion", "completion_s", "completion time", "s"),
     MetricInfo("utilisation", "utilisation", "utilisation", "%", 100),
     MetricInfo("backlog", "backlog_mean_bytes", "mean backlog", "kB", 1e-3),
-    MetricInfo("drops_queue", "drops_queue", "queue drops", "packets"),
-    MetricInfo("drops_loss", "drops_loss", "random losses", "packets"),
-    MetricInfo("drops_outage", "drops_outage", "outage drops", "packets"),
-    MetricInfo("drops_dismantled", "drops_dismantled", "dismantled drops", "packets"),
-    MetricInfo("handovers_end", "handovers_end", "end handovers", ""),
-    MetricInfo("handovers_intermediate", "handovers_intermediate", "intermediate handovers", ""),
-    MetricInfo("handovers_reroute", "handovers_reroute", "reroutes", ""),
+    *(
+        MetricInfo(f"drops_{reason}", f"drops_{reason}", f"drops ({reason})", "packets")
+        for reason in LOSS_REASONS
+    ),
+    *(
+        MetricInfo(f"handovers_{kind}", f"handovers_{kind}", f"handovers ({kind})", "")
+        for kind in HANDOVER_KINDS
+    ),
     MetricInfo("power", "power_bit", "power (goodput / srtt)", "Mbit", 1e-6),
     MetricInfo("delay_inflation", "delay_inflation", "srtt / base RTT", ""),
     MetricInfo("jain", "jain", "Jain's index", ""),

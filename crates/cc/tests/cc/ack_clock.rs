@@ -1,6 +1,7 @@
 //! An ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
-use skyhop_cc::{AckSample, CaEvent, CaState, Instance, Module, TCP_INFINITE_SSTHRESH, TcpSock};
+use skyhop_cc::{AckSample, CaEvent, Instance, Module, TCP_INFINITE_SSTHRESH, TcpSock};
+use skyhop_model::CongestionState;
 
 /// Bytes per packet.
 pub const MSS: u32 = 1448;
@@ -47,9 +48,9 @@ impl AckClock {
         let tp = &mut self.tp;
         tp.prior_cwnd = tp.snd_cwnd;
         tp.snd_ssthresh = self.cc.ssthresh(tp);
-        self.cc.set_state(tp, CaState::Recovery);
+        self.cc.set_state(tp, CongestionState::Recovery);
         tp.snd_cwnd_cnt = 0;
-        self.cc.set_state(tp, CaState::Open);
+        self.cc.set_state(tp, CongestionState::Open);
         if tp.snd_ssthresh < TCP_INFINITE_SSTHRESH {
             tp.snd_cwnd = tp.snd_ssthresh;
         }

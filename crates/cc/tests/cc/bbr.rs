@@ -2,7 +2,8 @@
 //! of 400 packets. The algorithm's state is its own: what is asserted is what it does.
 
 use crate::path::{MSS, Moment, Sender};
-use skyhop_cc::{CaEvent, CaState, Instance, Module, RateSample, TcpSock};
+use skyhop_cc::{CaEvent, Instance, Module, RateSample, TcpSock};
+use skyhop_model::CongestionState;
 
 const TX_US: u64 = 100;
 const RTT_US: u64 = 40_000;
@@ -188,8 +189,8 @@ fn recovery_conserves_packets_and_restores_the_window() {
         ..RateSample::default()
     };
     assert_eq!(cc.ssthresh(&mut tp), tp.snd_ssthresh);
-    cc.set_state(&mut tp, CaState::Recovery);
-    tp.set_ca_state(CaState::Recovery);
+    cc.set_state(&mut tp, CongestionState::Recovery);
+    tp.set_ca_state(CongestionState::Recovery);
     tp.lost_out = 50;
     tp.lost += 50;
     let sample = ack(&tp, 50);
@@ -197,7 +198,7 @@ fn recovery_conserves_packets_and_restores_the_window() {
     let sample = RateSample { prior_delivered: 0, ..sample };
     cc.cong_control(&mut tp, 0, 0, &sample);
     assert_eq!(tp.snd_cwnd, tp.packets_in_flight() + 2);
-    tp.set_ca_state(CaState::Open);
+    tp.set_ca_state(CongestionState::Open);
     tp.lost_out = 0;
     let sample = ack(&tp, 0);
     cc.cong_control(&mut tp, 0, 0, &sample);
@@ -210,14 +211,14 @@ fn a_timeout_keeps_the_last_good_window() {
     let Sender { mut cc, mut tp, .. } = steady();
     let before = tp.snd_cwnd;
     cc.ssthresh(&mut tp);
-    cc.set_state(&mut tp, CaState::Loss);
-    tp.set_ca_state(CaState::Loss);
+    cc.set_state(&mut tp, CongestionState::Loss);
+    tp.set_ca_state(CongestionState::Loss);
     tp.snd_cwnd = 1;
     let sample =
         RateSample { interval_us: -1, acked_sacked: 1, rtt_us: -1, ..RateSample::default() };
     cc.cong_control(&mut tp, 0, 0, &sample);
     assert_eq!(tp.snd_cwnd, 4, "never under four");
-    tp.set_ca_state(CaState::Open);
+    tp.set_ca_state(CongestionState::Open);
     cc.cong_control(&mut tp, 0, 0, &sample);
     assert!(tp.snd_cwnd >= before);
 }

@@ -1,7 +1,8 @@
 //! CUBIC against RFC 9438, driven by an ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
 use crate::ack_clock::{AckClock, MSS};
-use skyhop_cc::{CaEvent, CaState, SK_PACING_NEEDED, jiffies};
+use skyhop_cc::{CaEvent, SK_PACING_NEEDED, jiffies};
+use skyhop_model::CongestionState;
 
 const BETA: f64 = 717.0 / 1024.0;
 const C: f64 = 410.0 / 1024.0;
@@ -175,7 +176,7 @@ fn without_hystart_slow_start_goes_on() {
 fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
     let mut clock = after_loss_at(1000, 20_000, &[]);
     assert_eq!(clock.cc.undo_cwnd(&mut clock.tp), 1000);
-    clock.cc.set_state(&mut clock.tp, CaState::Loss);
+    clock.cc.set_state(&mut clock.tp, CongestionState::Loss);
     clock.tp.snd_cwnd = 100;
     clock.tp.snd_ssthresh = 100;
     // Nothing is known of a maximum: at least 5 % per RTT.

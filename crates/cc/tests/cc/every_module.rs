@@ -2,7 +2,8 @@
 
 use crate::path::Sender;
 use proptest::prelude::*;
-use skyhop_cc::{AckSample, CaEvent, CaState, Handover, Instance, Module, RateSample, TcpSock};
+use skyhop_cc::{AckSample, CaEvent, Handover, Instance, Module, RateSample, TcpSock};
+use skyhop_model::CongestionState;
 
 fn instance(module: &'static Module) -> Instance {
     Instance::new(module, &[]).expect("the defaults are valid")
@@ -101,14 +102,14 @@ fn apply(cc: &mut Instance, tp: &mut TcpSock, call: &Call) {
         Call::Ack { acked, rtt_us, interval_us, losses, limited } => {
             ack(cc, tp, (acked, rtt_us, interval_us, losses, limited));
         }
-        Call::Lose => reduce(cc, tp, CaState::Recovery),
+        Call::Lose => reduce(cc, tp, CongestionState::Recovery),
         Call::Timeout => {
-            reduce(cc, tp, CaState::Loss);
+            reduce(cc, tp, CongestionState::Loss);
             tp.snd_cwnd = 1;
         }
         Call::Recover => {
-            cc.set_state(tp, CaState::Open);
-            tp.set_ca_state(CaState::Open);
+            cc.set_state(tp, CongestionState::Open);
+            tp.set_ca_state(CongestionState::Open);
             tp.lost_out = 0;
         }
         Call::Undo => tp.snd_cwnd = cc.undo_cwnd(tp),
@@ -163,7 +164,7 @@ fn ack(cc: &mut Instance, tp: &mut TcpSock, of: (u32, i32, i64, i32, bool)) {
     }
 }
 
-fn reduce(cc: &mut Instance, tp: &mut TcpSock, state: CaState) {
+fn reduce(cc: &mut Instance, tp: &mut TcpSock, state: CongestionState) {
     tp.prior_cwnd = tp.snd_cwnd;
     tp.snd_ssthresh = cc.ssthresh(tp);
     cc.set_state(tp, state);

@@ -1,7 +1,8 @@
 //! SaTCP: what it does about a loss while a handover is announced, and what it does not.
 
 use crate::ack_clock::AckClock;
-use skyhop_cc::{CaEvent, CaState, Handover, PhaseKind, TCP_INFINITE_SSTHRESH};
+use skyhop_cc::{CaEvent, Handover, TCP_INFINITE_SSTHRESH};
+use skyhop_model::{CongestionState, PhaseKind};
 
 const RTT_US: u64 = 20_000;
 const FREEZE: (&str, &str) = ("mode", "freeze");
@@ -28,7 +29,7 @@ fn time_out(clock: &mut AckClock) {
     tp.snd_ssthresh = clock.cc.ssthresh(tp);
     clock.cc.cwnd_event(tp, CaEvent::Loss);
     tp.snd_cwnd = 1;
-    clock.cc.set_state(tp, CaState::Loss);
+    clock.cc.set_state(tp, CongestionState::Loss);
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn published_keeps_w_max_over_a_timeout_within_a_hold() {
             announce(&mut clock, 0);
         }
         time_out(&mut clock);
-        clock.cc.set_state(&mut clock.tp, CaState::Open);
+        clock.cc.set_state(&mut clock.tp, CongestionState::Open);
         // Slow start to the threshold of 700, then two round trips.
         for _ in 0..12 {
             clock.round();

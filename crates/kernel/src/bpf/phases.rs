@@ -1,10 +1,11 @@
 //! What the connections of a registered module say that they do about handovers.
 
+use skyhop_model::PhaseKind;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use skyhop_cc::{Phase, PhaseKind};
+use skyhop_cc::Phase;
 
 use super::registration::{not_loaded, pin_of};
 use crate::Told;
@@ -66,12 +67,7 @@ pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
 fn parse(bytes: &[u8]) -> Option<Told> {
     let bytes: &[u8; TOLD_BYTES] = bytes.try_into().ok()?;
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    let kind = match word(24) {
-        0 => PhaseKind::Hold,
-        1 => PhaseKind::Drain,
-        2 => PhaseKind::ProbeRtt,
-        _ => return None,
-    };
+    let kind = *PhaseKind::ALL.get(usize::try_from(word(24)).ok()?)?;
     Some(Told {
         netns_cookie: word(0),
         local_port: u16::from_ne_bytes([bytes[32], bytes[33]]),

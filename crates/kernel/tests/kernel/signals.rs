@@ -1,6 +1,7 @@
 //! An announcement reaches the connections it is for, and no others.
 
 use crate::lab;
+use skyhop_model::PhaseKind;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use skyhop_cc::{Handover, Module, PhaseKind};
+use skyhop_cc::{Handover, Module};
 use skyhop_kernel::{Scope, SignalMap, hold, netns_cookie};
 
 use crate::lab::{Connection, alone, in_own_network};

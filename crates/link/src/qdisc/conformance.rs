@@ -1,5 +1,6 @@
 //! What every queue discipline must do, tried on every entry of the table.
 
+use skyhop_model::LossReason;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use super::{AnyQdisc, Backlog, Limit, QDISCS, Qdisc, Queued};
 use crate::stats::DropLog;
-use crate::{DropReason, LinkError, Packet};
+use crate::{LinkError, Packet};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -90,7 +91,7 @@ fn account_for_drops(
     left: &mut Vec<(u64, Option<Instant>)>,
 ) {
     for drop in drops.take() {
-        assert_eq!((drop.at, drop.reason), (now, DropReason::Queue));
+        assert_eq!((drop.at, drop.reason), (now, LossReason::Queue));
         assert!(inside.remove(&drop.packet.payload).is_some(), "a packet is lost once");
         left.push((drop.packet.payload, None));
     }

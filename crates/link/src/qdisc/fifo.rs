@@ -1,11 +1,11 @@
 //! First in, first out: a packet that does not fit when it comes is lost (drop-tail).
 
+use skyhop_model::LossReason;
 use std::collections::VecDeque;
 
 use skyhop_units::Instant;
 
 use super::{Backlog, Limit, Qdisc, Queued};
-use crate::DropReason;
 use crate::stats::DropLog;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl<P> Qdisc<P> for Fifo<P> {
             self.backlog = with_it;
             self.waiting.push_back(arriving);
         } else {
-            drops.lose(arriving.since, DropReason::Queue, arriving.packet);
+            drops.lose(arriving.since, LossReason::Queue, arriving.packet);
         }
     }
 

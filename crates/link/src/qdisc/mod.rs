@@ -20,7 +20,7 @@ table! {
 /// What a queue discipline does. `conformance.rs` tests every entry of the table against this.
 ///
 /// Times never decrease from call to call. A packet given to `enqueue` is returned by `dequeue` or
-/// recorded in `drops` with [`DropReason::Queue`](crate::DropReason::Queue), exactly once.
+/// recorded in `drops` with [`LossReason::Queue`](skyhop_model::LossReason::Queue), exactly once.
 pub(crate) trait Qdisc<P> {
     /// Takes in a packet at its `since`; whatever must go for it goes to `drops`. Afterwards the
     /// backlog is within the limit.

@@ -1,13 +1,14 @@
 //! The link against a slow reference, on random schedules, packet trains and ways of polling.
 
 use crate::reference;
+use skyhop_model::Counts;
+use skyhop_model::DuringOutage;
 use std::collections::BTreeSet;
 
 use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
-    DelayPiece, Dismantled, DuringOutage, Link, LinkConfig, LinkSchedule, LinkStats, Outage,
-    Packet, Piece,
+    DelayPiece, Dismantled, Link, LinkConfig, LinkSchedule, LinkStats, Outage, Packet, Piece,
 };
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 

@@ -3,9 +3,11 @@
 //! At 12 Mbit/s a packet of 1500 bytes takes 1 ms.
 
 use skyhop_link::{
-    Arrival, DelayPiece, Dismantled, Drop, DropReason, DuringOutage, Link, LinkConfig, LinkError,
-    LinkSchedule, Outage, Packet, Piece, QDISCS, ScheduleError,
+    Arrival, DelayPiece, Dismantled, Drop, Link, LinkConfig, LinkError, LinkSchedule, Outage,
+    Packet, Piece, QDISCS, ScheduleError,
 };
+use skyhop_model::Counts;
+use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 const RATE: Rate = Rate::from_bits_per_second(12_000_000);
@@ -32,7 +34,7 @@ fn config(schedule: LinkSchedule, packets: u64) -> LinkConfig {
 struct Run {
     link: Link<u64>,
     arrivals: Vec<(u64, u64)>,
-    drops: Vec<(u64, u64, DropReason)>,
+    drops: Vec<(u64, u64, LossReason)>,
 }
 
 /// Sends packet n at the nth of `sends_ms` and waits until nothing happens any more.
@@ -52,7 +54,7 @@ fn run(config: LinkConfig, sends_ms: impl IntoIterator<Item = u64>) -> Run {
     Run { link, arrivals, drops }
 }
 
-fn payloads(drops: &[(u64, u64, DropReason)]) -> Vec<u64> {
+fn payloads(drops: &[(u64, u64, LossReason)]) -> Vec<u64> {
     drops.iter().map(|&(payload, ..)| payload).collect()
 }
 
@@ -60,11 +62,14 @@ fn payloads(drops: &[(u64, u64, DropReason)]) -> Vec<u64> {
 fn a_saturated_link_carries_its_rate_and_drops_the_tail() {
     let run = run(config(fixed(20), 3), [0; 6]);
     assert_eq!(run.arrivals, [(0, 21), (1, 22), (2, 23), (3, 24)]);
-    let queue = DropReason::Queue;
+    let queue = LossReason::Queue;
     assert_eq!(run.drops, [(4, 0, queue), (5, 0, queue)], "one in service and three waiting fit");
     let stats = run.link.stats();
     assert_eq!(stats.transmitted_bytes, Bytes::new(4 * 1500));
-    assert_eq!((stats.drops.queue, stats.drops.of(queue), stats.drops.total()), (2, 2, 2));
+    assert_eq!(
+        (stats.drops[LossReason::Queue], stats.drops[queue], stats.drops.total()),
+        (2, 2, 2)
+    );
     assert_eq!(run.link.next_wakeup(), None);
 }
 
@@ -114,7 +119,7 @@ fn an_outage_that_drops_takes_exactly_what_leaves_the_queue_in_it() {
     let run = run(config(schedule, 100), [0; 10]);
     // Packet n leaves at n + 1 ms: 4, 5 and 6 ms are in the outage, 7 ms is not.
     assert_eq!(payloads(&run.drops), [3, 4, 5]);
-    assert!(run.drops.iter().all(|&(n, at_ms, why)| at_ms == n + 1 && why == DropReason::Outage));
+    assert!(run.drops.iter().all(|&(n, at_ms, why)| at_ms == n + 1 && why == LossReason::Outage));
     let arrived: Vec<u64> = run.arrivals.iter().map(|&(payload, _)| payload).collect();
     assert_eq!(arrived, [0, 1, 2, 6, 7, 8, 9]);
 }
@@ -129,7 +134,7 @@ fn an_outage_that_holds_delays_and_loses_only_to_the_full_queue() {
     let held: Vec<(u64, u64)> = (4..9).map(|n| (n, 20 + 14 + n - 3)).collect();
     assert_eq!(run.arrivals[..4], [(0, 21), (1, 22), (2, 23), (3, 24)]);
     assert_eq!(run.arrivals[4..], held);
-    let queue = DropReason::Queue;
+    let queue = LossReason::Queue;
     assert_eq!(run.drops, [(9, 9, queue), (10, 10, queue), (11, 11, queue)]);
 }
 
@@ -149,7 +154,7 @@ fn dismantle(near_ms: u64, far: Duration) -> Run {
     schedule.dismantled =
         vec![Dismantled { at: ms(20), near: Duration::from_millis(near_ms), far }];
     let run = run(config(schedule, 100), [0; 10]);
-    let at_that_moment = |&(_, at_ms, why)| at_ms == 20 && why == DropReason::Dismantled;
+    let at_that_moment = |&(_, at_ms, why)| at_ms == 20 && why == LossReason::Dismantled;
     assert!(run.drops.iter().all(at_that_moment));
     assert_eq!(run.drops.len() + run.arrivals.len(), 10);
     run
@@ -222,7 +227,7 @@ fn loss_begins_and_ends_with_its_piece() {
     schedule.loss.push(Piece { from: ms(6), value: Ratio::ZERO });
     let run = run(config(schedule, 100), [0; 8]);
     assert_eq!(payloads(&run.drops), [2, 3, 4]);
-    assert_eq!(run.link.stats().drops.loss, 3);
+    assert_eq!(run.link.stats().drops[LossReason::Loss], 3);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use skyhop_link::{DropReason, DuringOutage, LinkConfig, LinkSchedule};
+use skyhop_link::{LinkConfig, LinkSchedule};
+use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::QueueLimit;
 
 /// A packet offered to the link; its number is its place in the train.
@@ -21,7 +22,7 @@ pub enum Outcome {
     },
     Lost {
         at_ns: u64,
-        reason: DropReason,
+        reason: LossReason,
     },
     /// The rate stays zero from some time on.
     Stuck,
@@ -49,7 +50,7 @@ pub fn run(config: &LinkConfig, train: &[Offered]) -> (Vec<Outcome>, Vec<usize>)
     let mut outcomes = Vec::new();
     for packet in train {
         if !fits(config.queue, &transmissions, packet) {
-            let reason = DropReason::Queue;
+            let reason = LossReason::Queue;
             outcomes.push(Outcome::Lost { at_ns: packet.at_ns, reason });
             continue;
         }
@@ -137,18 +138,18 @@ fn in_outage(schedule: &LinkSchedule, at_ns: u64) -> bool {
     schedule.outages.iter().any(|outage| covers(outage.from.as_nanos(), outage.until.as_nanos()))
 }
 
-fn impaired(schedule: &LinkSchedule, rng: &mut ChaCha8Rng, at_ns: u64) -> Option<DropReason> {
+fn impaired(schedule: &LinkSchedule, rng: &mut ChaCha8Rng, at_ns: u64) -> Option<LossReason> {
     let mut pieces = schedule.loss.iter().rev();
     let piece = pieces.find(|piece| piece.from.as_nanos() <= at_ns).expect("one piece at 0");
     let probability = piece.value.fraction();
     if probability > 0.0 {
         let drawn = (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
         if drawn < probability {
-            return Some(DropReason::Loss);
+            return Some(LossReason::Loss);
         }
     }
     let drops = schedule.during_outage == DuringOutage::Drop;
-    (drops && in_outage(schedule, at_ns)).then_some(DropReason::Outage)
+    (drops && in_outage(schedule, at_ns)).then_some(LossReason::Outage)
 }
 
 fn travel(schedule: &LinkSchedule, entered: &mut Vec<Entered>, enters_ns: u64) -> Outcome {
@@ -166,7 +167,7 @@ fn travel(schedule: &LinkSchedule, entered: &mut Vec<Entered>, enters_ns: u64) -
             && (hop.near.as_nanos()..hop.far.as_nanos()).contains(&(at_ns - enters_ns))
     });
     match lost {
-        Some(hop) => Outcome::Lost { at_ns: hop.at.as_nanos(), reason: DropReason::Dismantled },
+        Some(hop) => Outcome::Lost { at_ns: hop.at.as_nanos(), reason: LossReason::Dismantled },
         None => Outcome::Arrived { at_ns: arrives_ns },
     }
 }

@@ -1,7 +1,8 @@
 //! What is to be announced next, in UTC.
 
+use skyhop_model::HandoverKind;
 use skyhop_signal::schedule::Grid;
-use skyhop_signal::{Announcement, Handover, HandoverKind, Timing, path};
+use skyhop_signal::{Announcement, Handover, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::ServiceSource;

@@ -11,7 +11,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use serde::Serialize;
-use skyhop_signal::HandoverKind;
 use skyhop_units::Duration;
 
 use super::ServiceSource;
@@ -95,7 +94,7 @@ impl Audience {
             at_utc: said.at.to_string(),
             outage_ns: said.outage.as_nanos(),
             error_ns: said.error.as_nanos(),
-            kind: kind_name(said.kind),
+            kind: said.kind.name(),
         })?;
         self.connections.retain_mut(|connection| connection.write_all(&said).is_ok());
         Ok(())
@@ -155,14 +154,6 @@ fn hello(source: &ServiceSource) -> Line<'static> {
         clock: "CLOCK_MONOTONIC",
         period_ns: grid.map(|grid| grid.period.as_nanos()),
         offset_ns: grid.map(|grid| grid.offset.as_nanos()),
-    }
-}
-
-fn kind_name(kind: HandoverKind) -> &'static str {
-    match kind {
-        HandoverKind::End => "end",
-        HandoverKind::Intermediate => "intermediate",
-        HandoverKind::Unknown => "unknown",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bulk TCP flows: a sender that always has more to send, and a receiver that discards it.
 
+use skyhop_model::End;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::{SocketAddrV4, TcpListener};
@@ -11,10 +12,9 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{
     self, AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, SockaddrIn, sockopt,
 };
-use skyhop_scenario::End;
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::{Stage, Worker, address, join, other, spawn};
+use super::{Stage, Worker, address, join, spawn};
 use crate::clock::{Stop, sleep_until, wait, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::frame::FIRST_PORT;
@@ -129,8 +129,8 @@ pub(crate) struct RunningBulk {
 impl RunningBulk {
     pub(crate) fn start(plan: BulkPlan, stage: &Stage) -> Result<Self, LiveError> {
         let port = FIRST_PORT + plan.index as u16;
-        let far = SocketAddrV4::new(address(other(plan.from)), port);
-        let listener = stage.namespace(other(plan.from)).inside(|| {
+        let far = SocketAddrV4::new(address(plan.from.other()), port);
+        let listener = stage.namespace(plan.from.other()).inside(|| {
             let listener =
                 TcpListener::bind(far).during("cannot bind a flow's listening socket")?;
             listener.set_nonblocking(true).during("cannot set up a flow's listening socket")?;

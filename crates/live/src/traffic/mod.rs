@@ -4,11 +4,10 @@ pub(crate) mod bulk;
 pub(crate) mod plan;
 pub(crate) mod probe;
 
+use skyhop_model::End;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-
-use skyhop_scenario::End;
 
 use crate::clock::{RunClock, Stop};
 use crate::error::{During, LiveError};
@@ -19,13 +18,6 @@ pub(crate) const fn address(end: End) -> Ipv4Addr {
     match end {
         End::From => Ipv4Addr::new(10, 73, 0, 1),
         End::To => Ipv4Addr::new(10, 73, 0, 2),
-    }
-}
-
-pub(crate) const fn other(end: End) -> End {
-    match end {
-        End::From => End::To,
-        End::To => End::From,
     }
 }
 

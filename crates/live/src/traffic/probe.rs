@@ -1,5 +1,6 @@
 //! UDP probes: packets that the other end sends back at once.
 
+use skyhop_model::End;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -8,10 +9,9 @@ use std::os::fd::AsFd;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use skyhop_record::ProbeRow;
-use skyhop_scenario::End;
 use skyhop_units::{Duration, Instant};
 
-use super::{Stage, Worker, address, join, other, spawn};
+use super::{Stage, Worker, address, join, spawn};
 use crate::clock::{sleep_until, wait, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::frame::FIRST_PORT;
@@ -49,13 +49,13 @@ struct Sent {
 
 impl RunningProbe {
     pub(crate) fn start(plan: ProbePlan, stage: &Stage) -> Result<Self, LiveError> {
-        let (near, far) = (plan.from, other(plan.from));
+        let (near, far) = (plan.from, plan.from.other());
         let port = FIRST_PORT + plan.index as u16;
         let open = |end: End| {
             stage.namespace(end).inside(move || {
                 let socket = UdpSocket::bind(SocketAddrV4::new(address(end), port))
                     .during("cannot bind a probe's socket")?;
-                let peer = SocketAddrV4::new(address(other(end)), port);
+                let peer = SocketAddrV4::new(address(end.other()), port);
                 socket.connect(peer).during("cannot connect a probe's socket")?;
                 socket.set_nonblocking(true).during("cannot set up a probe's socket")?;
                 Ok(socket)

@@ -2,8 +2,7 @@
 
 use crate::lab;
 use crate::lab::{fixed, mbit, ms, tcp};
-use skyhop_record::RowKind;
-use skyhop_scenario::End;
+use skyhop_model::{End, EventKind};
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::{Timing, TimingError};
 use skyhop_units::{Duration, Instant, UtcInstant};
@@ -29,7 +28,7 @@ fn a_live_run_finds_its_grid_and_announces_it() {
             .data
             .events
             .iter()
-            .filter(|row| row.kind == RowKind::Announcement)
+            .filter(|row| row.kind == EventKind::Announcement)
             .map(|row| (row.t_ns, row.at_ns.unwrap()))
             .collect();
         let told = format!("{found:?}, {said:?}");

@@ -1,5 +1,6 @@
 //! What carries packets: which is taken, what programs see of it, and what is said where it fails.
 
+use skyhop_model::End;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
 use skyhop_live::{DeviceKind, LiveOptions};
-use skyhop_scenario::{End, LiveDevice};
+use skyhop_scenario::LiveDevice;
 
 use crate::lab;
 use crate::lab::{fixed, mbit, ms, program, tcp};

@@ -1,12 +1,11 @@
 //! Bulk TCP flows on the kernel's own stack.
 
 use crate::lab;
+use skyhop_model::{Direction, End};
 use std::time::Duration as WallDuration;
 
 use crate::lab::{at, fixed, mbit, ms, tcp};
 use skyhop_live::{Control, LiveError, LiveOptions};
-use skyhop_record::Direction;
-use skyhop_scenario::End;
 
 #[test]
 fn two_flows_use_the_congestion_control_of_their_own() {

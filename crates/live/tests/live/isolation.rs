@@ -1,6 +1,7 @@
 //! A run leaves nothing behind, touches nothing of the host, and needs no root.
 
 use crate::lab;
+use skyhop_model::End;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
 use skyhop_live::{Control, LiveError, LiveOptions};
-use skyhop_scenario::{End, Experiment, LiveDevice};
+use skyhop_scenario::{Experiment, LiveDevice};
 
 const PATIENCE: WallDuration = WallDuration::from_secs(10);
 const SKIPPED: i32 = 77;

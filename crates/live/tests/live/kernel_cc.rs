@@ -1,6 +1,7 @@
 //! Congestion controls of ours in live runs: in the kernel for the run's time, gone after it.
 
 use crate::lab;
+use skyhop_model::{End, EventKind, HandoverKind, PhaseKind};
 use std::collections::BTreeMap;
 use std::time::Duration as WallDuration;
 
@@ -10,9 +11,8 @@ use nix::unistd::Pid;
 use skyhop_cc::Module;
 use skyhop_kernel::KernelError;
 use skyhop_live::{Control, LiveError, LiveOptions};
-use skyhop_record::RowKind;
-use skyhop_scenario::{End, Experiment, Traffic};
-use skyhop_signal::{Announcement, HandoverKind};
+use skyhop_scenario::{Experiment, Traffic};
+use skyhop_signal::Announcement;
 
 const PATIENCE: WallDuration = WallDuration::from_secs(5);
 
@@ -110,7 +110,7 @@ fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (
 }
 
 /// What flow 0 said that it did, from when to when, ms.
-fn phases(outcome: &skyhop_live::LiveOutcome) -> Vec<(RowKind, i64, i64)> {
+fn phases(outcome: &skyhop_live::LiveOutcome) -> Vec<(EventKind, i64, i64)> {
     let told = outcome.data.events.iter().filter(|row| row.flow == Some(0));
     told.filter_map(|row| {
         let begin_ms = row.t_ns / 1_000_000;
@@ -150,8 +150,11 @@ fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
         let seen = before.0 > 8 && drained.0 <= 4 && after.1 > 8;
         // From 15 ms before the announced moment to 100 ms after it, then 200 ms and a round trip: each from
         // an ACK on, of which a millisecond brings one.
-        let expected = [(RowKind::Drain, 1985, 2100), (RowKind::ProbeRtt, 2100, 2300)];
-        let near = |(phase, expected): (&(RowKind, i64, i64), &(RowKind, i64, i64))| {
+        let expected = [
+            (EventKind::Phase(PhaseKind::Drain), 1985, 2100),
+            (EventKind::Phase(PhaseKind::ProbeRtt), 2100, 2300),
+        ];
+        let near = |(phase, expected): (&(EventKind, i64, i64), &(EventKind, i64, i64))| {
             let late_ms = (phase.1 - expected.1, phase.2 - expected.2);
             phase.0 == expected.0 && (0..25).contains(&late_ms.0) && (0..60).contains(&late_ms.1)
         };

@@ -1,5 +1,6 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
+use skyhop_model::End;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
@@ -7,7 +8,7 @@ use std::time::Duration as WallDuration;
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
-use skyhop_scenario::{End, Experiment, FlowPlan, LiveDevice, Traffic, Way};
+use skyhop_scenario::{Experiment, FlowPlan, LiveDevice, Traffic, Way};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.

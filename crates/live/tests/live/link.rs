@@ -2,10 +2,10 @@
 
 use crate::lab;
 use crate::lab::{at, fixed, mbit, median, ms, one_of_three, probe, tcp};
-use skyhop_link::{DuringOutage, Outage, Piece};
+use skyhop_link::{Outage, Piece};
 use skyhop_live::LiveOutcome;
-use skyhop_record::{LossReason, RowKind};
-use skyhop_scenario::{End, Experiment};
+use skyhop_model::{DuringOutage, End, EventKind, LossReason};
+use skyhop_scenario::Experiment;
 use skyhop_units::Ratio;
 
 #[test]
@@ -53,7 +53,7 @@ fn an_outage_that_drops_loses_what_is_sent_into_it() {
         // are lost too, and belong to no flow.
         let rows = data.events.iter().filter(|row| row.reason == Some(LossReason::Outage));
         assert_eq!(rows.clone().filter(|row| row.flow == Some(0)).count() as u64, lost);
-        assert_eq!(rows.count() as u64, data.summary.link.drops.outage);
+        assert_eq!(rows.count() as u64, data.summary.link.drops[LossReason::Outage]);
         assert!(lost > 0);
         for row in &data.probes {
             let (sent_ms, is_lost) = (row.t_ns as f64 / 1e6, row.rtt_ns.is_none());
@@ -126,15 +126,29 @@ fn every_packet_is_accounted_for() {
         }
         let data = &outcome.data;
         let drops = data.summary.link.drops;
-        assert!(drops.loss > 0 && drops.outage > 0, "{drops:?}");
-        let losses = data.events.iter().filter(|row| row.kind == RowKind::Loss).count() as u64;
+        assert!(drops[LossReason::Loss] > 0 && drops[LossReason::Outage] > 0, "{drops:?}");
+        let losses = data.events.iter().filter(|row| row.kind == EventKind::Loss).count() as u64;
         assert_eq!(
             losses + outcome.packets[0].device_drops + outcome.packets[1].device_drops,
-            drops.queue + drops.loss + drops.outage + drops.dismantled + drops.device
+            drops[LossReason::Queue]
+                + drops[LossReason::Loss]
+                + drops[LossReason::Outage]
+                + drops[LossReason::Dismantled]
+                + drops[LossReason::Device]
         );
         // The rows of the samples add up to the whole as well.
-        let by_rows: u64 =
-            data.link.iter().map(|row| row.drops.loss + row.drops.outage + row.drops.queue).sum();
-        assert_eq!(by_rows, drops.loss + drops.outage + drops.queue);
+        let by_rows: u64 = data
+            .link
+            .iter()
+            .map(|row| {
+                row.drops[LossReason::Loss]
+                    + row.drops[LossReason::Outage]
+                    + row.drops[LossReason::Queue]
+            })
+            .sum();
+        assert_eq!(
+            by_rows,
+            drops[LossReason::Loss] + drops[LossReason::Outage] + drops[LossReason::Queue]
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! Any program as the traffic.
 
 use crate::lab;
+use skyhop_model::End;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration as WallDuration;
 
 use crate::lab::{fixed, mbit, ms, probe, program, tcp};
 use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome};
-use skyhop_scenario::End;
 
 /// Answers one connection with the congestion control it has.
 const SERVER: &str = "exec python3 -c 'import socket,sys\n\

@@ -3,16 +3,16 @@
 
 use std::io::{self, Write};
 
+use skyhop_model::LARGEST_PACKET;
 use skyhop_units::{Duration, Instant, Rate};
 use thiserror::Error;
 
 use super::state::Follower;
-use crate::import::OPPORTUNITY;
 use crate::trace::PathTrace;
 
 const MS: Duration = Duration::from_millis(1);
 /// Bits times nanoseconds per second, so that a rate times a time in ns can be compared with it.
-const PACKET_WORK: u128 = OPPORTUNITY.as_u64() as u128 * 8 * 1_000_000_000;
+const PACKET_WORK: u128 = LARGEST_PACKET.as_u64() as u128 * 8 * 1_000_000_000;
 /// About 400 MB of text.
 const MOST_PACKETS: u64 = 50_000_000;
 

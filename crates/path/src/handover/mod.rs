@@ -8,11 +8,12 @@ mod nearest_grid;
 mod on_grid;
 mod sticky;
 
+use skyhop_model::{Compat, UnknownWord};
 use std::collections::BTreeSet;
 
 use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::request::{UnknownName, UtcGrid};
+use crate::request::UtcGrid;
 use crate::route::Graph;
 
 /// A policy that can be asked for.
@@ -69,12 +70,20 @@ pub const POLICIES: [PolicyEntry; 6] = [
     },
 ];
 
+/// The policy that belongs to a compatibility mode: what the other tool does.
+pub const fn policy_of(compat: Compat) -> &'static str {
+    match compat {
+        Compat::None | Compat::Leoem => "leoem",
+        Compat::Hypatia => "immediate",
+    }
+}
+
 /// The policy with this name.
 ///
 /// # Errors
 /// There is none; the error names those there are.
-pub fn policy(name: &str) -> Result<PolicyEntry, UnknownName> {
-    let unknown = || UnknownName::new("handover policy", name, &POLICIES.map(|entry| entry.name));
+pub fn policy(name: &str) -> Result<PolicyEntry, UnknownWord> {
+    let unknown = || UnknownWord::new("handover policy", name, &POLICIES.map(|entry| entry.name));
     POLICIES.into_iter().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 

@@ -1,16 +1,17 @@
 //! LeoEM's precomputed paths: a line per second,
 //! `cycle$[node ids]$node count$[one-way delays in s]$their sum`, or `cycle$NULL` without a path.
 
+use skyhop_model::{Compat, Relay};
 use std::io::BufRead;
 
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::lines::{ImportError, Lines, parse_number, shortened};
+use crate::OutageModel;
 use crate::events::{Dismantled, EventRules};
 use crate::trace::{
     BetweenFrames, Endpoint, Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION,
 };
-use crate::{Compat, OutageModel, Relay};
 
 /// The time between two lines.
 const STEP: Duration = Duration::from_secs(1);

@@ -8,14 +8,13 @@
 
 use std::io::BufRead;
 
+use skyhop_model::LARGEST_PACKET;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use super::lines::{ImportError, Lines, shortened};
 use super::{MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
-/// A packet of 1500 bytes with its Ethernet header, as a link counts it.
-pub(crate) const OPPORTUNITY: Bytes = Bytes::new(1514);
 const BINS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
 const PER_BIN: u64 = 10;
@@ -111,7 +110,7 @@ impl Deliveries {
         let bins = self.per_ms.chunks((bin.as_nanos() / MS_NS) as usize);
         bins.map(|bin| {
             let packets: u64 = bin.iter().map(|count| u64::from(*count)).sum();
-            let size = Bytes::new(packets * OPPORTUNITY.as_u64());
+            let size = Bytes::new(packets * LARGEST_PACKET.as_u64());
             Rate::of(size, Duration::from_millis(bin.len() as u64))
         })
         .collect()

@@ -25,7 +25,6 @@ pub use irtt::parse_irtt;
 pub use leocc::{parse_leocc, parse_leocc_delays};
 pub use leoem::{LeoemLogOptions, parse_leoem_log};
 pub use lines::ImportError;
-pub(crate) use mahimahi::OPPORTUNITY;
 pub use mahimahi::parse_mahimahi;
 pub use ping::parse_ping;
 pub use round_trips::{ROUND_TRIP_FORMATS, RoundTrip, parse_round_trips};

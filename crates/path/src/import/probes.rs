@@ -14,13 +14,14 @@
 //!   of the time of twenty probes where that is longer. What is left of the series behind the last
 //!   such window counts to it: of a few probes, one lost would be a blackout.
 
+use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;
 
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::lines::ImportError;
 use super::{MeasuredOptions, level_shifts, measured_header};
-use crate::trace::{EventKind, Frame, PathEvent, PathTrace};
+use crate::trace::{Frame, PathEvent, PathTrace};
 
 /// This many lost in a row are an outage.
 pub(super) const LOST_IN_A_ROW: u64 = 3;
@@ -251,13 +252,13 @@ impl State {
             }
             Change::Down => {
                 self.up = false;
-                EventKind::Lost
+                PathEventKind::Lost
             }
             Change::Up => {
                 self.up = true;
-                EventKind::Restored
+                PathEventKind::Restored
             }
-            Change::Handover => EventKind::End,
+            Change::Handover => PathEventKind::End,
         };
         // Lost packets are part of the measurement: a handover takes down nothing more.
         Some(PathEvent { at, kind, hop: None, outage: Duration::ZERO })

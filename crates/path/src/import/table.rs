@@ -5,7 +5,7 @@ use std::io::BufRead;
 use skyhop_units::{Duration, Instant, Rate};
 
 use super::lines::{ImportError, Lines, parse_between, parse_number, shortened};
-use crate::trace::{EventKind, Frame, PathEvent, PathHeader, PathTrace, SCHEMA_VERSION};
+use crate::trace::{Frame, PathEvent, PathHeader, PathTrace, SCHEMA_VERSION};
 
 /// How such a file begins; the header follows as JSON.
 pub(crate) const MARK: &str = "# skyhop path ";
@@ -88,8 +88,7 @@ fn parse_event(text: &str) -> Result<PathEvent, String> {
     };
     Ok(PathEvent {
         at: Instant::from_nanos(parse_whole(at, "an event's t_ns")?),
-        kind: EventKind::from_name(kind)
-            .ok_or_else(|| format!("{} is no kind of event", shortened(kind)))?,
+        kind: kind.parse().map_err(|_| format!("{} is not a kind of event", shortened(kind)))?,
         hop: optional(hop, parse_hop)?,
         outage: Duration::from_nanos(parse_whole(outage, "an event's outage_ns")?),
     })

@@ -1,12 +1,14 @@
 //! Access: one satellite, a gateway, the user's point of presence, and fibre to the other end.
 
+use crate::compat::Habits;
+use skyhop_model::Compat;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
 use super::{Hops, Topology, sky};
 use crate::fibre::{fibre_delay_s, great_circle_m};
 use crate::route::Graph;
-use crate::{Compat, PathRequest, Place};
+use crate::{PathRequest, Place};
 
 /// A link from each satellite that sees a gateway to the end that has no satellite.
 ///

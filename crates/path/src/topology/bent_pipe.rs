@@ -1,11 +1,13 @@
 //! Bent pipe: satellites reach each other only over gateways that see both.
 
+use crate::compat::Habits;
+use skyhop_model::Compat;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::Instant;
 
 use super::{Topology, sky};
+use crate::PathRequest;
 use crate::route::Graph;
-use crate::{Compat, PathRequest};
 
 /// Links between satellites and the gateways that they are in view of.
 pub struct BentPipe {

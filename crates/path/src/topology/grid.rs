@@ -1,11 +1,13 @@
 //! +Grid: each satellite links to its neighbours in its plane and in the planes beside it.
 
+use crate::compat::Habits;
+use skyhop_model::Compat;
 use skyhop_orbit::{ElementSet, Formation, Shell, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::Topology;
+use crate::PathRequest;
 use crate::route::Graph;
-use crate::{Compat, PathRequest};
 
 /// The equator's radius (WGS84): links must pass above the ground everywhere.
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;

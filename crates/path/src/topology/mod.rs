@@ -5,6 +5,8 @@ mod bent_pipe;
 mod grid;
 mod one_satellite;
 
+use crate::compat::Habits;
+use skyhop_model::Relay;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
@@ -14,7 +16,7 @@ pub use grid::{Grid, grid_links};
 pub use one_satellite::OneSatellite;
 
 use crate::route::Graph;
-use crate::{PathRequest, Place, Relay};
+use crate::{PathRequest, Place};
 
 /// The links between satellites, or between satellites and the ground, as they change over time.
 ///
@@ -61,10 +63,10 @@ pub struct Hops {
 /// The topology that a request asks for.
 pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topology> {
     match request.relay {
-        Relay::Isl => Box::new(Grid::new(request)),
-        Relay::BentPipe => Box::new(BentPipe::new(request, ephemeris)),
-        Relay::Access => Box::new(Access::new(request, ephemeris)),
-        Relay::Geo | Relay::Terminal => Box::new(OneSatellite::new(request)),
+        Some(Relay::Isl) => Box::new(Grid::new(request)),
+        Some(Relay::BentPipe) => Box::new(BentPipe::new(request, ephemeris)),
+        Some(Relay::Access) => Box::new(Access::new(request, ephemeris)),
+        Some(Relay::Geo) | None => Box::new(OneSatellite::new(request)),
     }
 }
 

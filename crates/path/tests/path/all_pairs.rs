@@ -1,10 +1,11 @@
 //! All pairs at once against one pair at a time.
 
+use skyhop_model::{Compat, Relay};
 use std::ops::ControlFlow;
 
 use skyhop_orbit::Constellation;
 use skyhop_path::all_pairs::{AllPairs, DelayEncoder, pairs};
-use skyhop_path::{Compat, OutageModel, PathOptions, PathRequest, Place, Relay, compute};
+use skyhop_path::{OutageModel, PathOptions, PathRequest, Place, compute};
 use skyhop_units::Duration;
 
 fn sites() -> Vec<Place> {
@@ -30,7 +31,7 @@ fn request(relay: Relay, from: &Place, to: &Place) -> PathRequest {
         from: from.clone(),
         to: to.clone(),
         gateways: (0..40).map(gateway).collect(),
-        relay,
+        relay: Some(relay),
         handover: "immediate".to_owned(),
         outage: OutageModel::None,
         compat: Compat::None,
@@ -117,7 +118,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(message(AllPairs::new(&shared, &sites[..1])).contains("at least two"));
     let pops = vec![sites[0].clone()];
     let options = PathOptions { pops, ..PathOptions::default() };
-    let access = PathRequest { relay: Relay::Access, options, ..shared.clone() };
+    let access = PathRequest { relay: Some(Relay::Access), options, ..shared.clone() };
     assert!(message(AllPairs::new(&access, &sites)).contains("isl or bent-pipe"));
     let nowhere = [sites[0].clone(), Place::new("nowhere", 95.0, 0.0)];
     assert!(message(AllPairs::new(&shared, &nowhere)).contains("nowhere"));

@@ -1,5 +1,6 @@
 //! Properties of computed paths, whatever the places and the time.
 
+use skyhop_model::{Compat, PathEventKind, Relay};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -7,8 +8,8 @@ use proptest::prelude::*;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Geodetic, LIGHT_M_PER_S, Vec3};
 use skyhop_path::handover::POLICIES;
 use skyhop_path::{
-    BetweenFrames, Compat, EventKind, Frame, OutageModel, PathError, PathFrames, PathOptions,
-    PathRequest, PathTrace, Place, Relay, TraceError, compute,
+    BetweenFrames, Frame, OutageModel, PathError, PathFrames, PathOptions, PathRequest, PathTrace,
+    Place, TraceError, compute,
 };
 use skyhop_units::{Duration, Instant};
 
@@ -38,7 +39,7 @@ fn request(relay: Relay) -> PathRequest {
         from: Place::new("San Diego", 32.881, -117.237),
         to: Place::new("New York", 40.845, -73.932),
         gateways: gateways(),
-        relay,
+        relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
         compat: Compat::None,
@@ -68,7 +69,7 @@ fn computed(request: &PathRequest) -> PathTrace {
 
 fn requests() -> impl Strategy<Value = PathRequest> {
     let avoidance = prop_oneof![Just(None), (5.0..25.0).prop_map(Some)];
-    requests_with(prop::sample::select(&Relay::ALL), avoidance)
+    requests_with(prop::sample::select(Relay::ALL), avoidance)
 }
 
 /// Requests over these relays that avoid this angle to the geostationary belt, degrees.
@@ -125,7 +126,7 @@ fn check_geometry(frame: &Frame, request: &PathRequest) -> Result<(), TestCaseEr
     prop_assert!(frame.delay.unwrap().as_secs_f64() >= straight_s - 1e-8);
     for (hop, delay) in frame.nodes.windows(2).zip(&frame.hop_delays) {
         let true_s = at(hop[0]).distance_m(at(hop[1])) / LIGHT_M_PER_S;
-        if request.relay == Relay::Access && hop[0] >= satellites.len() as i32 {
+        if request.relay == Some(Relay::Access) && hop[0] >= satellites.len() as i32 {
             // Fibre: longer than the straight line by the detour and the glass.
             prop_assert!(delay.as_secs_f64() >= 1.5 * true_s - 1e-9, "fibre {hop:?} is too fast");
             continue;
@@ -177,19 +178,19 @@ proptest! {
             let (old, new) = (&pair[0], &pair[1]);
             prop_assert_eq!(new.events.is_empty(), old.nodes == new.nodes);
             prop_assert!(new.events.iter().all(|event| event.at == new.at));
-            let kinds: Vec<EventKind> = new.events.iter().map(|event| event.kind).collect();
+            let kinds: Vec<PathEventKind> = new.events.iter().map(|event| event.kind).collect();
             match (old.delay, new.delay) {
-                (Some(_), None) => prop_assert_eq!(kinds, [EventKind::Lost]),
-                (None, Some(_)) => prop_assert_eq!(kinds, [EventKind::Restored]),
+                (Some(_), None) => prop_assert_eq!(kinds, [PathEventKind::Lost]),
+                (None, Some(_)) => prop_assert_eq!(kinds, [PathEventKind::Restored]),
                 (Some(_), Some(_)) => {
                     let last = |frame: &Frame| frame.nodes[frame.nodes.len() - 2];
                     let ends = usize::from(old.nodes[1] != new.nodes[1])
                         + usize::from(last(old) != last(new) && last(new) < satellites);
-                    prop_assert_eq!(kinds.iter().filter(|k| **k == EventKind::End).count(), ends);
-                    if kinds.contains(&EventKind::Reroute) {
+                    prop_assert_eq!(kinds.iter().filter(|k| **k == PathEventKind::End).count(), ends);
+                    if kinds.contains(&PathEventKind::Reroute) {
                         prop_assert_eq!(kinds.len(), 1);
                     }
-                    for event in new.events.iter().filter(|e| e.kind == EventKind::Intermediate) {
+                    for event in new.events.iter().filter(|e| e.kind == PathEventKind::Intermediate) {
                         let hop = usize::from(event.hop.unwrap());
                         prop_assert!(hop > 0 && hop + 1 < new.hop_delays.len());
                         let ground = new.nodes[hop..=hop + 1].iter().filter(|n| **n >= satellites);
@@ -288,7 +289,7 @@ fn a_path_that_never_exists_is_an_error() {
     // As a stream it begins with the loss.
     let first = PathFrames::new(&request).unwrap().next().unwrap();
     assert_eq!(first.events.len(), 1);
-    assert_eq!((first.events[0].kind, first.events[0].hop), (EventKind::Lost, None));
+    assert_eq!((first.events[0].kind, first.events[0].hop), (PathEventKind::Lost, None));
 }
 
 #[test]
@@ -304,8 +305,8 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(message(|r| r.step = Duration::ZERO).contains("step is 0 s"));
     assert!(message(|r| r.duration = Duration::ZERO).contains("duration is 0 s"));
     assert!(message(|r| r.gateways.clear()).contains("gateways"));
-    assert!(message(|r| r.relay = Relay::Geo).contains("geostationary"));
-    let no_pops = message(|r| (r.relay, r.options.pops) = (Relay::Access, Vec::new()));
+    assert!(message(|r| r.relay = Some(Relay::Geo)).contains("geostationary"));
+    let no_pops = message(|r| (r.relay, r.options.pops) = (Some(Relay::Access), Vec::new()));
     assert!(no_pops.contains("points of presence"));
     assert!(message(|r| r.options.fibre_stretch = 0.5).contains("0.5 times"));
     assert!(message(|r| r.options.grid.period = Duration::ZERO).contains("period"));
@@ -317,18 +318,10 @@ fn requests_that_make_no_sense_are_refused() {
 
 #[test]
 fn names_are_read_back_and_unknown_ones_list_what_there_is() {
-    for relay in Relay::ALL {
-        assert_eq!(relay.name().parse::<Relay>().unwrap(), relay);
-    }
-    for compat in Compat::ALL {
-        assert_eq!(compat.name().parse::<Compat>().unwrap(), compat);
-    }
     let constant = OutageModel::Constant(Duration::from_millis(80));
     for outage in [OutageModel::Leoem, OutageModel::Starlink, OutageModel::None, constant] {
         assert_eq!(outage.to_string().parse::<OutageModel>().unwrap(), outage);
     }
-    let message = "laser".parse::<Relay>().unwrap_err().to_string();
-    assert!(message.contains("\"isl\" or \"bent-pipe\" or \"access\" or \"geo\""), "{message}");
     let message = "80".parse::<OutageModel>().unwrap_err().to_string();
     assert!(message.contains("\"leoem\", \"starlink\", \"none\" or a duration"), "{message}");
 }
@@ -367,7 +360,7 @@ fn a_geo_path_is_as_long_as_the_geometry_says() {
 fn handovers(request: &PathRequest) -> Vec<(Instant, u16, i32)> {
     let found = |frame: Frame| {
         let nodes = frame.nodes;
-        let ends = frame.events.into_iter().filter(|event| event.kind == EventKind::End);
+        let ends = frame.events.into_iter().filter(|event| event.kind == PathEventKind::End);
         let row = move |event: skyhop_path::PathEvent| {
             let hop = event.hop.unwrap();
             let satellite = if hop == 0 { nodes[1] } else { nodes[nodes.len() - 2] };
@@ -417,7 +410,7 @@ fn policies_on_a_grid_choose_at_its_moments_only_while_the_path_holds() {
         for frame in PathFrames::new(&request).unwrap() {
             let time = request.start.after(frame.at - Instant::START);
             let is_moment = time.unix_nanos() / 1_000_000_000 % 15 == 12;
-            for event in frame.events.iter().filter(|event| event.kind == EventKind::End) {
+            for event in frame.events.iter().filter(|event| event.kind == PathEventKind::End) {
                 let before = &last.as_ref().unwrap().nodes;
                 let (was, place) = match event.hop {
                     Some(0) => (before[1], &request.from),
@@ -449,7 +442,7 @@ fn sticky_hands_over_least() {
 
 #[test]
 fn a_terminal_alone_uses_the_highest_of_all_satellites() {
-    let here = request(Relay::Terminal);
+    let here = PathRequest { relay: None, ..request(Relay::Isl) };
     let request = PathRequest {
         to: here.from.clone(),
         handover: "max-elevation-grid".to_owned(),
@@ -462,7 +455,7 @@ fn a_terminal_alone_uses_the_highest_of_all_satellites() {
     let (mut positions, mut choices, mut changes) = (Vec::new(), 0, 0);
     for frame in computed(&request).frames {
         let utc = request.start.after(frame.at - Instant::START);
-        let ends = frame.events.iter().filter(|event| event.kind == EventKind::End).count();
+        let ends = frame.events.iter().filter(|event| event.kind == PathEventKind::End).count();
         assert_eq!(ends, frame.events.len(), "{frame:?}");
         changes += usize::from(ends > 0);
         if request.options.grid.since(utc) >= request.step {

@@ -1,9 +1,10 @@
 //! Exports: what the other tools would be told.
 
 use proptest::prelude::*;
+use skyhop_model::PathEventKind;
 use skyhop_path::export::{MahimahiError, write_csv, write_mahimahi, write_netem};
 use skyhop_path::import::{MeasuredOptions, parse_csv};
-use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathTrace};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 
 /// Columns: ul and dl rate (Mbit/s), ul and dl delay (ms), ul and dl loss, time (ms).
@@ -37,7 +38,7 @@ fn nothing_passes_while_the_path_is_down() {
     let mut trace = path("1,12.112,10,10,0,0,0\n1,12.112,10,10,0,0,4\n");
     let outage = Duration::from_millis(3);
     let at = Instant::START + Duration::from_millis(1);
-    let kind = EventKind::End;
+    let kind = PathEventKind::End;
     trace.frames[0].events.push(PathEvent { at, kind, hop: None, outage });
     assert_eq!(mahimahi(&trace, None).unwrap(), [1, 5, 6, 7, 8]);
     assert_eq!(
@@ -73,7 +74,7 @@ fn a_sloping_delay_is_taken_at_each_step() {
 fn frame() -> impl Strategy<Value = Frame> {
     let times = any::<u32>().prop_map(|ns| Duration::from_nanos(ns.into()));
     let hops = prop::collection::vec((0_i32..2000, times.clone()), 0..5);
-    let kind = prop::sample::select(&EventKind::ALL[..]);
+    let kind = prop::sample::select(PathEventKind::ALL);
     let event = (any::<u32>(), kind, prop::option::of(0_u16..9), times.clone());
     let event = event.prop_map(|(at, kind, hop, outage)| PathEvent {
         at: Instant::from_nanos(at.into()),

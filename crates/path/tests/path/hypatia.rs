@@ -1,12 +1,12 @@
 //! Against Hypatia's published path, where this machine has it.
 
+use skyhop_model::{Compat, Relay};
 use std::fs;
 use std::ops::ControlFlow;
 
 use skyhop_orbit::Constellation;
-use skyhop_path::{
-    Compat, OutageModel, PathOptions, PathRequest, PathTrace, Place, Relay, compute,
-};
+use skyhop_path::handover::policy_of;
+use skyhop_path::{OutageModel, PathOptions, PathRequest, PathTrace, Place, compute};
 use skyhop_units::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
@@ -30,8 +30,8 @@ fn recomputed(steps: usize) -> PathTrace {
         from: Place::new("Manila", 14.6042, 120.9822),
         to: Place::new("Dalian", 38.913811, 121.602322),
         gateways: Vec::new(),
-        relay: Relay::Isl,
-        handover: Compat::Hypatia.handover().to_owned(),
+        relay: Some(Relay::Isl),
+        handover: policy_of(Compat::Hypatia).to_owned(),
         outage: OutageModel::None,
         compat: Compat::Hypatia,
         step: STEP,

@@ -1,5 +1,6 @@
 //! Against LeoEM's published paths, where this machine has them.
 
+use skyhop_model::{Compat, PathEventKind, Relay};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
@@ -7,9 +8,7 @@ use std::ops::ControlFlow;
 use flate2::read::GzDecoder;
 use skyhop_orbit::Constellation;
 use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
-use skyhop_path::{
-    Compat, EventKind, OutageModel, PathOptions, PathRequest, PathTrace, Place, Relay, compute,
-};
+use skyhop_path::{OutageModel, PathOptions, PathRequest, PathTrace, Place, compute};
 use skyhop_units::Duration;
 
 const SAN_DIEGO: (f64, f64) = (32.881, -117.237);
@@ -46,7 +45,7 @@ fn recomputed(from: (f64, f64), to: (f64, f64), relay: Relay, steps: usize) -> O
         from: Place::new("from", from.0, from.1),
         to: Place::new("to", to.0, to.1),
         gateways: gateways()?,
-        relay,
+        relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
         compat: Compat::Leoem,
@@ -104,7 +103,7 @@ fn san_diego_to_new_york_over_gateways_is_as_published() {
 }
 
 /// How many events of a kind there are.
-fn count(trace: &PathTrace, kind: EventKind) -> usize {
+fn count(trace: &PathTrace, kind: PathEventKind) -> usize {
     trace.events().filter(|event| event.kind == kind).count()
 }
 
@@ -113,20 +112,20 @@ fn the_published_bent_pipe_log_breaks_3584_links() {
     let Some(trace) = imported("SD_NY_15_BP.log.gz") else { return };
     assert_eq!(trace.frames.len(), 5732);
     assert_eq!(trace.frames.iter().filter(|frame| frame.delay.is_none()).count(), 19);
-    assert_eq!(count(&trace, EventKind::Intermediate), 3584);
-    assert_eq!(count(&trace, EventKind::End), 219);
+    assert_eq!(count(&trace, PathEventKind::Intermediate), 3584);
+    assert_eq!(count(&trace, PathEventKind::End), 219);
     let connected = |pair: &&[skyhop_path::Frame]| pair.iter().all(|frame| frame.delay.is_some());
     let changed = trace.frames.windows(2).filter(connected).filter(|p| p[0].nodes != p[1].nodes);
     assert_eq!(changed.count(), 1744);
-    assert_eq!(count(&trace, EventKind::Lost), count(&trace, EventKind::Restored));
-    assert_eq!(count(&trace, EventKind::Reroute), 0);
+    assert_eq!(count(&trace, PathEventKind::Lost), count(&trace, PathEventKind::Restored));
+    assert_eq!(count(&trace, PathEventKind::Reroute), 0);
 }
 
 #[test]
 fn the_published_isl_logs_break_375_and_453_links() {
     for (log, broken) in [("SD_NY_15_ISL.log.gz", 375), ("SD_SEA_15_ISL.log.gz", 453)] {
         let Some(trace) = imported(log) else { return };
-        assert_eq!(count(&trace, EventKind::Intermediate), broken, "{log}");
+        assert_eq!(count(&trace, PathEventKind::Intermediate), broken, "{log}");
     }
 }
 
@@ -135,7 +134,7 @@ fn end_handovers_last_three_times_both_delays() {
     let Some(trace) = imported("SD_NY_15_BP.log.gz") else { return };
     let mut checked = 0;
     for pair in trace.frames.windows(2) {
-        for event in pair[1].events.iter().filter(|event| event.kind == EventKind::End) {
+        for event in pair[1].events.iter().filter(|event| event.kind == PathEventKind::End) {
             let delays = |frame: &skyhop_path::Frame| match event.hop {
                 Some(0) => frame.hop_delays[0],
                 _ => *frame.hop_delays.last().unwrap(),

@@ -1,7 +1,8 @@
 //! Reading LeoEM logs: what they mean, and what is said about damaged ones.
 
+use skyhop_model::PathEventKind;
 use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
-use skyhop_path::{BetweenFrames, EventKind, OutageModel, PathTrace};
+use skyhop_path::{BetweenFrames, OutageModel, PathTrace};
 use skyhop_units::{Duration, Instant};
 
 const LOG: &str = "\
@@ -18,7 +19,7 @@ fn parse(log: &str) -> Result<PathTrace, String> {
     parse_leoem_log(log.as_bytes(), &LeoemLogOptions::default()).map_err(|error| error.to_string())
 }
 
-fn events(trace: &PathTrace, frame: usize) -> Vec<(EventKind, Option<u16>, u64)> {
+fn events(trace: &PathTrace, frame: usize) -> Vec<(PathEventKind, Option<u16>, u64)> {
     let events = trace.frames[frame].events.iter();
     events.map(|event| (event.kind, event.hop, event.outage.as_micros())).collect()
 }
@@ -41,7 +42,7 @@ fn lines_become_frames_with_rounded_delays() {
 
 #[test]
 fn events_are_those_of_leoems_emulator() {
-    use EventKind::{End, Intermediate, Lost, Restored};
+    use PathEventKind::{End, Intermediate, Lost, Restored};
     let trace = parse(LOG).unwrap();
     assert_eq!(events(&trace, 0), [(Lost, None, 0)]);
     // The slower end: 3 * 5 ms.
@@ -66,8 +67,8 @@ fn outages_follow_the_model_that_is_asked_for() {
     {
         let options = LeoemLogOptions { outage, ..LeoemLogOptions::default() };
         let trace = parse_leoem_log(LOG.as_bytes(), &options).unwrap();
-        assert_eq!(events(&trace, 1), [(EventKind::Restored, None, expected_us)]);
-        assert_eq!(events(&trace, 3)[0], (EventKind::End, Some(0), expected_us));
+        assert_eq!(events(&trace, 1), [(PathEventKind::Restored, None, expected_us)]);
+        assert_eq!(events(&trace, 3)[0], (PathEventKind::End, Some(0), expected_us));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Measured paths: what the rules make of small series, and what is said about damaged files.
 
+use skyhop_model::PathEventKind;
 use std::io::BufRead;
 
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use skyhop_path::import::{
     AccessDirection, ImportError, MeasuredOptions, parse_csv, parse_irtt, parse_leocc,
     parse_leocc_delays, parse_mahimahi, parse_ping,
 };
-use skyhop_path::{BetweenFrames, EventKind, Frame, PathTrace};
+use skyhop_path::{BetweenFrames, Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
 
 fn options() -> MeasuredOptions {
@@ -24,7 +25,7 @@ fn frame_at(trace: &PathTrace, at: Instant) -> &Frame {
     &trace.frames[trace.frames.partition_point(|frame| frame.at <= at) - 1]
 }
 
-fn events(trace: &PathTrace) -> Vec<(u64, EventKind)> {
+fn events(trace: &PathTrace) -> Vec<(u64, PathEventKind)> {
     trace.events().map(|event| (event.at.as_nanos() / 1_000_000, event.kind)).collect()
 }
 
@@ -73,7 +74,8 @@ fn several_lost_in_a_row_are_an_outage_and_single_ones_a_loss_ratio() {
     let trace = ping(PING).unwrap();
     // The first of four lost ones was sent at 400 ms and would have been 20 ms on its way; the next
     // answered one was sent at 800 ms. The closing statistics know of four more at the end.
-    let expected = [(420, EventKind::Lost), (800, EventKind::Restored), (1_010, EventKind::Lost)];
+    let expected =
+        [(420, PathEventKind::Lost), (800, PathEventKind::Restored), (1_010, PathEventKind::Lost)];
     assert_eq!(events(&trace), expected);
     assert_eq!(answer(&trace, at_ms(419)), None, "its answer meets the outage");
     assert_eq!(answer(&trace, at_ms(399)), Some(Duration::from_millis(40)));
@@ -166,7 +168,7 @@ fn rows_with_a_long_gap_are_an_outage() {
     }
     let trace = csv(&text).unwrap();
     // Sent every 20 ms; the one after 180 ms would have turned round 10.25 ms later.
-    assert_eq!(events(&trace), [(210, EventKind::Lost), (320, EventKind::Restored)]);
+    assert_eq!(events(&trace), [(210, PathEventKind::Lost), (320, PathEventKind::Restored)]);
     assert!(trace.frames.iter().all(|frame| frame.loss.is_none()), "rows cannot tell");
     assert_eq!(trace.header.step_ns, 20_000_000);
 }
@@ -342,7 +344,7 @@ fn level_shifts_on_a_grid_are_handovers() {
         .collect();
     assert_eq!(expected.len(), 12);
     assert_eq!(marked, expected);
-    assert!(trace.events().all(|event| event.kind == EventKind::End));
+    assert!(trace.events().all(|event| event.kind == PathEventKind::End));
     assert!(trace.events().all(|event| event.outage == Duration::ZERO));
 }
 

@@ -1,10 +1,10 @@
 //! Routes and topologies against slow and simple ways to find the same.
 
+use skyhop_model::Compat;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Shell};
-use skyhop_path::Compat;
 use skyhop_path::route::{Graph, Router};
 use skyhop_path::topology::grid_links;
 

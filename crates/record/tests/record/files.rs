@@ -1,11 +1,12 @@
 //! Path files and run directories: what goes in comes out, and wrong files are refused.
 
+use skyhop_model::PathEventKind;
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
-use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_record::{FlowSample, PairsWriter, ProbeRow, RecordError, RunData, RunDirectory};
 use skyhop_record::{read_path, write_path};
 use skyhop_units::{Duration, Instant, Rate};
@@ -61,13 +62,13 @@ fn trace() -> PathTrace {
     second.events = vec![
         PathEvent {
             at: Instant::from_nanos(1_000_000_000),
-            kind: EventKind::End,
+            kind: PathEventKind::End,
             hop: Some(0),
             outage: Duration::from_millis(12),
         },
         PathEvent {
             at: Instant::from_nanos(1_000_000_000),
-            kind: EventKind::Reroute,
+            kind: PathEventKind::Reroute,
             hop: None,
             outage: Duration::ZERO,
         },

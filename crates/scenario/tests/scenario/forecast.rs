@@ -1,5 +1,6 @@
 //! Announcements that are computed from element sets.
 
+use skyhop_model::{HandoverKind, PathEventKind};
 use std::fmt::Write;
 use std::fs;
 use std::ops::ControlFlow;
@@ -8,7 +9,6 @@ use std::path::Path;
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
 use skyhop_scenario::{Experiment, parse_scenario};
-use skyhop_signal::HandoverKind;
 use skyhop_units::Duration;
 
 const MEAN_MOTION_REV_PER_DAY: f64 = 15.05;
@@ -61,7 +61,7 @@ fn experiment(directory: &Path, path: &str, signal: &str) -> Result<Experiment, 
 const OF_NEW: &str = "constellation = \"new.csv\"\nhandover = \"sticky\"\nstep = \"200 ms\"";
 
 fn ends(experiment: &Experiment) -> Vec<f64> {
-    let events = experiment.trace.events().filter(|e| e.kind == skyhop_path::EventKind::End);
+    let events = experiment.trace.events().filter(|e| e.kind == PathEventKind::End);
     let mut ends: Vec<f64> = events.map(|event| event.at.as_secs_f64()).collect();
     ends.dedup();
     ends

@@ -1,11 +1,13 @@
 //! What a scenario's path and changes become on the link.
 
+use skyhop_model::DuringOutage;
+use skyhop_model::PathEventKind;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use skyhop_link::{DelayPiece, Dismantled, DuringOutage, Outage, Piece};
+use skyhop_link::{DelayPiece, Dismantled, Outage, Piece};
 use skyhop_path::trace::SCHEMA_VERSION;
-use skyhop_path::{BetweenFrames, Endpoint, EventKind, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_record::write_path;
 use skyhop_scenario::{Experiment, PlannedChange, parse_scenario};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
@@ -38,7 +40,7 @@ fn frame(at: u64, nodes: &[i32], hops_ms: &[u64], events: Vec<PathEvent>) -> Fra
     Frame { at, nodes, hop_delays, delay, delay_back: delay, rate: None, loss: None, events }
 }
 
-fn event(at: u64, kind: EventKind, hop: Option<u16>, outage: u64) -> PathEvent {
+fn event(at: u64, kind: PathEventKind, hop: Option<u16>, outage: u64) -> PathEvent {
     PathEvent { at: at_ms(at), kind, hop, outage: ms(outage) }
 }
 
@@ -147,8 +149,8 @@ fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
             &[-1, 5, 101, 7, 102, 6, -2],
             &[1, 2, 3, 3, 3, 4],
             vec![
-                event(1000, EventKind::Intermediate, Some(2), 0),
-                event(1000, EventKind::Intermediate, Some(4), 0),
+                event(1000, PathEventKind::Intermediate, Some(2), 0),
+                event(1000, PathEventKind::Intermediate, Some(4), 0),
             ],
         ),
         // The far user's satellite changes from 6 to 8.
@@ -156,7 +158,7 @@ fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
             2000,
             &[-1, 5, 101, 7, 102, 8, -2],
             &[1, 2, 3, 3, 5, 6],
-            vec![event(2000, EventKind::End, Some(5), 24)],
+            vec![event(2000, PathEventKind::End, Some(5), 24)],
         ),
     ];
     let built = over(frames, BetweenFrames::Step, "");
@@ -176,9 +178,9 @@ fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
 fn time_without_a_path_is_an_outage_until_it_is_restored() {
     let frames = vec![
         frame(0, &[-1, 5, -2], &[3, 7], vec![]),
-        frame(1000, &[], &[], vec![event(1000, EventKind::Lost, None, 0)]),
+        frame(1000, &[], &[], vec![event(1000, PathEventKind::Lost, None, 0)]),
         frame(2000, &[], &[], vec![]),
-        frame(3000, &[-1, 6, -2], &[2, 7], vec![event(3000, EventKind::Restored, None, 21)]),
+        frame(3000, &[-1, 6, -2], &[2, 7], vec![event(3000, PathEventKind::Restored, None, 21)]),
     ];
     let schedule = over(frames, BetweenFrames::Linear, "").forward.schedule;
     assert_eq!(schedule.outages, [Outage { from: at_ms(1000), until: at_ms(3021) }]);
@@ -190,7 +192,7 @@ fn time_without_a_path_is_an_outage_until_it_is_restored() {
 #[test]
 fn a_measured_rate_counts_unless_the_scenario_gives_one() {
     let mut frames = vec![
-        frame(0, &[], &[], vec![event(0, EventKind::Lost, None, 0)]),
+        frame(0, &[], &[], vec![event(0, PathEventKind::Lost, None, 0)]),
         frame(1000, &[-1, -2], &[9], vec![]),
     ];
     frames[1].rate = Some(mbit(33));

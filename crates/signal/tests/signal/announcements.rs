@@ -1,10 +1,12 @@
 //! Properties of announcements, whatever the path and the timing.
 
 use proptest::prelude::*;
+use skyhop_model::HandoverKind;
+use skyhop_model::PathEventKind;
 use skyhop_path::trace::{Endpoint, PathHeader};
-use skyhop_path::{BetweenFrames, EventKind, Frame, PathEvent, PathTrace};
+use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_signal::schedule::Grid;
-use skyhop_signal::{Announcement, Handover, HandoverKind, Timing, TimingError, path};
+use skyhop_signal::{Announcement, Handover, Timing, TimingError, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 fn at_ms(ms: u64) -> Instant {
@@ -16,7 +18,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 /// A path whose frames begin with these events: when (ms), what, and the outage (ms).
-fn trace(events: &[(u64, EventKind, u64)]) -> PathTrace {
+fn trace(events: &[(u64, PathEventKind, u64)]) -> PathTrace {
     let end =
         |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
     let header = PathHeader {
@@ -56,8 +58,8 @@ fn trace(events: &[(u64, EventKind, u64)]) -> PathTrace {
     PathTrace { header, frames }
 }
 
-fn events() -> impl Strategy<Value = Vec<(u64, EventKind, u64)>> {
-    let event = (0_u64..60_000, prop::sample::select(EventKind::ALL.to_vec()), 0_u64..500);
+fn events() -> impl Strategy<Value = Vec<(u64, PathEventKind, u64)>> {
+    let event = (0_u64..60_000, prop::sample::select(PathEventKind::ALL.to_vec()), 0_u64..500);
     prop::collection::vec(event, 0..80).prop_map(|mut events| {
         events.sort_by_key(|(at, _, _)| *at);
         events
@@ -139,11 +141,11 @@ proptest! {
 #[test]
 fn what_happens_at_once_is_announced_once() {
     let events = [
-        (1_000, EventKind::Intermediate, 0),
-        (1_000, EventKind::End, 80),
-        (1_000, EventKind::Intermediate, 0),
-        (2_000, EventKind::Reroute, 0),
-        (3_000, EventKind::Lost, 0),
+        (1_000, PathEventKind::Intermediate, 0),
+        (1_000, PathEventKind::End, 80),
+        (1_000, PathEventKind::Intermediate, 0),
+        (2_000, PathEventKind::Reroute, 0),
+        (3_000, PathEventKind::Lost, 0),
     ];
     let found = path::handovers(&trace(&events), &[(at_ms(2_000), ms(5)), (at_ms(500), ms(7))]);
     let expected = [

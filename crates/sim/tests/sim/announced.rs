@@ -1,7 +1,8 @@
 //! Announced handovers in whole scenarios: who hears of them, what SaTCP and SatPipe make of them.
 
 use crate::scenario::{experiment, fixed, simulate};
-use skyhop_record::{EventRow, RowKind, RunData};
+use skyhop_model::{EventKind, PhaseKind};
+use skyhop_record::{EventRow, RunData};
 
 /// 50 Mbit/s and 40 ms with a queue of one BDP; every 15 s an outage of 100 ms, then 60 ms or 40 ms.
 fn handovers(signal: &str, flows: &str) -> String {
@@ -16,7 +17,7 @@ fn handovers(signal: &str, flows: &str) -> String {
     fixed(50, 40, 250_000, 70, &format!("{signal}\n{changes}{flows}"))
 }
 
-fn rows(data: &RunData, kind: RowKind) -> Vec<&EventRow> {
+fn rows(data: &RunData, kind: EventKind) -> Vec<&EventRow> {
     data.events.iter().filter(|row| row.kind == kind).collect()
 }
 
@@ -57,12 +58,12 @@ fn without_a_signal_satcp_is_cubic_and_satpipe_is_bbr() {
 fn announcements_are_made_in_time_and_recorded() {
     let signal = "[signal]\nsource = \"path\"\nlead = \"0.5 s\"";
     let data = simulate(&handovers(signal, "[[flow]]\ncc = \"satcp\"\n[[flow]]\ncc = \"cubic\"\n"));
-    let announcements = rows(&data, RowKind::Announcement);
+    let announcements = rows(&data, EventKind::Announcement);
     let expected: Vec<(i64, Option<i64>)> =
         (1..=4).map(|n| (15_000_000_000 * n - 500_000_000, Some(15_000_000_000 * n))).collect();
     let found: Vec<(i64, Option<i64>)> = announcements.iter().map(|r| (r.t_ns, r.at_ns)).collect();
     assert_eq!(found, expected);
-    let holds = rows(&data, RowKind::Hold);
+    let holds = rows(&data, EventKind::Phase(PhaseKind::Hold));
     assert_eq!(holds.len(), 4);
     for (hold, announcement) in holds.iter().zip(&announcements) {
         assert_eq!(hold.flow, Some(0), "CUBIC does not listen");
@@ -77,7 +78,7 @@ fn two_connections_both_drain() {
     let signal = "[signal]\nsource = \"path\"\nlead = \"1 s\"";
     let data = simulate(&handovers(signal, "[[flow]]\ncc = \"satpipe\"\ncount = 2\n"));
     for flow in [0, 1] {
-        for kind in [RowKind::Drain, RowKind::ProbeRtt] {
+        for kind in [EventKind::Phase(PhaseKind::Drain), EventKind::Phase(PhaseKind::ProbeRtt)] {
             let begins: Vec<i64> =
                 rows(&data, kind).iter().filter(|r| r.flow == Some(flow)).map(|r| r.t_ns).collect();
             assert_eq!(begins.len(), 4, "flow {flow}, {kind:?}: {begins:?}");
@@ -161,5 +162,5 @@ fn a_schedule_announces_whatever_the_path_does() {
         .map(|a| (a.announced.as_secs_f64(), a.at.as_secs_f64()))
         .collect();
     assert_eq!(said, [(11.0, 12.0), (26.0, 27.0)]);
-    assert_eq!(rows(&simulate(&text), RowKind::Announcement).len(), 2);
+    assert_eq!(rows(&simulate(&text), EventKind::Announcement).len(), 2);
 }

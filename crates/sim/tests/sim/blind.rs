@@ -1,7 +1,8 @@
 //! Announcements that a run finds out by itself, from its own arrivals.
 
 use crate::scenario::{fixed, simulate};
-use skyhop_record::{EventRow, GridSummary, RowKind, RunData};
+use skyhop_model::{EventKind, PhaseKind};
+use skyhop_record::{EventRow, GridSummary, RunData};
 
 const SIGNAL: &str = "[signal]\nsource = \"blind\"\nlead = \"0.5 s\"\n";
 
@@ -18,7 +19,7 @@ fn found(data: &RunData) -> &GridSummary {
 }
 
 fn announcements(data: &RunData) -> Vec<&EventRow> {
-    data.events.iter().filter(|row| row.kind == RowKind::Announcement).collect()
+    data.events.iter().filter(|row| row.kind == EventKind::Announcement).collect()
 }
 
 /// The distance to the grid, ms.
@@ -79,7 +80,8 @@ fn modules_hear_what_was_found_and_runs_repeat_themselves() {
     let rest = format!("{SIGNAL}[[flow]]\ncc = \"satpipe\"\n");
     let text = outages(40, 9_000, 180, &rest);
     let data = simulate(&text);
-    let drains = data.events.iter().filter(|row| row.kind == RowKind::Drain).count();
+    let drains =
+        data.events.iter().filter(|row| row.kind == EventKind::Phase(PhaseKind::Drain)).count();
     assert_eq!(drains, announcements(&data).len());
     assert_eq!(simulate(&text), data);
 }

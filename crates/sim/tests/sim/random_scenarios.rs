@@ -3,11 +3,12 @@
 //! Each link checks after each packet that what went in is inside, has come out or is counted as
 //! dropped (`Link::is_conserved`), as these tests are built with debug assertions.
 
+use skyhop_model::{Direction, EventKind};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use skyhop_record::{Direction, RowKind, RunData};
+use skyhop_record::RunData;
 use skyhop_scenario::parse_scenario;
 
 /// From then on the path is left alone, so that whatever can go on does.
@@ -122,7 +123,7 @@ fn nothing_stalls(data: &RunData) {
             .iter()
             .any(|row| of_flow(row.flow) && row.t_ns > quiet_ns && row.goodput_bps > 0);
         let lost = data.events.iter().any(|row| {
-            row.kind == RowKind::Loss && row.flow.is_some_and(of_flow) && row.t_ns > quiet_ns
+            row.kind == EventKind::Loss && row.flow.is_some_and(of_flow) && row.t_ns > quiet_ns
         });
         assert!(ended || arrived || lost, "flow {} is silent", flow.id);
         assert!(flow.sent_packets >= flow.retransmits);
@@ -172,7 +173,7 @@ proptest! {
         let rows = data.link.iter().filter(|row| forward(row.direction));
         let delivered: i64 = rows.map(|row| row.delivered_bytes).sum();
         let lost = data.events.iter().filter(|row| {
-            row.kind == RowKind::Loss && row.direction.is_some_and(forward)
+            row.kind == EventKind::Loss && row.direction.is_some_and(forward)
         });
         let sent = data.summary.flows[0].sent_packets as i64;
         // A SYN of 60 bytes and an ACK of 52, each with its Ethernet header.

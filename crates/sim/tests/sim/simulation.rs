@@ -1,9 +1,9 @@
 //! Whole scenarios in virtual time.
 
+use skyhop_model::{Direction, EventKind, LossReason};
 use std::ops::ControlFlow;
 
 use crate::scenario::{experiment, fixed, simulate};
-use skyhop_record::{Direction, LossReason, RowKind};
 use skyhop_sim::SimError;
 
 #[test]
@@ -25,18 +25,27 @@ fn losses_have_a_row_each_and_add_up() {
     );
     let data = simulate(&text);
     let drops = data.summary.link.drops;
-    assert!(drops.queue > 0 && drops.outage > 0 && drops.loss > 0, "{drops:?}");
+    assert!(
+        drops[LossReason::Queue] > 0
+            && drops[LossReason::Outage] > 0
+            && drops[LossReason::Loss] > 0,
+        "{drops:?}"
+    );
     for (reason, counted) in [
-        (LossReason::Queue, drops.queue),
-        (LossReason::Outage, drops.outage),
-        (LossReason::Loss, drops.loss),
+        (LossReason::Queue, drops[LossReason::Queue]),
+        (LossReason::Outage, drops[LossReason::Outage]),
+        (LossReason::Loss, drops[LossReason::Loss]),
     ] {
         let rows = data.events.iter().filter(|row| row.reason == Some(reason));
         assert_eq!(rows.count() as u64, counted, "{reason:?}");
     }
-    let by_samples: u64 = data.link.iter().map(|row| row.drops.queue + row.drops.loss).sum();
-    assert_eq!(by_samples, drops.queue + drops.loss);
-    let changes = data.events.iter().filter(|row| row.kind == RowKind::Change);
+    let by_samples: u64 = data
+        .link
+        .iter()
+        .map(|row| row.drops[LossReason::Queue] + row.drops[LossReason::Loss])
+        .sum();
+    assert_eq!(by_samples, drops[LossReason::Queue] + drops[LossReason::Loss]);
+    let changes = data.events.iter().filter(|row| row.kind == EventKind::Change);
     assert_eq!(changes.count(), 2);
 }
 

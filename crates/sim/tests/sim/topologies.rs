@@ -1,8 +1,9 @@
 //! Several links: chains, shared links, delays of a flow's own, other ways.
 
+use skyhop_model::{Direction, EventKind, LossReason};
 use std::ops::ControlFlow;
 
-use skyhop_record::{Direction, RowKind, RunData};
+use skyhop_record::RunData;
 use skyhop_scenario::{Experiment, ScenarioError, parse_scenario};
 
 fn experiment(text: &str) -> Result<Experiment, ScenarioError> {
@@ -59,8 +60,12 @@ fn the_other_end_crosses_a_chain_backwards() {
         assert!(back > 10 * there, "link {link}: {there} B there, {back} B back");
     }
     // The first link that it meets is the slow one, so the other never has a queue.
-    assert!(data.summary.links["second"].drops.queue + data.summary.link.drops.queue > 0);
-    assert_eq!(data.summary.link.drops.queue, 0);
+    assert!(
+        data.summary.links["second"].drops[LossReason::Queue]
+            + data.summary.link.drops[LossReason::Queue]
+            > 0
+    );
+    assert_eq!(data.summary.link.drops[LossReason::Queue], 0);
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn a_flow_takes_another_way_and_what_flies_arrives_on_the_old_one() {
     // The queue of the flow beside it is on the old way only.
     assert!(rtt_us(5_000_000_000, i64::MAX).iter().all(|rtt| (20_000..20_200).contains(rtt)));
     assert!(rtt_us(3_000_000_000, 4_980_000_000).iter().all(|rtt| *rtt >= 10_000));
-    let change = data.events.iter().find(|row| row.kind == RowKind::Change).unwrap();
+    let change = data.events.iter().find(|row| row.kind == EventKind::Change).unwrap();
     assert_eq!((change.t_ns, change.flow), (5_000_000_000, Some(0)));
 }
 
@@ -146,10 +151,10 @@ fn a_change_reaches_the_link_that_it_names() {
     )));
     assert!((95..=105).contains(&data.summary.probes[0].lost), "{:?}", data.summary.probes);
     assert_eq!(data.summary.probes[1].lost, 0);
-    assert_eq!(data.summary.links["second"].drops.outage, data.summary.probes[0].lost);
+    assert_eq!(data.summary.links["second"].drops[LossReason::Outage], data.summary.probes[0].lost);
     let last_ns = data.probes.iter().rfind(|row| row.probe == 0).unwrap().rtt_ns.unwrap();
     assert!((60_000_000..60_200_000).contains(&last_ns), "{last_ns}");
-    assert!(data.events.iter().any(|row| row.kind == RowKind::Change && row.link == 1));
+    assert!(data.events.iter().any(|row| row.kind == EventKind::Change && row.link == 1));
 }
 
 #[test]

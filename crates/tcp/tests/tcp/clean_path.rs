@@ -1,6 +1,7 @@
 //! A path that loses nothing.
 
-use skyhop_tcp::{CaState, Sender, SenderConfig};
+use skyhop_model::CongestionState;
+use skyhop_tcp::{Sender, SenderConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
@@ -49,7 +50,7 @@ fn slow_start_doubles_the_window_every_round_trip() {
         path.run_for(ms(100));
     }
     assert_eq!(path.sender.info().retransmits, 0);
-    assert_eq!(path.sender.info().ca_state, CaState::Open);
+    assert_eq!(path.sender.info().ca_state, CongestionState::Open);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! RFC 9438's window curve, as the window over time shows it after one loss.
 
 use skyhop_cc::Instance;
-use skyhop_tcp::CaState;
+use skyhop_model::CongestionState;
 use skyhop_units::Duration;
 
 use crate::path::{Path, lose_once, module, ms};
@@ -20,12 +20,15 @@ fn after_a_loss(params: &[(&str, &str)]) -> (Vec<(f64, f64)>, f64) {
         .judging_segments(lose_once([590]));
     path.sender.write_without_end();
     path.run_for(Duration::from_secs(16));
-    let lost = path.trace.iter().position(|(_, i)| i.ca_state == CaState::Recovery);
+    let lost = path.trace.iter().position(|(_, i)| i.ca_state == CongestionState::Recovery);
     let lost = lost.expect("a recovery");
     let w_max = path.trace[lost - 1].1.cwnd;
-    let after = path.trace[lost..].iter().skip_while(|(_, i)| i.ca_state != CaState::Open);
+    let after = path.trace[lost..].iter().skip_while(|(_, i)| i.ca_state != CongestionState::Open);
     let after: Vec<_> = after.collect();
-    assert!(after.iter().all(|(_, i)| i.ca_state == CaState::Open), "one loss, one recovery");
+    assert!(
+        after.iter().all(|(_, i)| i.ca_state == CongestionState::Open),
+        "one loss, one recovery"
+    );
     let start = after[0].0;
     let curve = after.iter().map(|(at, i)| ((*at - start).as_secs_f64(), f64::from(i.cwnd)));
     (curve.collect(), w_max.into())

@@ -1,6 +1,6 @@
 //! Losses and how they are found and repaired.
 
-use skyhop_tcp::CaState;
+use skyhop_model::CongestionState;
 use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, lose_once, ms};
@@ -14,7 +14,7 @@ fn a_single_loss_costs_one_retransmission_and_no_timeout() {
     let info = path.sender.info();
     assert_eq!(path.retransmissions(), [50]);
     assert_eq!((info.timeouts, info.recoveries, info.undos), (0, 1, 0));
-    assert_eq!(info.ca_state, CaState::Open);
+    assert_eq!(info.ca_state, CongestionState::Open);
     assert_eq!(info.lost, 1);
 }
 

@@ -1,6 +1,7 @@
 //! Timeouts: real ones, and those that prove needless.
 
-use skyhop_tcp::{CaState, Receiver, ReceiverConfig};
+use skyhop_model::CongestionState;
+use skyhop_tcp::{Receiver, ReceiverConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
@@ -40,7 +41,7 @@ fn an_outage_backs_the_timeout_off_and_ends_in_slow_start() {
     }
     let info = path.sender.info();
     assert!(info.timeouts >= 3);
-    assert_eq!(info.ca_state, CaState::Open);
+    assert_eq!(info.ca_state, CongestionState::Open);
     assert!(path.receiver.next_expected() > 1500, "{}", path.receiver.next_expected());
 }
 
@@ -62,7 +63,7 @@ fn a_spurious_timeout_is_undone() {
     let info = path.sender.info();
     assert!(info.timeouts >= 1);
     assert!(info.undos >= 1);
-    assert_eq!(info.ca_state, CaState::Open);
+    assert_eq!(info.ca_state, CongestionState::Open);
     assert!(info.cwnd >= before.cwnd, "{} before, {} after", before.cwnd, info.cwnd);
     assert_eq!(info.ssthresh, before.ssthresh);
     // Only what the timeouts and the probe sent, not the window.

@@ -1,6 +1,7 @@
 //! Proportional rate reduction (RFC 6937bis): what leaves during a recovery.
 
-use skyhop_tcp::{CaState, TcpInfo};
+use skyhop_model::CongestionState;
+use skyhop_tcp::TcpInfo;
 use skyhop_units::{Duration, Instant};
 
 use crate::path::{Path, lose_once, ms};
@@ -21,7 +22,7 @@ fn recovery_of(lost: &[u64]) -> Recovery {
     path.run_to_completion(Duration::from_secs(5));
     assert_eq!(path.retransmissions(), lost, "each once, in order");
     assert_eq!((path.sender.info().timeouts, path.sender.info().recoveries), (0, 1));
-    let is_in = |info: &TcpInfo| info.ca_state == CaState::Recovery;
+    let is_in = |info: &TcpInfo| info.ca_state == CongestionState::Recovery;
     let from = path.trace.iter().position(|(_, info)| is_in(info)).expect("a recovery");
     let length = path.trace[from..].iter().take_while(|(_, info)| is_in(info)).count();
     let moments = path.trace[from - 1..=from + length].to_vec();

@@ -1,6 +1,7 @@
 //! The retransmission timeout and its back-off, seen from what leaves while nothing comes back.
 
-use skyhop_tcp::{CaState, Receiver, ReceiverConfig};
+use skyhop_model::CongestionState;
+use skyhop_tcp::{Receiver, ReceiverConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
@@ -56,13 +57,13 @@ fn the_first_ack_ends_the_back_off() {
     path.run_for(ms(12_000));
     let first = path.trace.iter().position(|(time, _)| *time > at(4_000)).expect("an event");
     let backed_off = path.trace[first].1;
-    assert_eq!(backed_off.ca_state, CaState::Loss);
+    assert_eq!(backed_off.ca_state, CongestionState::Loss);
     assert!(backed_off.rto > ms(3_000), "{}", backed_off.rto);
     assert_eq!(backed_off.cwnd, 1);
     let news = path.trace[first..].iter().find(|(_, i)| i.delivered > backed_off.delivered);
     let (_, news) = news.expect("an ACK after the outage");
     assert!(news.rto < ms(500), "{}", news.rto);
     let end = path.sender.info();
-    assert_eq!(end.ca_state, CaState::Open);
+    assert_eq!(end.ca_state, CongestionState::Open);
     assert!(end.cwnd > 1);
 }

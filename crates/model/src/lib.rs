@@ -1,0 +1,23 @@
+//! The words that appear in scenarios, paths and results, each written down once.
+//!
+//! Whoever needs a list of them, a count for each or a column for each loops over `ALL`: a new word
+//! is one line here, and the place that has cause to say it. Python reads the same lists from
+//! `skyhop._core`.
+
+#[macro_use]
+mod words;
+
+mod counts;
+mod ends;
+mod event;
+mod packet;
+mod path;
+mod tcp;
+
+pub use counts::{Counts, Drops, LossReason};
+pub use ends::{Direction, End, PATH_LINK};
+pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
+pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS};
+pub use path::{Compat, DuringOutage, Relay};
+pub use tcp::CongestionState;
+pub use words::UnknownWord;

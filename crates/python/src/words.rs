@@ -1,0 +1,26 @@
+//! The words of files as Python's tuples, in the order in which tables show them.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use skyhop_model::{
+    CongestionState, Direction, EventKind, LossReason, PATH_LINK, PathEventKind, PhaseKind,
+};
+
+pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("PATH_LINK", PATH_LINK)?;
+    add(module, "CONGESTION_STATES", CongestionState::ALL.iter().map(|word| word.name()))?;
+    add(module, "DIRECTIONS", Direction::ALL.iter().map(|word| word.name()))?;
+    add(module, "EVENT_KINDS", EventKind::all().map(EventKind::name))?;
+    add(module, "HANDOVER_KINDS", PathEventKind::handovers().map(PathEventKind::name))?;
+    add(module, "LOSS_REASONS", LossReason::ALL.iter().map(|word| word.name()))?;
+    add(module, "PATH_EVENT_KINDS", PathEventKind::ALL.iter().map(|word| word.name()))?;
+    add(module, "PHASE_KINDS", PhaseKind::ALL.iter().map(|word| word.name()))
+}
+
+fn add(
+    module: &Bound<'_, PyModule>,
+    name: &str,
+    words: impl Iterator<Item = &'static str>,
+) -> PyResult<()> {
+    module.add(name, PyTuple::new(module.py(), words.collect::<Vec<_>>())?)
+}

@@ -1,7 +1,7 @@
 """The compiled core: conversions between Python and the Rust crates."""
 
 from collections.abc import Callable
-from typing import TypeAlias, final
+from typing import TypeAlias, TypedDict, final
 
 VERSION: str
 
@@ -104,33 +104,31 @@ class Experiment:
     def duration_s(self) -> float: ...
 
 @final
-class Outcome:
-    """What an engine measured."""
-
-    interrupted: bool
-    program_status: int | None
-    def summary_json(self) -> str: ...
-
-@final
 class RunDirectory:
     """A reserved output directory."""
 
     @staticmethod
     def reserve(path: str, force: bool) -> RunDirectory: ...
-    def write(self, experiment: Experiment, outcome: Outcome) -> None: ...
     def abandon(self) -> None: ...
 
 def write_all_pairs(
     scenario: Scenario, find_place: FindPlace, sites: list[str], file: str, progress: Progress
 ) -> None: ...
-def run_live(
+
+class EngineOptions(TypedDict):
+    """What a run may be told beside its scenario; each engine takes what is for it."""
+
+    client: list[str] | None
+    server: str | None
+    default_cc: str | None
+
+def run_engine(
+    name: str,
     experiment: Experiment,
-    client: list[str] | None,
-    server: str | None,
-    default_cc: str | None,
+    directory: RunDirectory,
+    options: EngineOptions,
     progress: Progress,
-) -> Outcome: ...
-def run_sim(experiment: Experiment, progress: Progress) -> Outcome: ...
+) -> tuple[float, bool, int | None]: ...
 def replace_file(path: str, data: bytes) -> None: ...
 def duration_s(origin: str, text: str) -> float: ...
 def satellites_at(

@@ -66,34 +66,11 @@ def sim(
     Raises:
         InputError: scenario, place or output are wrong.
         RunError: the disk is full, …
+        InterruptedRunError: Ctrl-C; carries what was measured.
     """
-    observer = observer or Observer()
     seeded = [*sets, *([] if seed is None else [f"run.seed={seed}"])]
     loaded = load_scenario(scenario, seeded)
-    with _reserved(output, force=force) as place:
-        experiment = _core.Experiment.build(loaded, position_of, observer.path)
-        place.directory.write(experiment, _core.run_sim(experiment, observer.run))
-    return Run(place.path, place.keep)
-
-
-@dataclass(frozen=True)
-class _Place:
-    path: Path
-    directory: _core.RunDirectory
-    keep: TemporaryDirectory[str] | None
-
-
-@contextmanager
-def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
-    """Reserve the output before the work, and leave nothing of it when the work fails."""
-    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
-    path = Path(keep.name if keep else os.fspath(output or ""))
-    directory = _core.RunDirectory.reserve(str(path), force)
-    try:
-        yield _Place(path, directory, keep)
-    except BaseException:
-        directory.abandon()
-        raise
+    return run_with("sim", loaded, output, force=force, observer=observer)
 
 
 def live(
@@ -122,28 +99,63 @@ def live(
         RunError: namespaces are not allowed here, the program failed, the disk is full, …
         InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
     """
-    observer = observer or Observer()
     loaded = load_scenario(scenario, sets)
+    options: _core.EngineOptions = {
+        "client": list(program.client) if program else None,
+        "server": program.server if program else None,
+        "default_cc": cc,
+    }
+    return run_with("live", loaded, output, options, force=force, observer=observer)
+
+
+def run_with(
+    engine: str,
+    scenario: _core.Scenario,
+    output: str | os.PathLike[str] | None = None,
+    options: _core.EngineOptions | None = None,
+    *,
+    force: bool = False,
+    observer: Observer | None = None,
+) -> Run:
+    """Run a checked scenario with the engine of this name; otherwise as `sim` and `live`.
+
+    With SKYHOP_MOCK=1 in the environment every engine is the one that makes its numbers up, for
+    tests of what reads runs.
+    """
+    observer = observer or Observer()
+    name = "mock" if os.environ.get("SKYHOP_MOCK") else engine
     with _reserved(output, force=force) as place:
-        experiment = _core.Experiment.build(loaded, position_of, observer.path)
-        outcome = _core.run_live(
-            experiment,
-            list(program.client) if program else None,
-            program.server if program else None,
-            cc,
-            observer.run,
+        experiment = _core.Experiment.build(scenario, position_of, observer.path)
+        ended_s, interrupted, program_status = _core.run_engine(
+            name, experiment, place.directory, options or _NO_OPTIONS, observer.run
         )
-        place.directory.write(experiment, outcome)
     run = Run(place.path, place.keep)
-    if outcome.interrupted:
-        done = run.summary["virtual_s"]
-        raise InterruptedRunError(
-            f"interrupted after {done:.1f} s; {_where(run, place.keep is None)}", run
-        )
-    if outcome.program_status:
-        raise RunError(f"the program ended with status {outcome.program_status}")
+    if interrupted:
+        kept = "nothing was kept" if place.keep else f"what was measured is in {run.directory}"
+        raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)
+    if program_status:
+        raise RunError(f"the program ended with status {program_status}")
     return run
 
 
-def _where(run: Run, kept: bool) -> str:
-    return f"what was measured is in {run.directory}" if kept else "nothing was kept"
+_NO_OPTIONS: _core.EngineOptions = {"client": None, "server": None, "default_cc": None}
+
+
+@dataclass(frozen=True)
+class _Place:
+    path: Path
+    directory: _core.RunDirectory
+    keep: TemporaryDirectory[str] | None
+
+
+@contextmanager
+def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
+    """Reserve the output before the work, and leave nothing of it when the work fails."""
+    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
+    path = Path(keep.name if keep else os.fspath(output or ""))
+    directory = _core.RunDirectory.reserve(str(path), force)
+    try:
+        yield _Place(path, directory, keep)
+    except BaseException:
+        directory.abandon()
+        raise

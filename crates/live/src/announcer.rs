@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie};
-use skyhop_record::{EventRow, GridSummary};
-use skyhop_scenario::blind::grid_summary;
-use skyhop_scenario::{Experiment, announcement_row};
-use skyhop_signal::Announcement;
-use skyhop_signal::blind::{BlindPlan, BlindSource, Estimate, Said};
+use skyhop_record::EventRow;
+use skyhop_scenario::Experiment;
+use skyhop_signal::blind::{BlindPlan, Estimate, Learner};
+use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::Duration;
 
 use crate::arrivals::Arrivals;
@@ -30,7 +29,7 @@ pub(crate) struct RunningAnnouncer {
 pub(crate) struct Found {
     /// The rows of announcements that the experiment did not plan.
     pub(crate) rows: Vec<EventRow>,
-    pub(crate) grid: Option<GridSummary>,
+    pub(crate) grid: Option<Estimate>,
 }
 
 impl RunningAnnouncer {
@@ -51,13 +50,13 @@ impl RunningAnnouncer {
         let scopes = namespaces.iter().map(|namespace| scope(namespace));
         let scopes = scopes.collect::<Result<Vec<Scope>, _>>()?;
         let announcer = Announcer { maps, scopes, clock, stop: Arc::clone(stop) };
-        let (planned, arrivals) = (experiment.announcements.clone(), Arc::clone(arrivals));
-        let blind = experiment.blind;
+        let (agenda, learner) = experiment.agenda();
+        let (plan, arrivals) = (experiment.blind, Arc::clone(arrivals));
         let worker = spawn("announcer".to_owned(), move || {
             wake_precisely()?;
-            match blind {
-                Some(plan) => announcer.learn(plan, &arrivals),
-                None => announcer.announce_all(&planned).map(|()| Found::default()),
+            match plan.zip(learner) {
+                Some((plan, learner)) => announcer.learn(agenda, plan, learner, &arrivals),
+                None => announcer.announce_all(agenda).map(|()| Found::default()),
             }
         })?;
         Ok(Self { worker: Some(worker) })
@@ -84,38 +83,45 @@ struct Announcer {
 
 impl Announcer {
     /// Announces what is known beforehand.
-    fn announce_all(&self, planned: &[Announcement]) -> Result<(), LiveError> {
-        for announcement in planned {
-            if !sleep_until(self.clock, announcement.announced, &self.stop)? {
+    fn announce_all(&self, mut agenda: Agenda) -> Result<(), LiveError> {
+        while let Some(next) = agenda.next() {
+            if !sleep_until(self.clock, next, &self.stop)? {
                 break;
             }
-            self.announce(announcement)?;
+            while let Some(said) = agenda.pop(self.clock.now().max(next)) {
+                self.say(&said)?;
+            }
         }
         Ok(())
     }
 
     /// Announces what arrivals show, until the end of the run.
-    fn learn(&self, plan: BlindPlan, arrivals: &Arrivals) -> Result<Found, LiveError> {
-        let mut source = BlindSource::new(plan);
+    fn learn(
+        &self,
+        mut agenda: Agenda,
+        plan: BlindPlan,
+        mut learner: Learner,
+        arrivals: &Arrivals,
+    ) -> Result<Found, LiveError> {
         let mut estimating: Option<Worker<Estimate>> = None;
         let mut rows = Vec::new();
         loop {
             for arrival in arrivals.take() {
-                source.arrived(arrival.at, arrival.delay);
+                learner.arrived(arrival.at, arrival.delay);
             }
             let now = self.clock.now();
             if let Some(done) = estimating.take_if(|worker| worker.is_finished()) {
-                source.learn(now, &join(done)?);
-            } else if estimating.is_none() && now >= source.next_estimate() {
+                learner.learn(now, &join(done)?, &mut agenda);
+            } else if estimating.is_none() && now >= learner.next_estimate() {
                 // It takes longer than an announcement may be late.
-                let traffic = source.traffic().clone();
+                let traffic = learner.traffic().clone();
                 let estimate = move || Ok(plan.estimate(&traffic));
                 estimating = Some(spawn("estimate".to_owned(), estimate)?);
             }
-            while let Some(said) = source.poll(now) {
+            while let Some(said) = agenda.pop(now) {
                 rows.extend(self.say(&said)?);
             }
-            let next = source.next().map_or(now + LOOK, |next| next.min(now + LOOK));
+            let next = agenda.next().map_or(now + LOOK, |next| next.min(now + LOOK));
             if !sleep_until(self.clock, next, &self.stop)? {
                 break;
             }
@@ -123,7 +129,7 @@ impl Announcer {
         if let Some(unfinished) = estimating {
             join(unfinished)?;
         }
-        Ok(Found { rows, grid: Some(grid_summary(&source.estimate())) })
+        Ok(Found { rows, grid: Some(learner.estimate()) })
     }
 
     /// Passes on what a source says; its row, where it is an announcement.
@@ -131,7 +137,7 @@ impl Announcer {
         match said {
             Said::Announced(announcement) => {
                 self.announce(announcement)?;
-                Ok(Some(announcement_row(announcement)))
+                Ok(Some(EventRow::announced(announcement)))
             }
             Said::Withdrawn => {
                 self.for_each(|map, scope| map.withdraw(scope), "cannot take a handover back")?;

@@ -11,8 +11,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
+use skyhop_engine::Ended;
 use skyhop_link::{Link, LinkConfig};
-use skyhop_record::{ProbeRow, RunData, Summary, flow_summary, link_summary, probe_summary};
+use skyhop_record::{Ending, ProbeRow, Recorder};
 use skyhop_scenario::{Experiment, LiveDevice};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
@@ -22,21 +23,21 @@ use crate::clock::{RunClock, Stop, sleep_until, wait};
 use crate::device::{Device, DeviceCount};
 use crate::error::{During, LiveError};
 use crate::frame::Frame;
+use crate::info::{Directions, LiveInfo, PacketCount};
 use crate::isolation::{DescriptorLimit, exit_now};
 use crate::kernel_cc::LoadedModules;
-use crate::message::{self, Message};
+use crate::message::{self, CallerSink, Message};
 use crate::namespace::NetNamespace;
-use crate::outcome::{LiveOutcome, PacketCount};
 use crate::phases::PhaseLog;
 use crate::program::{self, Reaper, Server};
 use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
-use crate::sampler::{LinkTrack, Lost, Sampler};
+use crate::sampler::{LinkTrack, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::bulk::{RunningBulk, check_congestion_control};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
 use crate::traffic::{Stage, address};
-use crate::{LiveOptions, Spin, default_cc, summary};
+use crate::{LiveOptions, NAME, Spin, default_cc, summary};
 
 /// How long threads have to get ready before the run begins.
 const LEAD: Duration = Duration::from_millis(50);
@@ -81,8 +82,10 @@ pub(crate) fn run(
     experiment: &Experiment,
     options: &LiveOptions,
     orders: &Orders,
-    to_caller: &mut File,
-) -> Result<LiveOutcome, LiveError> {
+    to_caller: &File,
+) -> Result<Ended, LiveError> {
+    let mut sink = CallerSink(to_caller);
+    let recorder = Recorder::begin(experiment, NAME, &mut sink).during("cannot record the run")?;
     let mut modules = LoadedModules::default();
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
@@ -92,7 +95,7 @@ pub(crate) fn run(
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.deaf());
     }
-    let mut run = Run::start(experiment, options, plan, ends, &modules, limit)?;
+    let mut run = Run::start(experiment, options, plan, ends, &modules, limit, recorder)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
 }
@@ -147,6 +150,8 @@ impl Ends {
 /// A run that is going on.
 struct Run<'a> {
     experiment: &'a Experiment,
+    options: &'a LiveOptions,
+    recorder: Recorder<'a>,
     ends: Ends,
     stage: Stage,
     pump_stop: Arc<Stop>,
@@ -154,7 +159,6 @@ struct Run<'a> {
     bulks: Vec<RunningBulk>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
-    flow_ids: Arc<[Option<u32>]>,
     gate: RunningProbe,
     probes: Vec<RunningProbe>,
     sampler: Sampler,
@@ -171,17 +175,17 @@ struct RunEnd {
     at: Instant,
     interrupted: bool,
     program_status: Option<i32>,
-    states: [PumpState; 2],
 }
 
 impl<'a> Run<'a> {
     fn start(
         experiment: &'a Experiment,
-        options: &LiveOptions,
+        options: &'a LiveOptions,
         plan: TrafficPlan,
         ends: Ends,
         modules: &LoadedModules,
         limit: DescriptorLimit,
+        recorder: Recorder<'a>,
     ) -> Result<Self, LiveError> {
         let mut reaper = Reaper::default();
         let [near, far] = ends.namespaces.clone();
@@ -242,14 +246,15 @@ impl<'a> Run<'a> {
         let progress_at = Instant::START;
         Ok(Self {
             experiment,
+            options,
+            recorder,
             ends,
             stage,
             pump_stop,
             pumps,
             bulks,
             announcer,
-            phases: PhaseLog::new(modules.phase_readers()?),
-            flow_ids,
+            phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
             gate,
             probes,
             sampler,
@@ -263,7 +268,7 @@ impl<'a> Run<'a> {
     }
 
     /// Samples and reports until the run's time is over.
-    fn watch(&mut self, orders: &Orders, to_caller: &mut File) -> Result<RunEnd, LiveError> {
+    fn watch(&mut self, orders: &Orders, to_caller: &File) -> Result<RunEnd, LiveError> {
         let clock = self.stage.clock;
         let scheduled_end = Instant::START + self.experiment.duration;
         loop {
@@ -276,11 +281,10 @@ impl<'a> Run<'a> {
             let interrupted = orders.stop_asked()?;
             if over || interrupted || program_status.is_some() || self.has_failed() {
                 let at = if over { scheduled_end } else { now };
-                let states = self.pump_states();
-                return Ok(RunEnd { at, interrupted, program_status, states });
+                return Ok(RunEnd { at, interrupted, program_status });
             }
-            self.sampler.tick(now)?;
-            self.phases.tick()?;
+            self.sampler.tick(now, &mut self.recorder)?;
+            self.phases.tick(&mut self.recorder)?;
             self.timing.tick(now, self.pumps.each_ref().map(|pump| &pump.view.lateness))?;
             self.report_progress(now, to_caller)?;
             let mut next = (now + TICK).min(self.sampler.next());
@@ -291,13 +295,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn report_progress(&mut self, now: Instant, to_caller: &mut File) -> Result<(), LiveError> {
+    fn report_progress(&mut self, now: Instant, to_caller: &File) -> Result<(), LiveError> {
         if now < self.progress_at {
             return Ok(());
         }
         self.progress_at = now + PROGRESS_INTERVAL;
-        let total_ns = self.experiment.duration.as_nanos();
-        message::send(to_caller, &Message::Progress { elapsed_ns: now.as_nanos(), total_ns })
+        message::send(to_caller, &Message::Progress { elapsed_ns: now.as_nanos() })
     }
 
     /// Whether a thread has ended before its time, which it does on errors only.
@@ -314,11 +317,11 @@ impl<'a> Run<'a> {
     }
 
     /// Stops everything in order, and puts together what was measured.
-    fn finish(mut self, end: RunEnd) -> Result<LiveOutcome, LiveError> {
+    fn finish(mut self, end: RunEnd) -> Result<Ended, LiveError> {
         self.stage.stop.set()?;
         if self.client.is_some() {
             // What it sends while it is being ended is not part of the run.
-            self.sampler.sample(end.at)?;
+            self.sampler.sample(end.at, &mut self.recorder)?;
         }
         if let Some(client) = self.client.filter(|_| end.program_status.is_none()) {
             program::end_client(client, &mut self.reaper)?;
@@ -326,20 +329,19 @@ impl<'a> Run<'a> {
         if let Some(server) = self.server.take() {
             server.end(&mut self.reaper)?;
         }
-        self.phases.tick()?;
+        self.phases.tick(&mut self.recorder)?;
         while !self.has_failed() && !self.bulks.iter().all(RunningBulk::sender_has_ended) {
             thread::sleep(std::time::Duration::from_millis(1));
         }
         if self.client.is_none() {
-            self.sampler.sample(end.at)?;
+            self.sampler.sample(end.at, &mut self.recorder)?;
         }
-        let lost = self.sampler.lost();
         self.drain(end.interrupted)?;
         self.stage.close.set()?;
         self.pump_stop.set()?;
         let windows = self.pumps.each_ref().map(|pump| &pump.view.lateness);
         self.timing.finish(windows)?;
-        self.conclude(end, lost)
+        self.conclude(end)
     }
 
     /// Lets the link run empty, so that every packet's whereabouts are known.
@@ -361,87 +363,57 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Joins all threads and puts their findings together.
-    fn conclude(self, end: RunEnd, lost: [Lost; 2]) -> Result<LiveOutcome, LiveError> {
-        let Self { experiment, ends, pumps, bulks, gate, probes, sampler, timing, spin, .. } = self;
-        let mut measured = self.phases.rows(self.stage.clock, &self.flow_ids);
+    /// Joins all threads and records their findings.
+    fn conclude(self, end: RunEnd) -> Result<Ended, LiveError> {
+        let Self { experiment, options, ends, pumps, bulks, gate, probes, timing, .. } = self;
+        let mut recorder = self.recorder;
         let found = self.announcer.join()?;
-        let elapsed = end.at.saturating_since(Instant::START);
+        found.rows.into_iter().for_each(|row| recorder.event(row));
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
         let [forward, back] = pumps;
-        let (there, back) = (forward.join()?, back.join()?);
-        let drops = lost.map(|lost| lost.drops);
-        // Those of the last sample: rows and counts tell of the same losses.
-        let noted = lost.map(|lost| lost.noted as usize);
-        let losses =
-            there.losses.into_iter().take(noted[0]).chain(back.losses.into_iter().take(noted[1]));
-        measured.extend(losses.chain(found.rows));
-        let sojourns = [there.probe_sojourns, back.probe_sojourns];
-        let rtt_excess = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
-        let lateness = quantiles(&timing.all);
+        let sojourns = [forward.join()?.probe_sojourns, back.join()?.probe_sojourns];
+        let rtt_excess_us = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
+        let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
         warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
-        warnings.extend(summary::late(lateness.as_ref(), rtt_excess.as_ref()));
+        warnings.extend(summary::late(lateness_us.as_ref(), rtt_excess_us.as_ref()));
         warnings.extend(overtime(&end, experiment.duration));
         warnings.extend(short_path(experiment));
-        warnings.extend(unlisted(noted));
-        let inside: u64 = views.iter().map(|view| view.state().inside()).sum();
-        warnings.extend((inside > 0).then(|| {
-            format!("{inside} packets were still on their way at the end; probes among them count as lost")
-        }));
-
-        let (mut probe_rows, mut probe_summaries) = (Vec::new(), Vec::new());
+        warnings.extend(unlisted(self.sampler.noted()));
+        warnings.extend(left_inside(&views));
+        warnings.into_iter().for_each(|warning| recorder.warn(warning));
         for probe in probes {
-            let id = probe.plan.id;
-            let rows = probe.join(&sojourns)?;
-            probe_summaries.push(probe_summary(id, &rows));
-            probe_rows.extend(rows);
+            probe.join(&sojourns)?.into_iter().for_each(|row| recorder.probe(row));
         }
-        let mut flows = Vec::new();
         for bulk in bulks {
             let (plan, flow_end) = bulk.join()?;
-            if plan.start >= end.at {
-                continue;
+            if plan.start < end.at {
+                let warning = flow_end.as_ref().and_then(|flow_end| flow_end.warning(plan.id));
+                warning.into_iter().for_each(|warning| recorder.warn(warning));
+                recorder.flow_ended(&summary::flow_end(&plan, flow_end.as_ref(), end.at));
             }
-            warnings.extend(flow_end.as_ref().and_then(|flow_end| flow_end.warning(plan.id)));
-            let totals = summary::flow_totals(&plan, flow_end.as_ref(), &experiment.trace, end.at);
-            flows.push(flow_summary(totals, &sampler.flow_rows));
         }
-        let transmitted = end.states[0].stats.transmitted_bytes;
-        let allowed_bytes = experiment.forward.schedule.bytes_until(end.at);
-        let summary = Summary {
-            engine: "live".to_owned(),
-            seed: experiment.seed,
-            virtual_s: elapsed.as_secs_f64(),
-            wall_s: elapsed.as_secs_f64(),
-            data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
-            flows,
-            probes: probe_summaries,
-            link: link_summary(0, transmitted, allowed_bytes, &sampler.link_rows, drops),
-            handovers: experiment.handovers(elapsed),
-            blind: found.grid,
-            lateness_us: lateness,
-            rtt_excess_us: rtt_excess,
-            warnings,
-            ..Summary::default()
-        };
-        let data = RunData {
-            more_links: Vec::new(),
-            flows: sampler.flow_rows,
-            link: sampler.link_rows,
-            events: experiment.event_rows(measured, elapsed),
-            probes: probe_rows,
-            summary,
-        };
-        Ok(LiveOutcome {
-            data,
-            interrupted: end.interrupted,
-            program_status: end.program_status,
-            kernel: kernel()?,
-            timing: timing.conclude(spin)?,
+        let [forward, back] = packet_counts(&views, &ends.devices)?;
+        let program = options.program.clone();
+        let own = LiveInfo {
             device: ends.devices[0].kind(),
-            packets: packet_counts(&views, &ends.devices)?,
-        })
+            default_cc: program.is_some().then(|| options.default_cc.clone()),
+            program,
+            program_status: end.program_status,
+            timing: timing.conclude(self.spin)?,
+            packets: Directions { forward, back },
+        };
+        let RunEnd { at, interrupted, program_status } = end;
+        let ending = Ending {
+            wall_s: at.saturating_since(Instant::START).as_secs_f64(),
+            kernel: Some(kernel()?),
+            grid: found.grid.as_ref(),
+            lateness_us,
+            rtt_excess_us,
+            ..Ending::of_run(at, interrupted, own)
+        };
+        recorder.finish(ending).during("cannot record the run")?;
+        Ok(Ended { at, interrupted, program_status })
     }
 }
 
@@ -470,9 +442,19 @@ fn short_path(experiment: &Experiment) -> Option<String> {
 }
 
 /// What to know of losses that have no row.
-fn unlisted(noted: [usize; 2]) -> Option<String> {
-    let most = noted.into_iter().max().filter(|most| *most > MOST_LOSSES)?;
+fn unlisted(noted: [u64; 2]) -> Option<String> {
+    let most = noted.into_iter().max().filter(|most| *most > MOST_LOSSES as u64)?;
     Some(format!("events.parquet lists the first {MOST_LOSSES} of {most} losses in a direction"))
+}
+
+/// What to know of packets that have not come out.
+fn left_inside(views: &[Arc<PumpView>; 2]) -> Option<String> {
+    let inside: u64 = views.iter().map(|view| view.state().inside()).sum();
+    (inside > 0).then(|| {
+        format!(
+            "{inside} packets were still on their way at the end; probes among them count as lost"
+        )
+    })
 }
 
 /// How much longer than the link scheduled the gate's packets took.

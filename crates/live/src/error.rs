@@ -5,7 +5,9 @@ use std::io;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+use skyhop_engine::EngineError;
 use skyhop_kernel::KernelError;
+use skyhop_record::FileError;
 use thiserror::Error;
 
 /// Why a live run could not be done; each message is one line that ends with the way out.
@@ -120,6 +122,19 @@ impl<T> During<T> for Result<T, io::Error> {
 }
 
 impl<T> During<T> for Result<T, KernelError> {
+    fn during(self, action: &str) -> Result<T, LiveError> {
+        self.map_err(|error| system(action, &error.to_string()))
+    }
+}
+
+impl From<LiveError> for EngineError {
+    fn from(error: LiveError) -> Self {
+        let is_input = error.is_input();
+        Self::Failed { reason: Box::new(error), is_input }
+    }
+}
+
+impl<T> During<T> for Result<T, FileError> {
     fn during(self, action: &str) -> Result<T, LiveError> {
         self.map_err(|error| system(action, &error.to_string()))
     }

@@ -9,22 +9,22 @@
 
 mod announcer;
 mod arrivals;
+mod check;
 mod clock;
 mod default_cc;
 mod device;
 mod engine;
 mod error;
 mod frame;
+mod info;
 mod isolation;
 mod kernel_cc;
 mod message;
 mod namespace;
-mod outcome;
 mod phases;
 mod program;
 mod pump;
 mod rtnetlink;
-mod run_info;
 mod sampler;
 pub mod signal_service;
 mod summary;
@@ -33,14 +33,13 @@ mod tcp_info;
 mod timing;
 mod traffic;
 
-use std::time::Duration;
-
+use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
+use skyhop_record::Sink;
 use skyhop_scenario::Experiment;
 
 pub use device::DeviceKind;
 pub use error::LiveError;
-pub use outcome::{LiveOutcome, PacketCount, Timing};
-pub use run_info::{RunInfo, run_info};
+pub use info::{Directions, LiveInfo, PacketCount, Timing};
 
 /// How a live run is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl Default for LiveOptions {
 ///
 /// `{server}` in either is replaced by the far end's address, which is also in their environment
 /// as `SKYHOP_SERVER`.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Program {
     /// The client's command line, run in the near namespace; the run ends with it.
     pub client: Vec<String>,
@@ -87,32 +86,35 @@ pub enum Spin {
     Off,
 }
 
-/// How the caller follows a run and ends it early.
-pub trait Control {
-    /// Called a few times per second.
-    fn progress(&mut self, elapsed: Duration, total: Duration);
-    /// Polled every 50 ms; once it returns true the run ends and returns what was measured.
-    fn interrupted(&mut self) -> bool;
+/// Runs experiments on this machine's kernel.
+///
+/// A run blocks until it has ended. The calling process is forked, never exec'd, and its own
+/// namespaces, signals and settings stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveEngine {
+    /// How runs are done.
+    pub options: LiveOptions,
 }
 
-/// Runs `experiment` on this machine's kernel and returns what was measured.
-///
-/// Blocks until the run has ended. The calling process is forked, never exec'd, and its own
-/// namespaces, signals and settings stay as they are.
-///
-/// # Errors
-/// What this machine does not allow, what the experiment asks for and this kernel has not, and
-/// programs that cannot be started; each with the way out.
-pub fn run(
-    experiment: &Experiment,
-    options: &LiveOptions,
-    control: &mut dyn Control,
-) -> Result<LiveOutcome, LiveError> {
-    if experiment.flows.is_empty() && options.program.is_none() {
-        return Err(LiveError::Unsupported(
-            "there is nothing to run: give the scenario a [[flow]], or a program after --"
-                .to_owned(),
-        ));
+impl Engine for LiveEngine {
+    fn name(&self) -> &'static str {
+        NAME
     }
-    supervisor::run(experiment, options, control)
+
+    fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
+        check::check(experiment, &self.options)
+    }
+
+    fn run(
+        &self,
+        experiment: &Experiment,
+        sink: &mut dyn Sink,
+        control: &mut dyn Control,
+    ) -> Result<Ended, EngineError> {
+        self.check(experiment)?;
+        supervisor::run(experiment, &self.options, sink, control)
+    }
 }
+
+/// This engine's name in files.
+const NAME: &str = "live";

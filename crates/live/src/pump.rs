@@ -1,7 +1,8 @@
 //! One direction: from one namespace's device through the link into the other's.
 
-use skyhop_model::{Direction, EventKind, LossReason};
-use std::sync::{Arc, Mutex, PoisonError};
+use skyhop_model::{Direction, LossReason};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
@@ -50,18 +51,35 @@ pub(crate) struct Pump {
 /// What others may look at while the direction works.
 #[derive(Debug)]
 pub(crate) struct PumpView {
-    state: Mutex<PumpState>,
+    published: Mutex<Published>,
     pub(crate) lateness: LatenessWindow,
 }
 
 impl PumpView {
     pub(crate) fn state(&self) -> PumpState {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.published().state
+    }
+
+    /// The state, and a row for each loss since this was last asked.
+    pub(crate) fn take_losses(&self) -> (PumpState, Vec<EventRow>) {
+        let mut published = self.published();
+        (published.state, mem::take(&mut published.losses))
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// What a direction's thread has published; counts and rows are of the same moment.
+#[derive(Debug, Default)]
+struct Published {
+    state: PumpState,
+    losses: Vec<EventRow>,
+}
+
 /// A direction at a moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PumpState {
     pub(crate) stats: LinkStats,
     /// Packets that the far device had no room for.
@@ -80,8 +98,6 @@ impl PumpState {
 /// What a direction hands over at the end.
 #[derive(Debug, Default)]
 pub(crate) struct PumpReport {
-    /// A row for each lost packet.
-    pub(crate) losses: Vec<EventRow>,
     /// What the link scheduled for each packet of a probe.
     pub(crate) probe_sojourns: Vec<ProbeSojourn>,
 }
@@ -118,7 +134,8 @@ impl RunningPump {
 impl Pump {
     /// Starts working.
     pub(crate) fn start(self) -> Result<RunningPump, LiveError> {
-        let view = Arc::new(PumpView { state: Mutex::default(), lateness: LatenessWindow::new()? });
+        let view =
+            Arc::new(PumpView { published: Mutex::default(), lateness: LatenessWindow::new()? });
         let alarm = Alarm::new(&self.from, &self.stop)?;
         let worker = Worker {
             pump: self,
@@ -128,6 +145,8 @@ impl Pump {
             spare: Vec::new(),
             pending_lateness: Vec::new(),
             pending_arrivals: Vec::new(),
+            pending_losses: Vec::new(),
+            losses: 0,
             refused: 0,
             changed: true,
         };
@@ -148,6 +167,9 @@ struct Worker {
     spare: Vec<Frame>,
     pending_lateness: Vec<u64>,
     pending_arrivals: Vec<arrivals::Arrival>,
+    pending_losses: Vec<EventRow>,
+    /// How many have a row.
+    losses: usize,
     refused: u64,
     changed: bool,
 }
@@ -221,23 +243,18 @@ impl Worker {
     }
 
     fn note_loss(&mut self, at: Instant, reason: LossReason, frame: &Frame) {
-        if self.report.losses.len() >= MOST_LOSSES {
+        if self.losses >= MOST_LOSSES {
             return;
         }
+        self.losses += 1;
         let flow = match recognise(frame.ip()) {
             Some(Own::Tcp { index } | Own::Probe { index, .. }) => {
                 self.pump.flow_ids.get(index).copied().flatten()
             }
             None => None,
         };
-        self.report.losses.push(EventRow {
-            t_ns: at.as_nanos() as i64,
-            kind: EventKind::Loss,
-            reason: Some(reason),
-            direction: Some(self.pump.direction),
-            flow: flow.map(|id| id as i32),
-            ..EventRow::default()
-        });
+        let place = (0, self.pump.direction);
+        self.pending_losses.push(EventRow::lost(at, reason, place, flow));
     }
 
     fn publish(&mut self) {
@@ -245,11 +262,13 @@ impl Worker {
         if let Some(arrivals) = &self.pump.arrivals {
             arrivals.append(&mut self.pending_arrivals);
         }
-        let mut state = self.view.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.view.published();
+        published.losses.append(&mut self.pending_losses);
+        let state = &mut published.state;
         state.stats = self.pump.link.stats();
         state.refused = self.refused;
         state.idle = self.pump.link.next_wakeup().is_none();
-        drop(state);
+        drop(published);
         self.changed = false;
     }
 

@@ -1,33 +1,23 @@
 //! What the summary of a live run has of its own.
 
-use skyhop_path::PathTrace;
-use skyhop_record::{FlowTotals, Quantiles};
-use skyhop_units::Instant;
+use skyhop_record::{FlowEnd, Quantiles};
+use skyhop_units::{Bytes, Instant};
 
 use crate::traffic::bulk::{BulkEnd, BulkPlan};
 
 /// What the p99 of lateness and of the RTT's excess may be before a run is called into question.
 const TOLERABLE_P99_US: f64 = 2_000.0;
 
-/// One flow over its whole life, which ended with the run at `run_end` at the latest.
-pub(crate) fn flow_totals(
-    plan: &BulkPlan,
-    end: Option<&BulkEnd>,
-    trace: &PathTrace,
-    run_end: Instant,
-) -> FlowTotals {
-    let stop = end.map_or(run_end.min(plan.stop), |end| end.at).max(plan.start);
+/// One flow at its end, which came with the run at `run_end` at the latest.
+pub(crate) fn flow_end(plan: &BulkPlan, end: Option<&BulkEnd>, run_end: Instant) -> FlowEnd {
     let completed = end.and_then(|end| end.completed);
     let last = end.map(|end| end.last).unwrap_or_default();
     // A finite transfer that is complete is exactly its bytes: the kernel counts the FIN as one more.
     let whole = plan.bytes.filter(|_| completed.is_some());
-    FlowTotals {
+    FlowEnd {
         id: plan.id,
-        cc: plan.cc.clone(),
-        start: plan.start,
-        stop,
-        received: whole.unwrap_or(skyhop_units::Bytes::new(last.received_bytes)),
-        base_rtt: trace.mean_base_rtt(plan.start, stop),
+        at: end.map_or(run_end.min(plan.stop), |end| end.at).max(plan.start),
+        received: whole.unwrap_or(Bytes::new(last.received_bytes)),
         retransmits: last.sender.retransmits.into(),
         sent_packets: last.sender.data_segments_sent.into(),
         completed,

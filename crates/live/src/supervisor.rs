@@ -16,15 +16,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
+use skyhop_engine::{Control, Ended, EngineError};
+use skyhop_record::{PieceReader, Sink};
 use skyhop_scenario::Experiment;
+use skyhop_units::{Duration, Instant};
 
 use crate::error::{During, LiveError};
 use crate::isolation::{
     close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
 };
-use crate::message::{self, Message, Reader};
-use crate::outcome::LiveOutcome;
-use crate::{Control, LiveOptions, engine, program};
+use crate::message::{self, Message};
+use crate::{LiveOptions, engine, program};
 
 /// How often the caller is asked whether to go on.
 const CONTROL_INTERVAL_MS: u16 = 50;
@@ -33,8 +35,9 @@ const CONTROL_INTERVAL_MS: u16 = 50;
 pub(crate) fn run(
     experiment: &Experiment,
     options: &LiveOptions,
+    sink: &mut dyn Sink,
     control: &mut dyn Control,
-) -> Result<LiveOutcome, LiveError> {
+) -> Result<Ended, EngineError> {
     if let Some(program) = &options.program {
         program::check(program)?;
     }
@@ -51,7 +54,13 @@ pub(crate) fn run(
         ForkResult::Parent { child } => {
             drop((to_caller, from_caller));
             let supervisor = Supervisor { pid: child, reaped: false };
-            follow(supervisor, results.into(), orders.into(), control)
+            let total = experiment.duration;
+            follow(supervisor, results.into(), orders.into(), sink, |elapsed| {
+                if let Some(elapsed) = elapsed {
+                    control.progress(elapsed, total);
+                }
+                control.interrupted()
+            })
         }
     }
 }
@@ -98,18 +107,20 @@ impl Drop for Supervisor {
     }
 }
 
-/// Passes progress on until the result is there.
+/// Passes on what is measured until the run is over. `interrupted` hears of progress and says whether to
+/// stop.
 fn follow(
     mut supervisor: Supervisor,
     mut results: File,
     mut orders: File,
-    control: &mut dyn Control,
-) -> Result<LiveOutcome, LiveError> {
-    let mut reader = Reader::default();
+    sink: &mut dyn Sink,
+    mut interrupted: impl FnMut(Option<Duration>) -> bool,
+) -> Result<Ended, EngineError> {
+    let mut reader = PieceReader::default();
     let mut chunk = vec![0; 1 << 16];
-    let mut stopping = false;
+    let (mut stopping, mut elapsed) = (false, None);
     loop {
-        if !stopping && control.interrupted() {
+        if interrupted(elapsed.take()) && !stopping {
             stopping = true;
             match orders.write_all(b"s") {
                 // The engine has just ended by itself; its result is in the other pipe.
@@ -124,22 +135,28 @@ fn follow(
         };
         let length = results.read(&mut chunk).during("cannot read from the engine")?;
         if length == 0 {
-            return Err(LiveError::EngineDied { how: supervisor.wait() });
+            return Err(LiveError::EngineDied { how: supervisor.wait() }.into());
         }
         reader.push(&chunk[..length]);
-        while let Some(message) = reader.next()? {
+        while let Some(message) =
+            reader.next_message().during("cannot decode the engine's message")?
+        {
             match message {
-                Message::Progress { elapsed_ns, total_ns } => control.progress(
-                    std::time::Duration::from_nanos(elapsed_ns),
-                    std::time::Duration::from_nanos(total_ns),
-                ),
-                Message::Done(outcome) => {
+                Message::Progress { elapsed_ns } => {
+                    elapsed = Some(Duration::from_nanos(elapsed_ns));
+                }
+                Message::Piece(piece) => sink.take(piece)?,
+                Message::Done { at_ns, interrupted, program_status } => {
                     supervisor.wait();
-                    return Ok(*outcome);
+                    return Ok(Ended {
+                        at: Instant::from_nanos(at_ns),
+                        interrupted,
+                        program_status,
+                    });
                 }
                 Message::Failed(error) => {
                     supervisor.wait();
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
         }
@@ -156,7 +173,7 @@ fn supervise(caller: Pid, ends: EngineEnds, experiment: &Experiment, options: &L
 
 fn start_engine(
     caller: Pid,
-    mut ends: EngineEnds,
+    ends: EngineEnds,
     experiment: &Experiment,
     options: &LiveOptions,
 ) -> i32 {
@@ -175,7 +192,7 @@ fn start_engine(
                 _ => 1,
             }
         }
-        Err(error) => report(&mut ends.to_caller, Err(error)),
+        Err(error) => report(&ends.to_caller, Err(error)),
     }
 }
 
@@ -190,20 +207,22 @@ fn isolate(caller: Pid, ends: &EngineEnds) -> Result<(), LiveError> {
 
 // --- in the engine's process ---
 
-fn engine_main(mut ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> i32 {
+fn engine_main(ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> i32 {
     // The supervisor is outside of this PID namespace, where its number is 0. Should it have died
     // already, the caller closes its end of the pipe, which ends the engine too.
-    let outcome = die_with(Pid::from_raw(0)).and_then(|()| {
+    let ended = die_with(Pid::from_raw(0)).and_then(|()| {
         mount_own_proc()?;
         let orders = engine::Orders::new(ends.from_caller);
-        engine::run(experiment, options, &orders, &mut ends.to_caller)
+        engine::run(experiment, options, &orders, &ends.to_caller)
     });
-    report(&mut ends.to_caller, outcome)
+    report(&ends.to_caller, ended)
 }
 
-fn report(to_caller: &mut File, outcome: Result<LiveOutcome, LiveError>) -> i32 {
-    let message = match outcome {
-        Ok(outcome) => Message::Done(Box::new(outcome)),
+fn report(to_caller: &File, ended: Result<Ended, LiveError>) -> i32 {
+    let message = match ended {
+        Ok(Ended { at, interrupted, program_status }) => {
+            Message::Done { at_ns: at.as_nanos(), interrupted, program_status }
+        }
         Err(error) => Message::Failed(error),
     };
     match message::send(to_caller, &message) {

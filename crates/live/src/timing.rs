@@ -12,7 +12,7 @@ use skyhop_record::Quantiles;
 use skyhop_units::{Duration, Instant};
 
 use crate::error::{During, LiveError};
-use crate::outcome::Timing;
+use crate::info::Timing;
 
 /// The time over which steal is looked at.
 const WINDOW: Duration = Duration::from_secs(1);

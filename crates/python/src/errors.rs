@@ -2,8 +2,9 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use skyhop_engine::EngineError;
+use skyhop_files::FileError;
 use skyhop_live::LiveError;
-use skyhop_record::RecordError;
 use skyhop_scenario::ScenarioError;
 
 /// An exception of the class `name` of `skyhop.errors`.
@@ -30,7 +31,7 @@ pub(crate) fn run_error(message: &str) -> PyErr {
     exception("RunError", message)
 }
 
-pub(crate) fn from_record(error: &RecordError) -> PyErr {
+pub(crate) fn from_file(error: &FileError) -> PyErr {
     if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
 }
 
@@ -40,11 +41,15 @@ pub(crate) fn from_scenario(error: &ScenarioError, interruption: Option<PyErr>) 
         ScenarioError::Interrupted => {
             interruption.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
         }
-        ScenarioError::Record(error) => from_record(error),
+        ScenarioError::Record(error) => from_file(error),
         other => input_error(&other.to_string()),
     }
 }
 
 pub(crate) fn from_live(error: &LiveError) -> PyErr {
+    if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
+}
+
+pub(crate) fn from_engine(error: &EngineError) -> PyErr {
     if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
 }

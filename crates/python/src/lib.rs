@@ -4,6 +4,7 @@ mod blind;
 mod catalogue;
 mod congestion_controls;
 mod constellation;
+mod engines;
 mod errors;
 mod experiment;
 mod pairs;
@@ -30,9 +31,9 @@ mod core {
     #[pymodule_export]
     use crate::constellation::PyConstellation;
     #[pymodule_export]
-    use crate::experiment::{
-        PyExperiment, PyOutcome, PyRunDirectory, PyScenario, run_live, run_sim,
-    };
+    use crate::engines::run_engine;
+    #[pymodule_export]
+    use crate::experiment::{PyExperiment, PyRunDirectory, PyScenario};
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use skyhop_files::PairsWriter;
 use skyhop_model::Relay;
 use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::{PathRequest, Place};
-use skyhop_record::PairsWriter;
 use skyhop_scenario::{FindPlace, ScenarioError};
 
-use crate::errors::{from_record, from_scenario, input_error};
+use crate::errors::{from_file, from_scenario, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
 use crate::progress::PyProgress;
 
@@ -44,14 +44,14 @@ fn write(
 ) -> PyResult<()> {
     let steps = AllPairs::new(request, sites).map_err(|error| input_error(&error.to_string()))?;
     let mut writer = PairsWriter::create(file, header(request, sites).to_string())
-        .map_err(|error| from_record(&error))?;
+        .map_err(|error| from_file(&error))?;
     for (done, step) in (1..).zip(steps) {
-        writer.push(&step).map_err(|error| from_record(&error))?;
+        writer.push(&step).map_err(|error| from_file(&error))?;
         if progress.tell(done, request.steps()).is_break() {
             return Err(from_scenario(&ScenarioError::Interrupted, progress.take_raised()));
         }
     }
-    writer.finish().map_err(|error| from_record(&error))
+    writer.finish().map_err(|error| from_file(&error))
 }
 
 fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use skyhop_files::{path_to_parquet, read_path, replace_file, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathTrace};
-use skyhop_record::{path_to_parquet, read_path, replace_file, write_path};
 use skyhop_scenario::catalogue;
 use skyhop_scenario::export::export_path;
 use skyhop_scenario::import::{ImportOptions, import_log};
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_record, from_scenario, input_error};
+use crate::errors::{from_file, from_scenario, input_error};
 use crate::experiment::{FoundPlace, PyScenario, with_place_finder};
 use crate::progress::PyProgress;
 
@@ -47,7 +47,7 @@ impl PyPathTrace {
 
     #[staticmethod]
     fn read(path: &str) -> PyResult<Self> {
-        read_path(Path::new(path)).map(Self).map_err(|error| from_record(&error))
+        read_path(Path::new(path)).map(Self).map_err(|error| from_file(&error))
     }
 
     #[staticmethod]
@@ -75,11 +75,11 @@ impl PyPathTrace {
     }
 
     fn write(&self, path: &str) -> PyResult<()> {
-        write_path(&self.0, Path::new(path)).map_err(|error| from_record(&error))
+        write_path(&self.0, Path::new(path)).map_err(|error| from_file(&error))
     }
 
     fn to_parquet<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = path_to_parquet(&self.0).map_err(|error| from_record(&error))?;
+        let bytes = path_to_parquet(&self.0).map_err(|error| from_file(&error))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -114,7 +114,7 @@ pub(crate) fn satellites_at(
 /// Writes a file, whole or not at all.
 #[pyfunction(name = "replace_file")]
 pub(crate) fn write_bytes(path: &str, data: &[u8]) -> PyResult<()> {
-    replace_file(Path::new(path), data).map_err(|error| from_record(&error))
+    replace_file(Path::new(path), data).map_err(|error| from_file(&error))
 }
 
 /// The seconds of a text such as "2 min"; `origin` names it in the error.

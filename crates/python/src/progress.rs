@@ -28,11 +28,9 @@ impl PyProgress {
 
     /// Tells Python how far the work is, at most every [`INTERVAL`]; `Break` once it has raised.
     pub(crate) fn tell(&self, done: u64, total: u64) -> ControlFlow<()> {
-        let due = self.state().last.is_none_or(|last| last.elapsed() >= INTERVAL);
-        if !due && done < total {
+        if !self.is_due() && done < total {
             return ControlFlow::Continue(());
         }
-        self.state().last = Some(Instant::now());
         self.keep(Python::attach(|py| {
             py.check_signals()?;
             self.callable.call1(py, (done, total)).map(drop)
@@ -41,8 +39,23 @@ impl PyProgress {
 
     /// Whether the callable or a signal's handler has raised; for engines that ask.
     pub(crate) fn interrupted(&self) -> bool {
-        self.state().raised.is_some()
-            || self.keep(Python::attach(|py| py.check_signals())).is_break()
+        if self.state().raised.is_some() {
+            return true;
+        }
+        if !self.is_due() {
+            return false;
+        }
+        self.keep(Python::attach(|py| py.check_signals())).is_break()
+    }
+
+    /// Whether Python has not been asked for a while; it is then, now.
+    fn is_due(&self) -> bool {
+        let mut state = self.state();
+        let due = state.last.is_none_or(|last| last.elapsed() >= INTERVAL);
+        if due {
+            state.last = Some(Instant::now());
+        }
+        due
     }
 
     /// What was raised, if anything.

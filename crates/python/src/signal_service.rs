@@ -14,7 +14,7 @@ use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_live, from_record, from_scenario, input_error};
+use crate::errors::{from_file, from_live, from_scenario, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
@@ -103,10 +103,10 @@ fn service_source(
     match source {
         "schedule" => Ok(ServiceSource::Grid { grid, error: Duration::ZERO }),
         "path" => {
-            let trace = skyhop_record::read_path(needed("a path of skyhop path")?);
+            let trace = skyhop_files::read_path(needed("a path of skyhop path")?);
             trace
                 .map(|trace| ServiceSource::Path(Box::new(trace)))
-                .map_err(|error| from_record(&error))
+                .map_err(|error| from_file(&error))
         }
         "blind" => match interface {
             Some(interface) => {

@@ -1,21 +1,28 @@
-//! Path files and run directories: the only place that writes results.
+//! What an engine measured, on its way to files.
+//!
+//! An engine hands cumulative counters and events to a [`Recorder`], which makes the rows, run.json
+//! and summary.json of them and passes all of it on, piece by piece, to a [`Sink`]: a run directory
+//! ([`RunWriter`]), a pipe or socket ([`StreamSink`]), or memory ([`RunData`]). Nothing but
+//! what has not been passed on is kept, so that memory does not grow with the run.
 
-mod error;
-mod pairs_file;
-mod parquet_file;
-mod path_file;
-mod run;
-mod run_directory;
-mod summarise;
+mod counters;
+mod directory;
+mod planned;
+mod recorder;
+mod rows;
+mod segments;
+mod sink;
+mod stream;
 mod tables;
+mod tally;
 
-pub use error::RecordError;
-pub use pairs_file::PairsWriter;
-pub use parquet_file::replace_file;
-pub use path_file::{path_to_parquet, read_path, write_path};
-pub use run::{
+pub use counters::{Ending, FlowEnd, FlowState};
+pub use directory::{RunDirectory, RunWriter};
+pub use recorder::Recorder;
+pub use rows::{
     EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary, ProbeRow,
-    ProbeSummary, Quantiles, RunData, Summary,
+    ProbeSummary, Quantiles, SCHEMA_VERSION, Summary,
 };
-pub use run_directory::RunDirectory;
-pub use summarise::{FlowTotals, flow_summary, link_summary, probe_summary};
+pub use sink::{Begin, Piece, RunData, Sink};
+pub use skyhop_files::FileError;
+pub use stream::{PieceReader, StreamSink, send};

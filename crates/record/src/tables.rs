@@ -1,12 +1,10 @@
 //! The rows of a run as Parquet columns; every column carries its unit in its name.
 
-use skyhop_model::{Direction, LossReason};
-use std::path::Path;
-
 use arrow_array::{Int32Array, Int64Array, StringArray};
+use skyhop_files::Column;
+use skyhop_model::{Direction, LossReason, PATH_LINK};
 
-use crate::parquet_file::{Column, write_table};
-use crate::{FlowSample, ProbeRow, RecordError, RunData};
+use crate::{EventRow, FlowSample, LinkSample, ProbeRow};
 
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
     Int64Array::from_iter_values(rows.iter().map(value))
@@ -32,12 +30,13 @@ fn maybe_text<T>(rows: &[T], value: impl Fn(&T) -> Option<&str>) -> StringArray 
     rows.iter().map(value).collect()
 }
 
-fn link_names(data: &RunData, links: impl Iterator<Item = u16>) -> StringArray {
-    StringArray::from_iter_values(links.map(|link| data.link_name(link)))
+fn link_names(links: &[String], numbers: impl Iterator<Item = u16>) -> StringArray {
+    let name = |number: u16| links.get(usize::from(number)).map_or(PATH_LINK, String::as_str);
+    StringArray::from_iter_values(numbers.map(name))
 }
 
-pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), RecordError> {
-    let columns = vec![
+pub(crate) fn flow_columns(rows: &[FlowSample]) -> Vec<Column> {
+    vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::required("flow", int32(rows, |r| r.flow)),
         Column::required("goodput_bps", int64(rows, |r| r.goodput_bps)),
@@ -48,15 +47,13 @@ pub(crate) fn write_flows(rows: &[FlowSample], path: &Path) -> Result<(), Record
         Column::required("retransmits", int64(rows, |r| r.retransmits)),
         Column::optional("pacing_rate_bps", maybe_int64(rows, |r| r.pacing_rate_bps)),
         Column::required("state", text(rows, |r| r.state.name())),
-    ];
-    write_table(path, columns)
+    ]
 }
 
-pub(crate) fn write_link(data: &RunData, path: &Path) -> Result<(), RecordError> {
-    let rows = &data.link[..];
+pub(crate) fn link_columns(rows: &[LinkSample], links: &[String]) -> Vec<Column> {
     let mut columns = vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
-        Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
+        Column::required("link", link_names(links, rows.iter().map(|r| r.link))),
         Column::required("direction", text(rows, |r| r.direction.name())),
         Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
         Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
@@ -66,33 +63,30 @@ pub(crate) fn write_link(data: &RunData, path: &Path) -> Result<(), RecordError>
         let lost = int64(rows, |row| row.drops[*reason] as i64);
         Column::required(format!("drops_{reason}"), lost)
     }));
-    write_table(path, columns)
+    columns
 }
 
-pub(crate) fn write_events(data: &RunData, path: &Path) -> Result<(), RecordError> {
-    let rows = &data.events[..];
-    let columns = vec![
+pub(crate) fn event_columns(rows: &[EventRow], links: &[String]) -> Vec<Column> {
+    vec![
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::required("kind", text(rows, |r| r.kind.name())),
         Column::optional("hop", maybe_int32(rows, |r| r.hop)),
         Column::required("outage_ns", int64(rows, |r| r.outage_ns)),
         Column::optional("reason", maybe_text(rows, |r| r.reason.map(LossReason::name))),
-        Column::required("link", link_names(data, rows.iter().map(|r| r.link))),
+        Column::required("link", link_names(links, rows.iter().map(|r| r.link))),
         Column::optional("direction", maybe_text(rows, |r| r.direction.map(Direction::name))),
         Column::optional("flow", maybe_int32(rows, |r| r.flow)),
         Column::optional("at_ns", maybe_int64(rows, |r| r.at_ns)),
         Column::optional("length_ns", maybe_int64(rows, |r| r.length_ns)),
-    ];
-    write_table(path, columns)
+    ]
 }
 
-pub(crate) fn write_probes(rows: &[ProbeRow], path: &Path) -> Result<(), RecordError> {
-    let columns = vec![
+pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
+    vec![
         Column::required("probe", int32(rows, |r| r.probe)),
         Column::required("seq", int64(rows, |r| r.seq)),
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::optional("rtt_ns", maybe_int64(rows, |r| r.rtt_ns)),
         Column::optional("scheduled_rtt_ns", maybe_int64(rows, |r| r.scheduled_rtt_ns)),
-    ];
-    write_table(path, columns)
+    ]
 }

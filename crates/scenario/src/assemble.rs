@@ -63,7 +63,7 @@ impl NamedScenario {
                 let name = path.file.as_deref().unwrap_or_default();
                 let file = catalogue::find_file(self.base(), name)
                     .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
-                Ok(skyhop_record::read_path(&file)?)
+                Ok(skyhop_files::read_path(&file)?)
             }
         }
     }

@@ -4,7 +4,6 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use skyhop_path::import::{RoundTrip, parse_round_trips};
-use skyhop_record::GridSummary;
 use skyhop_signal::blind::{Estimate, Period, Sample, estimate};
 use skyhop_signal::capture::busiest_conversation;
 use skyhop_units::UtcInstant;
@@ -33,18 +32,6 @@ pub struct BlindEstimate {
     pub estimate: Estimate,
     /// When its last sample arrived, on its own clock.
     pub last: Option<UtcInstant>,
-}
-
-/// An estimate as summary.json has it.
-pub fn grid_summary(estimate: &Estimate) -> GridSummary {
-    GridSummary {
-        grid: estimate.grid.is_some(),
-        offset_s: estimate.grid.map(|grid| grid.offset.as_secs_f64()),
-        period_s: estimate.grid.map(|grid| grid.period.as_secs_f64()),
-        confidence: estimate.confidence,
-        samples: estimate.samples,
-        evidence: estimate.evidence.name().to_owned(),
-    }
 }
 
 /// Looks for handovers in a log or capture, plain or gzipped; `format` is one of [`FORMATS`],

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skyhop_record::RecordError;
+use skyhop_files::FileError;
 use thiserror::Error;
 
 /// What is wrong with a scenario.
@@ -34,7 +34,7 @@ pub enum ScenarioError {
     Log { origin: String, what: String },
     /// A path file or its content is wrong.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] FileError),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

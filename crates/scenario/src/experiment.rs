@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
-use skyhop_model::End;
+use skyhop_model::{Direction, End};
 use skyhop_path::PathTrace;
-use skyhop_signal::Announcement;
-use skyhop_signal::blind::BlindPlan;
+use skyhop_signal::blind::{BlindPlan, Learner};
+use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::types::LiveDevice;
@@ -105,6 +105,26 @@ impl Experiment {
         }
     }
 
+    /// The announcements to come, and who learns of others as the run goes on.
+    pub fn agenda(&self) -> (Agenda, Option<Learner>) {
+        match self.blind {
+            Some(plan) => (plan.agenda(), Some(Learner::new(plan))),
+            None => (Agenda::of(&self.announcements), None),
+        }
+    }
+
+    /// One direction of a link by its number.
+    pub fn config_of(&self, link: u16, direction: Direction) -> &LinkConfig {
+        let (forward, back) = match usize::from(link).checked_sub(1) {
+            None => (&self.forward, &self.back),
+            Some(index) => (&self.more_links[index].forward, &self.more_links[index].back),
+        };
+        match direction {
+            Direction::Forward => forward,
+            Direction::Back => back,
+        }
+    }
+
     /// The mean round trip of a flow without queueing, from `start` to `stop`.
     pub fn mean_base_rtt(&self, flow: &FlowPlan, start: Instant, stop: Instant) -> Duration {
         flow.mean_base_rtt(|link| self.trace_of(link), start, stop)
@@ -120,6 +140,14 @@ impl Experiment {
 }
 
 impl FlowPlan {
+    /// The congestion control of a TCP flow.
+    pub fn cc(&self) -> Option<&str> {
+        match &self.traffic {
+            Traffic::Tcp { cc, .. } => Some(cc),
+            Traffic::Probe { .. } => None,
+        }
+    }
+
     pub(crate) fn mean_base_rtt<'t>(
         &self,
         trace_of: impl Fn(u16) -> &'t PathTrace,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use skyhop_files::replace_file;
 use skyhop_path::PathTrace;
 use skyhop_path::export::{MahimahiError, write_csv, write_mahimahi, write_netem};
-use skyhop_record::replace_file;
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;

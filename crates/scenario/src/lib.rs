@@ -7,7 +7,6 @@ pub mod catalogue;
 mod change;
 mod check_topology;
 mod error;
-mod events;
 mod experiment;
 pub mod export;
 mod forecast;
@@ -23,7 +22,6 @@ pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
-pub use events::announcement_row;
 pub use experiment::{Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way, cc_parameters};
 pub use format::Format;
 pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};

@@ -1,8 +1,9 @@
 //! Announced handovers: what a source knows of handovers to come, and when it says so.
 //!
-//! A source gives [`Handover`]s in the order in which they happen: [`path`] those of the path itself, [`schedule`]
-//! those of a grid in UTC, [`forecast`] those that element sets let expect. [`Timing`] turns them into [`Announcement`]s: how long before, and how wrong. What to do
-//! about an announcement is the affair of who hears it.
+//! A source gives [`Handover`]s in the order in which they happen: [`path`] those of the path itself,
+//! [`schedule`] those of a grid in UTC, [`forecast`] those that element sets foretell. [`Timing`] turns
+//! them into [`Announcement`]s: how long before, and how wrong. An [`Agenda`] says which one is next. What
+//! to do about an announcement is up to whoever hears it.
 //!
 //! ```
 //! use skyhop_signal::{Timing, TimingError, schedule};
@@ -18,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod agenda;
 pub mod blind;
 pub mod capture;
 pub mod forecast;
@@ -29,6 +31,7 @@ mod timing;
 use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant};
 
+pub use agenda::{Agenda, Said};
 pub use timing::{Timing, TimingError, TimingErrorText};
 
 /// A handover, as its source knows it.

@@ -1,12 +1,13 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
 use skyhop_cc::{Instance, Module};
+use skyhop_engine::Unsupported;
 use skyhop_model::End;
 use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_units::{Bytes, Instant};
 
-use crate::SimError;
+use crate::probe::ProbeFlow;
 
 /// What travels over the links.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +51,6 @@ pub(crate) enum Kind {
 
 /// A TCP connection, both ends.
 pub(crate) struct Connection {
-    pub(crate) cc: String,
     pub(crate) sender: Sender<Instance>,
     pub(crate) receiver: Receiver,
     pub(crate) bytes: Option<Bytes>,
@@ -59,30 +59,16 @@ pub(crate) struct Connection {
     pub(crate) stopped: Option<Instant>,
 }
 
-/// A probe: when each packet was sent and when its echo came back.
-pub(crate) struct ProbeFlow {
-    pub(crate) interval: Duration,
-    pub(crate) size: Bytes,
-    pub(crate) sent: Vec<(Instant, Option<Instant>)>,
-    pub(crate) next: Instant,
-    /// The longest round trip so far: what is out for less may still come.
-    pub(crate) longest_rtt: Duration,
-}
-
 impl Flow {
-    pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, SimError> {
+    pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, bytes, parameters } => {
                 let own = cc_parameters(cc, parameters);
                 Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, *bytes, seed)?))
             }
-            Traffic::Probe { interval, size } => Kind::Probe(ProbeFlow {
-                interval: *interval,
-                size: *size,
-                sent: Vec::new(),
-                next: plan.start,
-                longest_rtt: Duration::ZERO,
-            }),
+            Traffic::Probe { interval, size } => {
+                Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
+            }
         };
         let mut flow = Self { plan: plan.clone(), kind, way: 0, next_way_at: Instant::NEVER };
         flow.take_way(0);
@@ -114,6 +100,15 @@ impl Flow {
         Some(2 * usize::from(*link) + direction)
     }
 
+    /// One of its packets was lost. TCP finds out by itself.
+    pub(crate) fn lost(&mut self, message: &Message) {
+        if let (Kind::Probe(probe), Message::Probe(seq) | Message::Echo(seq)) =
+            (&mut self.kind, message)
+        {
+            probe.lost(*seq);
+        }
+    }
+
     fn take_way(&mut self, way: u16) {
         self.way = way;
         let next = self.plan.ways.get(usize::from(way) + 1);
@@ -128,16 +123,15 @@ impl Connection {
         parameters: &[(String, String)],
         bytes: Option<Bytes>,
         seed: u64,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self, Unsupported> {
         let parameters: Vec<(&str, &str)> =
             parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let name = cc.strip_prefix("skyhop:").unwrap_or(cc);
         let wrong =
-            |e: skyhop_cc::CcError| SimError::CongestionControl { flow: id, reason: e.to_string() };
+            |e: skyhop_cc::CcError| Unsupported::new(format!("flow.{id}.cc"), e.to_string());
         let module = Module::find(name).map_err(wrong)?;
         let instance = Instance::new(module, &parameters).map_err(wrong)?.with_seed(seed);
         Ok(Self {
-            cc: cc.to_owned(),
             sender: Sender::new(SenderConfig::default(), instance),
             receiver: Receiver::new(ReceiverConfig::default()),
             bytes,

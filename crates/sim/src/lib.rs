@@ -7,75 +7,75 @@ mod calendar;
 mod flow;
 mod network;
 mod order;
+mod probe;
 mod sampler;
 mod signal;
 
-use std::ops::ControlFlow;
-
-use skyhop_link::LinkError;
-use skyhop_record::RunData;
+use serde::Serialize;
+use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
+use skyhop_record::{Ending, Recorder, Sink};
 use skyhop_scenario::Experiment;
-use thiserror::Error;
+use skyhop_units::Instant;
 
 use crate::network::Network;
 use crate::sampler::Sampler;
 
-/// Why an experiment cannot be simulated.
-#[derive(Debug, Error)]
-pub enum SimError {
-    /// A congestion control does not exist, or its parameters are wrong.
-    #[error("flow.{flow}.cc: {reason}")]
-    CongestionControl {
-        /// The flow.
-        flow: u32,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A link cannot be built.
-    #[error("{0}")]
-    Link(#[from] LinkError),
-    /// There is no flow.
-    #[error("there is nothing to run: give the scenario a [[flow]]")]
-    NothingToRun,
-    /// The caller asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-}
+/// Runs experiments in virtual time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Simulator;
 
-/// What run.json says of a simulated run that took `wall_s`.
-pub fn run_info(experiment: &Experiment, wall_s: f64) -> serde_json::Value {
-    serde_json::json!({
-        "engine": "sim",
-        "version": env!("CARGO_PKG_VERSION"),
-        "kernel": null,
-        "seed": experiment.seed,
-        "timing": { "wall_s": wall_s },
-        "scenario": experiment.scenario,
-    })
-}
+/// What only run.json of a simulated run says: nothing.
+#[derive(Serialize)]
+struct Own {}
 
-/// Runs `experiment` in virtual time. `progress` hears of (elapsed, total) nanoseconds and may
-/// stop it.
-///
-/// # Errors
-/// What the experiment asks for and the simulator has not; being stopped.
-pub fn run(
-    experiment: &Experiment,
-    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<RunData, SimError> {
-    if experiment.flows.is_empty() {
-        return Err(SimError::NothingToRun);
+impl Engine for Simulator {
+    fn name(&self) -> &'static str {
+        "sim"
     }
-    let mut network = Network::new(experiment)?;
-    let total_ns = experiment.duration.as_nanos();
-    let mut sampler = Sampler::new(experiment, &network);
-    while !sampler.is_over() {
-        let due = sampler.next();
-        network.run_until(due);
-        sampler.sample(&network);
-        if progress(due.as_nanos(), total_ns).is_break() {
-            return Err(SimError::Interrupted);
+
+    fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
+        network(experiment).map(drop)
+    }
+
+    fn run(
+        &self,
+        experiment: &Experiment,
+        sink: &mut dyn Sink,
+        control: &mut dyn Control,
+    ) -> Result<Ended, EngineError> {
+        let wall = wall_clock();
+        let mut network = network(experiment)?;
+        let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
+        let mut sampler = Sampler::new(experiment, &network);
+        let mut interrupted = false;
+        while !sampler.is_over() && !interrupted {
+            let due = sampler.next();
+            network.run_until(due);
+            sampler.sample(&mut network, &mut recorder)?;
+            control.progress(due.saturating_since(Instant::START), experiment.duration);
+            interrupted = !sampler.is_over() && control.interrupted();
         }
+        let at = sampler.conclude(&mut network, &mut recorder);
+        let grid = network.signal.found();
+        let ending = Ending {
+            wall_s: wall.elapsed().as_secs_f64(),
+            grid: grid.as_ref(),
+            ..Ending::of_run(at, interrupted, Own {})
+        };
+        recorder.finish(ending)?;
+        Ok(Ended { at, interrupted, program_status: None })
     }
-    Ok(sampler.conclude(experiment, network))
+}
+
+fn network(experiment: &Experiment) -> Result<Network, Unsupported> {
+    if experiment.flows.is_empty() {
+        let what = "there is nothing to run: give the scenario a [[flow]]";
+        return Err(Unsupported::new("flow", what));
+    }
+    Network::new(experiment)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a run takes is all that is not virtual")]
+fn wall_clock() -> std::time::Instant {
+    std::time::Instant::now()
 }

@@ -1,12 +1,12 @@
 //! Links, flows, and the order in which things happen to them.
 
-use skyhop_link::{Link, Packet};
+use skyhop_engine::Unsupported;
+use skyhop_link::{Link, LinkConfig, Packet};
 use skyhop_model::UDP_HEADERS;
 use skyhop_record::EventRow;
 use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
 
-use crate::SimError;
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
@@ -35,13 +35,13 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(experiment: &Experiment) -> Result<Self, SimError> {
-        let mut links = Vec::new();
-        links.push(Link::new(experiment.forward.clone())?);
-        links.push(Link::new(experiment.back.clone())?);
+    pub(crate) fn new(experiment: &Experiment) -> Result<Self, Unsupported> {
+        let built = |config: &LinkConfig| {
+            Link::new(config.clone()).map_err(|error| Unsupported::new("link", error.to_string()))
+        };
+        let mut links = vec![built(&experiment.forward)?, built(&experiment.back)?];
         for link in &experiment.more_links {
-            links.push(Link::new(link.forward.clone())?);
-            links.push(Link::new(link.back.clone())?);
+            links.extend([built(&link.forward)?, built(&link.back)?]);
         }
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
@@ -107,8 +107,9 @@ impl Network {
             self.carry(packet, now);
         }
         for drop in self.links[link].take_drops() {
-            let flow = &self.flows[drop.packet.payload.flow as usize];
+            let flow = &mut self.flows[drop.packet.payload.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
+            flow.lost(&drop.packet.payload.message);
         }
         self.calendar.set(link, self.links[link].next_wakeup());
     }
@@ -160,11 +161,7 @@ impl Network {
                 self.transmit(index, now);
             }
             (Kind::Probe(_), Message::Probe(seq)) => self.send(index, Message::Echo(seq), now),
-            (Kind::Probe(probe), Message::Echo(seq)) => {
-                let packet = &mut probe.sent[seq as usize];
-                packet.1.get_or_insert(now);
-                probe.longest_rtt = probe.longest_rtt.max(now.saturating_since(packet.0));
-            }
+            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
     }
@@ -202,10 +199,8 @@ impl Network {
                 self.transmit(index, now);
             }
             Kind::Probe(probe) => {
-                let seq = probe.sent.len() as u64;
-                probe.sent.push((now, None));
-                probe.next = now + probe.interval;
-                let next = Some(probe.next).filter(|next| *next < stop);
+                let seq = probe.send(now);
+                let next = Some(now + probe.interval).filter(|next| *next < stop);
                 self.send(index, Message::Probe(seq), now);
                 self.calendar.set(sender, next);
             }

@@ -52,6 +52,8 @@ def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
 
     Nothing is repeated: a run that is there only lacks a measurement. What fails leaves nothing.
     """
+    from skyhop.engines import InterruptedRunError
+
     place = root / "runs" / task.run_id
     staged = new_place(root / "unfinished")
     try:
@@ -64,6 +66,9 @@ def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
         text = json.dumps(rows, ensure_ascii=False)
         (staged / f"rows-{recipe.metrics.digest}.json").write_text(text, "utf-8")
         place_whole(staged, place)
+    except InterruptedRunError:
+        # Half a run is none.
+        raise KeyboardInterrupt from None
     except (SkyhopError, OSError) as error:
         return Failure(task.run_id, " ".join(str(error).split()))
     finally:
@@ -72,7 +77,7 @@ def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
 
 
 def _run(recipe: Recipe, task: Task, root: Path, place: Path) -> None:
-    from skyhop.engines import live, sim
+    from skyhop.engines import run_with
     from skyhop.places import position_of
 
     scenario = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))
@@ -91,10 +96,7 @@ def _run(recipe: Recipe, task: Task, root: Path, place: Path) -> None:
         sets = [text for text in sets if not text.startswith("path.")]
     # Relative names in the scenario are looked up beside `origin`, as when it was checked.
     loaded = _core.Scenario.from_json(json.dumps(base), recipe.origin, sets)
-    if recipe.engine == "live":
-        live(loaded, place, force=True)
-    else:
-        sim(loaded, place, force=True)
+    run_with(recipe.engine, loaded, place, force=True)
     (place / "scenario.toml").write_text(scenario_toml(resolved), "utf-8")
 
 

@@ -1,9 +1,9 @@
 //! What the service knows of a grid that it learns as it goes.
 
+use skyhop_signal::Agenda;
 use skyhop_signal::schedule::Grid;
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, Instant};
 
-use super::due::Upcoming;
 use super::watcher::{Heard, Watcher};
 use super::{ServiceControl, ServiceSource};
 use crate::error::LiveError;
@@ -28,27 +28,28 @@ impl Learning {
 
     /// UTC was set by `step_ns`: the grid that was seen stays where it was, which the clock now calls
     /// otherwise.
-    pub(super) fn clock_set(&mut self, upcoming: &mut Upcoming, now: UtcInstant, step_ns: i64) {
+    pub(super) fn clock_set(&mut self, agenda: &mut Agenda, now: Instant, step_ns: i64) {
         let Some(watcher) = &self.watcher else { return };
         watcher.begin_anew();
         self.known = self.known.map(|grid| moved(grid, step_ns));
-        upcoming.learn(now, self.known);
+        agenda.learn(now, self.known);
     }
 
-    /// Takes over what was heard since; true: the last announcement is to be taken back.
+    /// Takes over what was heard since.
     pub(super) fn look(
         &mut self,
-        upcoming: &mut Upcoming,
-        now: UtcInstant,
+        agenda: &mut Agenda,
+        now: Instant,
         control: &mut dyn ServiceControl,
-    ) -> Result<bool, LiveError> {
-        let Some(watcher) = &mut self.watcher else { return Ok(false) };
-        let Some(heard) = watcher.heard()? else { return Ok(false) };
+    ) -> Result<(), LiveError> {
+        let Some(watcher) = &mut self.watcher else { return Ok(()) };
+        let Some(heard) = watcher.heard()? else { return Ok(()) };
         if let Some(news) = news(&heard, self.known.is_some()) {
             control.note(&news);
         }
         self.known = heard.estimate.grid.map(|grid| (grid, heard.estimate.evidence.error()));
-        Ok(upcoming.learn(now, self.known))
+        agenda.learn(now, self.known);
+        Ok(())
     }
 }
 

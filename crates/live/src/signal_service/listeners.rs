@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, setns};
 use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_maps};
 
-use super::due::Said;
+use super::upcoming::Notice;
 use crate::error::{During, LiveError};
 
 /// Whose connections hear of announcements.
@@ -60,12 +60,12 @@ impl Listeners {
         &self.names
     }
 
-    pub(super) fn announce(&self, said: &Said) -> Result<(), LiveError> {
+    pub(super) fn announce(&self, notice: &Notice) -> Result<(), LiveError> {
         let handover = Handover {
-            at_ns: said.at_ns,
-            outage_ns: said.outage.as_nanos(),
-            error_ns: said.error.as_nanos(),
-            kind: said.kind as u32,
+            at_ns: notice.at_ns,
+            outage_ns: notice.outage.as_nanos(),
+            error_ns: notice.error.as_nanos(),
+            kind: notice.kind as u32,
             valid: 1,
         };
         for (_, map) in &self.maps {

@@ -1,11 +1,11 @@
 //! A service that announces handovers on this machine: to the congestion controls that are loaded in
 //! the kernel, and to any program that listens on a Unix socket.
 
-mod due;
 mod forecaster;
 mod learning;
 mod listeners;
 mod socket;
+mod upcoming;
 mod wall_clock;
 mod watcher;
 
@@ -13,17 +13,17 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use skyhop_path::PathTrace;
-use skyhop_signal::Timing;
 use skyhop_signal::schedule::Grid;
+use skyhop_signal::{Said, Timing};
 use skyhop_units::Duration;
 
 use crate::clock::wake_precisely;
 use crate::error::LiveError;
 
-use due::Upcoming;
 use learning::Learning;
 use listeners::Listeners;
 use socket::Audience;
+use upcoming::{Notice, Upcoming};
 use wall_clock::WallClock;
 
 pub use forecaster::ForecastPlan;
@@ -107,30 +107,27 @@ fn announce_all(
     listeners: &mut Listeners,
     learning: &mut Learning,
 ) -> Result<(), LiveError> {
-    let mut upcoming = Upcoming::new(&options.source, options.timing, clock.utc())?;
+    let mut upcoming = Upcoming::new(&options.source, options.timing, clock)?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
             control.note("the clock was set; announcements are anchored anew");
-            upcoming.anchor(clock.utc(), step_ns)?;
-            learning.clock_set(&mut upcoming, clock.utc(), step_ns);
+            upcoming.clock_set(clock)?;
+            learning.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
         }
-        if learning.look(&mut upcoming, clock.utc(), control)? {
-            listeners.withdraw()?;
-        }
-        let now = clock.utc();
-        for note in upcoming.look_ahead(now)? {
+        learning.look(&mut upcoming.agenda, clock.now(), control)?;
+        for note in upcoming.look_ahead(clock, options.timing.lead)? {
             control.note(&note);
         }
-        match upcoming.take_due(now) {
-            Some(due) => {
-                let error = clock.error_for(&options.source, due.error);
-                let announcement = due.announced_on(clock, error);
-                listeners.announce(&announcement)?;
-                audience.announce(&announcement)?;
+        match upcoming.pop(clock) {
+            Some(Said::Announced(announcement)) => {
+                let notice = Notice::of(&announcement, &options.source, clock);
+                listeners.announce(&notice)?;
+                audience.announce(&notice)?;
             }
+            Some(Said::Withdrawn) => listeners.withdraw()?,
             None if upcoming.is_over() => break,
             None => {
-                let wait = upcoming.wait(now);
+                let wait = upcoming.wait(clock);
                 // Not just before an announcement, which it would delay.
                 if wait > LOOK && listeners.refresh()? {
                     tell_listeners(listeners, control);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use skyhop_units::Duration;
 
 use super::ServiceSource;
-use super::due::Said;
+use super::upcoming::Notice;
 use crate::error::{During, LiveError};
 
 /// The version of the lines. New fields and new types of lines do not change it.
@@ -87,14 +87,14 @@ impl Audience {
     }
 
     /// Tells everybody. Who does not read is not waited for.
-    pub(super) fn announce(&mut self, said: &Said) -> Result<(), LiveError> {
+    pub(super) fn announce(&mut self, notice: &Notice) -> Result<(), LiveError> {
         let said = line(&Line::Handover {
             v: PROTOCOL_VERSION,
-            at_ns: said.at_ns,
-            at_utc: said.at.to_string(),
-            outage_ns: said.outage.as_nanos(),
-            error_ns: said.error.as_nanos(),
-            kind: said.kind.name(),
+            at_ns: notice.at_ns,
+            at_utc: notice.at.to_string(),
+            outage_ns: notice.outage.as_nanos(),
+            error_ns: notice.error.as_nanos(),
+            kind: notice.kind.name(),
         })?;
         self.connections.retain_mut(|connection| connection.write_all(&said).is_ok());
         Ok(())

@@ -1,7 +1,7 @@
 //! UTC as this machine knows it, and how well.
 
 use nix::time::{ClockId, clock_gettime};
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::ServiceSource;
 use crate::error::{During, LiveError};
@@ -13,6 +13,8 @@ const STEP_NS: i64 = 1_000_000;
 /// The two clocks, compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WallClock {
+    /// `CLOCK_MONOTONIC` when the service began.
+    started_ns: i64,
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC`.
     ahead_ns: i64,
     synchronised: bool,
@@ -22,26 +24,41 @@ pub(super) struct WallClock {
 impl WallClock {
     pub(super) fn read() -> Result<Self, LiveError> {
         let (synchronised, error) = ntp_state()?;
-        Ok(Self { ahead_ns: ahead_ns()?, synchronised, error })
+        Ok(Self { started_ns: monotonic_ns()?, ahead_ns: ahead_ns()?, synchronised, error })
     }
 
     /// Compares the clocks again; where UTC was set in the meantime, by how many ns.
     pub(super) fn compare(&mut self) -> Result<Option<i64>, LiveError> {
         let before = self.ahead_ns;
-        *self = Self::read()?;
+        *self = Self { started_ns: self.started_ns, ..Self::read()? };
         let step_ns = self.ahead_ns - before;
         Ok((step_ns.abs() > STEP_NS).then_some(step_ns))
     }
 
-    pub(super) fn utc(&self) -> UtcInstant {
+    /// The time since the service began, which no setting of UTC changes.
+    pub(super) fn now(&self) -> Instant {
         // It was readable when this was made, and cannot fail after that.
-        let monotonic = monotonic_ns().unwrap_or(0);
-        UtcInstant::from_unix_nanos(monotonic + self.ahead_ns)
+        let since_ns = monotonic_ns().unwrap_or(0) - self.started_ns;
+        Instant::from_nanos(u64::try_from(since_ns).unwrap_or(0))
     }
 
-    /// The same moment on `CLOCK_MONOTONIC`, ns.
-    pub(super) fn monotonic_ns(&self, utc: UtcInstant) -> u64 {
-        u64::try_from(utc.unix_nanos() - self.ahead_ns).unwrap_or(0)
+    pub(super) fn utc(&self) -> UtcInstant {
+        self.utc_at(self.now())
+    }
+
+    /// UTC at a moment of the service, as the clock has it now.
+    pub(super) fn utc_at(&self, at: Instant) -> UtcInstant {
+        self.start().after(at.saturating_since(Instant::START))
+    }
+
+    /// UTC when the service began, as the clock has it now.
+    pub(super) fn start(&self) -> UtcInstant {
+        UtcInstant::from_unix_nanos(self.started_ns + self.ahead_ns)
+    }
+
+    /// A moment of the service on `CLOCK_MONOTONIC`, ns.
+    pub(super) fn monotonic_ns(&self, at: Instant) -> u64 {
+        self.started_ns.unsigned_abs() + at.as_nanos()
     }
 
     pub(super) fn is_synchronised(&self) -> bool {
@@ -115,7 +132,7 @@ mod tests {
         let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         assert!((now.unix_nanos() - system.as_nanos() as i64).abs() < 100_000_000);
         let monotonic = monotonic_ns().unwrap();
-        assert!((clock.monotonic_ns(now) as i64 - monotonic).abs() < 100_000_000);
+        assert!((clock.monotonic_ns(clock.now()) as i64 - monotonic).abs() < 100_000_000);
         // As if UTC had been set by a second since.
         clock.ahead_ns -= 1_000_000_000;
         assert!((clock.compare().unwrap().unwrap() - 1_000_000_000).abs() < STEP_NS);

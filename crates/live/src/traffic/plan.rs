@@ -7,13 +7,7 @@ use skyhop_units::{Duration, Instant, Rate};
 use super::bulk::BulkPlan;
 use super::probe::ProbePlan;
 use crate::error::LiveError;
-use crate::frame::FIRST_PORT;
 use crate::kernel_cc::LoadedModules;
-
-/// Ports that are left for flows.
-const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
-/// The largest payload of a UDP packet over IPv4.
-const LARGEST_PROBE: u64 = 65_507;
 
 /// All traffic of a run. Place 0 is the gate's.
 #[derive(Debug)]
@@ -34,19 +28,6 @@ impl TrafficPlan {
         with_program: bool,
         modules: &mut LoadedModules,
     ) -> Result<Self, LiveError> {
-        if experiment.flows.len() > MOST_FLOWS {
-            let flows = experiment.flows.len();
-            return Err(LiveError::Unsupported(format!(
-                "the scenario has {flows} flows; live runs at most {MOST_FLOWS}"
-            )));
-        }
-        if !experiment.is_one_link() {
-            return Err(LiveError::Unsupported(
-                "the scenario has [links], or flows with via or extra_rtt; only the simulator \
-                 (skyhop sim) has them"
-                    .to_owned(),
-            ));
-        }
         let mut plan = Self {
             gate: gate(experiment),
             probes: Vec::new(),
@@ -68,7 +49,6 @@ impl TrafficPlan {
                 }
                 Traffic::Probe { interval, size } => {
                     let (interval, size) = (*interval, size.as_u64());
-                    check_probe(id, interval, size)?;
                     let payload_bytes = size as usize;
                     let probe = ProbePlan { id, index, from, start, stop, interval, payload_bytes };
                     plan.probes.push(probe);
@@ -101,18 +81,4 @@ fn gate(experiment: &Experiment) -> ProbePlan {
         interval,
         payload_bytes: 64,
     }
-}
-
-fn check_probe(id: u32, interval: Duration, size: u64) -> Result<(), LiveError> {
-    if interval == Duration::ZERO {
-        let message = format!("flow {id}: a probe's interval must be longer than 0 s");
-        return Err(LiveError::Unsupported(message));
-    }
-    // The first bytes of a packet are its sequence number.
-    if !(8..=LARGEST_PROBE).contains(&size) {
-        return Err(LiveError::Unsupported(format!(
-            "flow {id}: a probe's size is {size} B, but live needs 8 B to {LARGEST_PROBE} B"
-        )));
-    }
-    Ok(())
 }

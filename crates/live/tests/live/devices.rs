@@ -9,6 +9,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
+use skyhop_engine::Unattended;
 use skyhop_live::{DeviceKind, LiveOptions};
 use skyhop_scenario::LiveDevice;
 
@@ -34,8 +35,7 @@ fn programs_see_the_loopback_and_one_device_whichever_it_is() {
         let Some(outcome) = lab::run_with(&experiment, &options) else { continue };
         let used = if device == LiveDevice::Tun { DeviceKind::Tun } else { DeviceKind::Packet };
         assert_eq!(outcome.device, used);
-        let info = skyhop_live::run_info(&experiment, &options, &outcome);
-        let info = serde_json::to_value(info).expect("run.json can be written");
+        let info = &outcome.data.run;
         assert_eq!(info["device"], if used == DeviceKind::Tun { "tun" } else { "packet" });
         let seen = fs::read_to_string(&file).expect("the program has written its file");
         fs::remove_file(&file).expect("the file can be removed");
@@ -104,7 +104,7 @@ fn a_locked_tun_device_is_gone_round_and_named_where_it_was_asked_for() {
         let Some(outcome) = lab::run(&experiment) else { return };
         assert_eq!(outcome.device, DeviceKind::Packet);
         experiment.device = LiveDevice::Tun;
-        let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut lab::Patient);
+        let result = lab::live(&experiment, &LiveOptions::default(), &mut Unattended);
         let message = result.expect_err("it is locked").to_string();
         let works = "set live.device to \"auto\" or \"packet\", which works here";
         assert!(message.starts_with("/dev/net/tun") && message.contains(works), "{message}");

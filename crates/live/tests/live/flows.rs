@@ -2,10 +2,11 @@
 
 use crate::lab;
 use skyhop_model::{Direction, End};
-use std::time::Duration as WallDuration;
+use skyhop_units::Duration;
 
 use crate::lab::{at, fixed, mbit, ms, tcp};
-use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_engine::{Control, Unattended};
+use skyhop_live::{LiveError, LiveOptions};
 
 #[test]
 fn two_flows_use_the_congestion_control_of_their_own() {
@@ -75,7 +76,7 @@ fn an_unknown_congestion_control_is_refused_with_those_there_are() {
     for name in ["no-such-cc", "", "cubic-and-a-name-that-is-too-long"] {
         let mut experiment = fixed(ms(10), mbit(40), ms(1000));
         experiment.flows.push(tcp(0, End::From, name, None));
-        let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut lab::Patient);
+        let result = lab::live(&experiment, &LiveOptions::default(), &mut Unattended);
         let Some(result) = lab::allowed(result) else { return };
         let error = result.expect_err("there is no such congestion control");
         assert!(matches!(error, LiveError::UnknownCongestionControl { .. }), "{error}");
@@ -86,17 +87,17 @@ fn an_unknown_congestion_control_is_refused_with_those_there_are() {
 
 /// A caller that loses its patience.
 struct Impatient {
-    progress: Vec<WallDuration>,
+    progress: Vec<Duration>,
 }
 
 impl Control for Impatient {
-    fn progress(&mut self, elapsed: WallDuration, total: WallDuration) {
-        assert_eq!(total, WallDuration::from_secs(60));
+    fn progress(&mut self, elapsed: Duration, total: Duration) {
+        assert_eq!(total, Duration::from_secs(60));
         self.progress.push(elapsed);
     }
 
     fn interrupted(&mut self) -> bool {
-        self.progress.last().is_some_and(|elapsed| *elapsed >= WallDuration::from_millis(700))
+        self.progress.last().is_some_and(|elapsed| *elapsed >= Duration::from_millis(700))
     }
 }
 
@@ -106,7 +107,7 @@ fn an_interrupted_run_returns_what_was_measured() {
     let mut experiment = fixed(ms(10), mbit(20), ms(60_000));
     experiment.flows.push(tcp(0, End::From, "cubic", None));
     let mut control = Impatient { progress: Vec::new() };
-    let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut control);
+    let result = lab::live(&experiment, &LiveOptions::default(), &mut control);
     let Some(result) = lab::allowed(result) else { return };
     let outcome = result.expect("what was measured");
     assert!(outcome.interrupted);

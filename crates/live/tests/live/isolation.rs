@@ -2,6 +2,7 @@
 
 use crate::lab;
 use skyhop_model::End;
+use skyhop_units::Duration;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
-use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_engine::{Control, Unattended};
+use skyhop_live::{LiveError, LiveOptions};
 use skyhop_scenario::{Experiment, LiveDevice};
 
 const PATIENCE: WallDuration = WallDuration::from_secs(10);
@@ -87,7 +89,7 @@ fn kill_9_takes_a_daemonised_grandchild_along() {
         ..LiveOptions::default()
     };
     let caller = forked(|| {
-        let result = skyhop_live::run(&experiment, &options, &mut lab::Patient);
+        let result = lab::live(&experiment, &options, &mut Unattended);
         if lab::allowed(result).is_none() { SKIPPED } else { 1 }
     });
     if !within(PATIENCE, || is_running(&marker)) {
@@ -112,7 +114,7 @@ fn kill_9_takes_a_daemonised_grandchild_along() {
 struct Killer;
 
 impl Control for Killer {
-    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {
+    fn progress(&mut self, _elapsed: Duration, _total: Duration) {
         for supervisor in children(std::process::id() as i32) {
             for engine in children(supervisor) {
                 // It may have gone by itself since it was listed, which the test would notice.
@@ -133,7 +135,7 @@ fn the_engines_death_is_an_error_and_leaves_nothing() {
     let experiment = fixed(ms(5), mbit(20), ms(60_000));
     let options =
         LiveOptions { program: Some(program(&["sleep", &marker], None)), ..LiveOptions::default() };
-    let result = skyhop_live::run(&experiment, &options, &mut Killer);
+    let result = lab::live(&experiment, &options, &mut Killer);
     let Some(result) = lab::allowed(result) else { return };
     assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
     assert!(within(PATIENCE, || !is_running(&marker)));
@@ -194,7 +196,7 @@ fn a_system_that_forbids_namespaces_is_named() {
             skyhop_needs::missing("namespaces", "their limit cannot be set");
             return SKIPPED;
         }
-        let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut lab::Patient);
+        let result = lab::live(&experiment, &LiveOptions::default(), &mut Unattended);
         let message = result.expect_err("no namespace can be made").to_string();
         assert!(message.contains("max_user_namespaces is 0"), "{message}");
         assert!(message.contains("sysctl -w user.max_user_namespaces"), "{message}");

@@ -2,6 +2,7 @@
 
 use crate::lab;
 use skyhop_model::{End, EventKind, HandoverKind, PhaseKind};
+use skyhop_units::Duration;
 use std::collections::BTreeMap;
 use std::time::Duration as WallDuration;
 
@@ -9,8 +10,9 @@ use crate::lab::{at, children, fixed, mbit, ms, tcp, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skyhop_cc::Module;
+use skyhop_engine::{Control, Unattended};
 use skyhop_kernel::KernelError;
-use skyhop_live::{Control, LiveError, LiveOptions};
+use skyhop_live::{LiveError, LiveOptions};
 use skyhop_scenario::{Experiment, Traffic};
 use skyhop_signal::Announcement;
 
@@ -56,7 +58,7 @@ struct Witness {
 }
 
 impl Control for Witness {
-    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {
+    fn progress(&mut self, _elapsed: Duration, _total: Duration) {
         self.seen = [held_names("cubic"), held_names("bbr")].concat();
         if self.kills {
             let engines = children(std::process::id() as i32).into_iter().flat_map(children);
@@ -84,7 +86,7 @@ fn flows_run_ours_each_with_parameters_of_its_own() {
     experiment.flows.push(tcp(2, End::To, "skyhop:bbr", None));
     experiment.flows.push(tcp(3, End::To, "cubic", None));
     let mut witness = Witness::default();
-    let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut witness);
+    let result = lab::live(&experiment, &LiveOptions::default(), &mut witness);
     let Some(outcome) = lab::allowed(result) else { return };
     let summary = outcome.unwrap().data.summary;
     let names: Vec<&str> = summary.flows.iter().map(|flow| flow.cc.as_str()).collect();
@@ -99,7 +101,7 @@ fn flows_run_ours_each_with_parameters_of_its_own() {
 }
 
 /// What a flow did from one moment to another: the least window and the greatest, packets.
-fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64) {
+fn windows(outcome: &lab::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64) {
     let within = |row: &&skyhop_record::FlowSample| {
         (from_ms * 1_000_000..until_ms * 1_000_000).contains(&row.t_ns)
     };
@@ -110,7 +112,7 @@ fn windows(outcome: &skyhop_live::LiveOutcome, from_ms: i64, until_ms: i64) -> (
 }
 
 /// What flow 0 said that it did, from when to when, ms.
-fn phases(outcome: &skyhop_live::LiveOutcome) -> Vec<(EventKind, i64, i64)> {
+fn phases(outcome: &lab::LiveOutcome) -> Vec<(EventKind, i64, i64)> {
     let told = outcome.data.events.iter().filter(|row| row.flow == Some(0));
     told.filter_map(|row| {
         let begin_ms = row.t_ns / 1_000_000;
@@ -172,7 +174,7 @@ fn a_killed_run_leaves_nothing_in_the_kernel() {
     let before = skyhop_kernel::offered().unwrap();
     let experiment = with_flow("skyhop:cubic", serde_json::json!({}));
     let mut witness = Witness { kills: true, ..Witness::default() };
-    let result = skyhop_live::run(&experiment, &LiveOptions::default(), &mut witness);
+    let result = lab::live(&experiment, &LiveOptions::default(), &mut witness);
     let Some(result) = lab::allowed(result) else { return };
     assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
     assert!(witness.seen.iter().any(|name| !before.contains(name)), "{:?}", witness.seen);
@@ -183,7 +185,7 @@ fn a_killed_run_leaves_nothing_in_the_kernel() {
 fn what_cannot_be_used_is_named_with_the_way_out() {
     let _alone = lab::alone();
     let refused = |experiment: &Experiment| {
-        let result = skyhop_live::run(experiment, &LiveOptions::default(), &mut lab::Patient);
+        let result = lab::live(experiment, &LiveOptions::default(), &mut Unattended);
         lab::allowed(result).map(|result| result.unwrap_err())
     };
     let Some(error) = refused(&with_flow("skyhop:nosuch", serde_json::json!({}))) else { return };

@@ -5,9 +5,11 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
+use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_link::{LinkConfig, LinkSchedule};
-use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome, Program};
+use skyhop_live::{DeviceKind, LiveEngine, LiveError, LiveInfo, LiveOptions, PacketCount, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
+use skyhop_record::RunData;
 use skyhop_scenario::{Experiment, FlowPlan, LiveDevice, Traffic, Way};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
@@ -148,15 +150,37 @@ pub fn program(client: &[&str], server: Option<&str>) -> Program {
     }
 }
 
-/// A caller that never interferes.
-pub struct Patient;
+/// What a run left behind.
+#[derive(Debug)]
+pub struct LiveOutcome {
+    pub data: RunData,
+    pub interrupted: bool,
+    pub program_status: Option<i32>,
+    pub device: DeviceKind,
+    /// Forward, then back.
+    pub packets: [PacketCount; 2],
+}
 
-impl Control for Patient {
-    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {}
-
-    fn interrupted(&mut self) -> bool {
-        false
-    }
+/// Runs an experiment as the command line does, but into memory.
+pub fn live(
+    experiment: &Experiment,
+    options: &LiveOptions,
+    control: &mut dyn Control,
+) -> Result<LiveOutcome, LiveError> {
+    let mut data = RunData::default();
+    let engine = LiveEngine { options: options.clone() };
+    let ended = engine.run(experiment, &mut data, control).map_err(|error| match error {
+        EngineError::Failed { reason, .. } => *reason.downcast::<LiveError>().expect("its own"),
+        error => LiveError::Unsupported(error.to_string()),
+    })?;
+    let info: LiveInfo = serde_json::from_value(data.run.clone()).expect("run.json says it");
+    Ok(LiveOutcome {
+        interrupted: ended.interrupted,
+        program_status: ended.program_status,
+        device: info.device,
+        packets: [info.packets.forward, info.packets.back],
+        data,
+    })
 }
 
 /// Runs an experiment; `None`, with the reason told, where this system does not allow it.
@@ -165,7 +189,7 @@ pub fn run(experiment: &Experiment) -> Option<LiveOutcome> {
 }
 
 pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOutcome> {
-    allowed(skyhop_live::run(experiment, options, &mut Patient))
+    allowed(live(experiment, options, &mut Unattended))
         .map(|result| result.expect("the run succeeds"))
 }
 

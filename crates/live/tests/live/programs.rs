@@ -2,12 +2,14 @@
 
 use crate::lab;
 use skyhop_model::End;
+use skyhop_units::Duration;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration as WallDuration;
 
+use crate::lab::LiveOutcome;
 use crate::lab::{fixed, mbit, ms, probe, program, tcp};
-use skyhop_live::{Control, LiveError, LiveOptions, LiveOutcome};
+use skyhop_engine::{Control, Unattended};
+use skyhop_live::{LiveError, LiveOptions};
 
 /// Answers one connection with the congestion control it has.
 const SERVER: &str = "exec python3 -c 'import socket,sys\n\
@@ -91,7 +93,7 @@ fn programs_that_do_not_start_are_named() {
     let attempt = |client: &str, server: Option<&str>| {
         let program = Some(program(&[client], server));
         let options = LiveOptions { program, ..LiveOptions::default() };
-        lab::allowed(skyhop_live::run(&experiment, &options, &mut lab::Patient))
+        lab::allowed(lab::live(&experiment, &options, &mut Unattended))
     };
     let error = attempt("no-such-client", None).expect("nothing is set up yet").unwrap_err();
     assert!(error.to_string().contains("no-such-client"), "{error}");
@@ -106,7 +108,7 @@ fn programs_that_do_not_start_are_named() {
 struct Hasty;
 
 impl Control for Hasty {
-    fn progress(&mut self, _elapsed: WallDuration, _total: WallDuration) {}
+    fn progress(&mut self, _elapsed: Duration, _total: Duration) {}
 
     fn interrupted(&mut self) -> bool {
         true
@@ -122,7 +124,7 @@ fn an_interrupt_ends_client_and_server() {
         program: Some(program(&["sleep", &marker], Some("true"))),
         ..LiveOptions::default()
     };
-    let result = skyhop_live::run(&experiment, &options, &mut Hasty);
+    let result = lab::live(&experiment, &options, &mut Hasty);
     let Some(result) = lab::allowed(result) else { return };
     let outcome = result.expect("what was measured");
     assert!(outcome.interrupted && outcome.program_status.is_none());

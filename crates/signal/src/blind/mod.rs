@@ -23,7 +23,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::schedule::Grid;
 
-pub use source::{BlindPlan, BlindSource, ESTIMATE_EVERY, Said, WINDOW};
+pub use source::{BlindPlan, ESTIMATE_EVERY, Learner, WINDOW};
 pub use traffic::Traffic;
 
 /// One arrival, and how long it was under way if that is known.

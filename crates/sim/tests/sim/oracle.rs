@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use skyhop_needs::linux::{Scenario, scenarios};
 use skyhop_record::FlowSummary;
 use skyhop_scenario::parse_scenario;
+use skyhop_sim::Simulator;
 
 /// Of goodput, relative.
 const GOODPUT: f64 = 0.03;
@@ -74,7 +75,7 @@ fn simulate(row: &Scenario, seed: u64, later: &str) -> Vec<FlowSummary> {
         .unwrap()
         .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
         .unwrap();
-    let run = skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(()));
+    let run = skyhop_engine::run_in_memory(&Simulator, &experiment);
     run.unwrap().summary.flows
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use skyhop_record::{FlowSummary, ProbeSummary, RunData};
 use skyhop_scenario::parse_scenario;
+use skyhop_sim::Simulator;
 
 /// No two alike, so that each can be found again; some start at the same moment.
 const FLOWS: [&str; 6] = [
@@ -27,7 +28,7 @@ fn simulate(order: &[usize]) -> RunData {
         .unwrap()
         .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
         .unwrap();
-    skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
 /// The results of all flows, each under its place in `FLOWS`.

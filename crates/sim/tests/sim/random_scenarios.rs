@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use skyhop_record::RunData;
 use skyhop_scenario::parse_scenario;
+use skyhop_sim::Simulator;
 
 /// From then on the path is left alone, so that whatever can go on does.
 const QUIET_FROM_MS: u64 = 10_000;
@@ -21,7 +22,7 @@ fn simulate(text: &str) -> RunData {
         .unwrap()
         .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
         .unwrap();
-    skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
 /// A path that changes, its queues down to a single packet.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
 use skyhop_scenario::parse_scenario;
+use skyhop_sim::Simulator;
 
 /// LeoEM's own end points (the published logs).
 fn place(name: &str) -> Result<Place, String> {
@@ -31,7 +32,7 @@ fn goodput_mbps(flow: &str, signal: &str) -> f64 {
         .unwrap()
         .experiment(&place, &mut |_, _| ControlFlow::Continue(()))
         .unwrap();
-    let data = skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let data = skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap();
     data.summary.flows[0].goodput_bps as f64 / 1e6
 }
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use skyhop_record::RunData;
 use skyhop_scenario::{Experiment, parse_scenario};
+use skyhop_sim::Simulator;
 
 pub fn experiment(text: &str) -> Experiment {
     let no_places = |name: &str| Err(format!("no place {name}"));
@@ -14,7 +15,7 @@ pub fn experiment(text: &str) -> Experiment {
 }
 
 pub fn simulate(text: &str) -> RunData {
-    skyhop_sim::run(&experiment(text), &mut |_, _| ControlFlow::Continue(())).unwrap()
+    skyhop_engine::run_in_memory(&Simulator, &experiment(text)).unwrap()
 }
 
 /// A path that stays as it is, but for what `rest` says.

@@ -1,10 +1,9 @@
 //! Whole scenarios in virtual time.
 
 use skyhop_model::{Direction, EventKind, LossReason};
-use std::ops::ControlFlow;
+use skyhop_sim::Simulator;
 
 use crate::scenario::{experiment, fixed, simulate};
-use skyhop_sim::SimError;
 
 #[test]
 fn the_same_experiment_gives_the_same_results() {
@@ -90,16 +89,17 @@ fn flows_may_go_the_other_way_and_stop_early() {
 fn what_cannot_be_simulated_is_named() {
     let refused = |rest: &str| {
         let text = fixed(10, 10, 20_000, 1, rest);
-        skyhop_sim::run(&experiment(&text), &mut |_, _| ControlFlow::Continue(())).unwrap_err()
+        skyhop_engine::run_in_memory(&Simulator, &experiment(&text)).unwrap_err()
     };
-    assert!(matches!(refused(""), SimError::NothingToRun));
+    assert!(refused("").to_string().contains("nothing to run"));
     let message = refused("[[flow]]\ncc = \"psychic\"").to_string();
     assert!(message.starts_with("flow.0.cc: ") && message.contains("cubic"), "{message}");
     let message = refused("[[flow]]\ncubic.nonsense = 3").to_string();
     assert!(message.contains("nonsense"), "{message}");
-    let stopped =
-        skyhop_sim::run(&experiment(&fixed(10, 10, 20_000, 1, "[[flow]]")), &mut |_, _| {
-            ControlFlow::Break(())
-        });
-    assert!(matches!(stopped, Err(SimError::Interrupted)));
+}
+
+#[test]
+fn the_simulator_conforms() {
+    let text = fixed(10, 30, 75_000, 4, "[[flow]]\n[[flow]]\nkind = \"probe\"\n");
+    skyhop_engine::conformance::check_engine(&Simulator, &experiment(&text));
 }

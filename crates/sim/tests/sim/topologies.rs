@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use skyhop_record::RunData;
 use skyhop_scenario::{Experiment, ScenarioError, parse_scenario};
+use skyhop_sim::Simulator;
 
 fn experiment(text: &str) -> Result<Experiment, ScenarioError> {
     let no_places = |name: &str| Err(format!("no place {name}"));
@@ -14,7 +15,7 @@ fn experiment(text: &str) -> Result<Experiment, ScenarioError> {
 
 fn simulate(text: &str) -> RunData {
     let experiment = experiment(text).unwrap();
-    skyhop_sim::run(&experiment, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
 /// A path of 10 ms at 100 Mbit/s, and what else is wanted.
@@ -46,7 +47,7 @@ fn a_chain_adds_up_delays_and_its_slowest_link_bounds_the_goodput() {
     assert!((30_000..30_200).contains(&probe_us), "{probe_us}");
     assert!(data.summary.links["second"].utilisation > 0.9);
     assert!(data.summary.link.utilisation < 0.25);
-    assert_eq!(data.more_links, ["second"]);
+    assert_eq!(data.begin.links, ["path", "second"]);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
 
-use crate::RecordError;
-use crate::parquet_file::{remove_leftover, temporary_beside, write_error};
+use crate::FileError;
+use crate::whole::{remove_leftover, temporary_beside, write_error};
 
 /// So many steps are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
@@ -49,9 +49,9 @@ impl PairsWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn create(path: &Path, header: String) -> Result<Self, RecordError> {
+    pub fn create(path: &Path, header: String) -> Result<Self, FileError> {
         if path.exists() && !path.is_file() {
-            return Err(RecordError::NotAFile { path: path.to_owned() });
+            return Err(FileError::NotAFile { path: path.to_owned() });
         }
         let temporary = temporary_beside(path);
         let file = File::create(&temporary).map_err(|e| write_error(path, e))?;
@@ -78,7 +78,7 @@ impl PairsWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn push(&mut self, step: &PairsStep) -> Result<(), RecordError> {
+    pub fn push(&mut self, step: &PairsStep) -> Result<(), FileError> {
         self.rows.push(step, &self.encoder.encode(&step.delays));
         if self.rows.t_ns.len() == STEPS_AT_ONCE { self.flush() } else { Ok(()) }
     }
@@ -87,7 +87,7 @@ impl PairsWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(mut self) -> Result<(), RecordError> {
+    pub fn finish(mut self) -> Result<(), FileError> {
         self.flush()?;
         if let Some(writer) = self.writer.take() {
             writer.close().map_err(|e| write_error(&self.path, e))?;
@@ -97,7 +97,7 @@ impl PairsWriter {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), RecordError> {
+    fn flush(&mut self) -> Result<(), FileError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let batch = self.rows.batch().map_err(|e| write_error(&self.path, e))?;
         writer.write(&batch).and_then(|()| writer.flush()).map_err(|e| write_error(&self.path, e))

@@ -9,13 +9,16 @@ use thiserror::Error;
 /// Why a result could not be read or written.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
-pub enum RecordError {
+pub enum FileError {
     /// The file could not be opened or read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// The file could not be written: no space, no permission, …
     #[error("{}: cannot write: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
+    /// What was measured could not be passed on.
+    #[error("cannot pass on what is measured: {reason}")]
+    Stream { reason: String },
     /// The file is not a whole Parquet file.
     #[error("{}: not a whole Parquet file ({reason}); make or copy it again", path.display())]
     Damaged { path: PathBuf, reason: String },
@@ -40,9 +43,9 @@ pub enum RecordError {
     NotADirectory { path: PathBuf },
 }
 
-impl RecordError {
+impl FileError {
     /// Whether the user's input was wrong, rather than the attempt to use it.
     pub fn is_input(&self) -> bool {
-        !matches!(self, Self::Write { .. })
+        !matches!(self, Self::Write { .. } | Self::Stream { .. })
     }
 }

@@ -17,24 +17,25 @@ use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Rate};
 
-use crate::RecordError;
-use crate::parquet_file::{Column, replace_file, table_bytes, write_error};
+use crate::FileError;
+use crate::table::{Column, table_bytes};
+use crate::whole::{replace_file, write_error};
 
 const METADATA_KEY: &str = "skyhop";
 
 /// Writes a path file, whole or not at all.
 ///
 /// # Errors
-/// [`RecordError::Write`] with the system's reason.
-pub fn write_path(trace: &PathTrace, path: &Path) -> Result<(), RecordError> {
+/// [`FileError::Write`] with the system's reason.
+pub fn write_path(trace: &PathTrace, path: &Path) -> Result<(), FileError> {
     replace_file(path, &path_to_parquet(trace)?)
 }
 
 /// The bytes that [`write_path`] writes.
 ///
 /// # Errors
-/// [`RecordError::Write`], which a valid trace does not cause.
-pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, RecordError> {
+/// [`FileError::Write`], which a valid trace does not cause.
+pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
     let in_memory = Path::new("path in memory");
     let header = serde_json::to_string(&trace.header).map_err(|e| write_error(in_memory, e))?;
     table_bytes(columns(&trace.frames), Some((METADATA_KEY, header)))
@@ -45,7 +46,7 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, RecordError> {
 ///
 /// # Errors
 /// Missing, cut or foreign files and impossible content, each named.
-pub fn read_path(path: &Path) -> Result<PathTrace, RecordError> {
+pub fn read_path(path: &Path) -> Result<PathTrace, FileError> {
     // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -54,9 +55,9 @@ pub fn read_path(path: &Path) -> Result<PathTrace, RecordError> {
     read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
 }
 
-fn decode_path(path: &Path) -> Result<PathTrace, RecordError> {
+fn decode_path(path: &Path) -> Result<PathTrace, FileError> {
     let file =
-        File::open(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
+        File::open(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|e| damaged(path, e))?;
@@ -70,22 +71,22 @@ fn decode_path(path: &Path) -> Result<PathTrace, RecordError> {
         }
     }
     let trace = PathTrace { header, frames };
-    trace.validate().map_err(|source| RecordError::Trace { path: path.to_owned(), source })?;
+    trace.validate().map_err(|source| FileError::Trace { path: path.to_owned(), source })?;
     Ok(trace)
 }
 
-fn damaged(path: &Path, reason: impl std::fmt::Display) -> RecordError {
-    RecordError::Damaged { path: path.to_owned(), reason: reason.to_string() }
+fn damaged(path: &Path, reason: impl std::fmt::Display) -> FileError {
+    FileError::Damaged { path: path.to_owned(), reason: reason.to_string() }
 }
 
-fn not_a_path(path: &Path, what: String) -> RecordError {
-    RecordError::NotAPath { path: path.to_owned(), what }
+fn not_a_path(path: &Path, what: String) -> FileError {
+    FileError::NotAPath { path: path.to_owned(), what }
 }
 
 fn read_header(
     path: &Path,
     reader: &ParquetRecordBatchReaderBuilder<File>,
-) -> Result<PathHeader, RecordError> {
+) -> Result<PathHeader, FileError> {
     let json = reader
         .metadata()
         .file_metadata()
@@ -97,7 +98,7 @@ fn read_header(
         serde_json::from_str(json).map_err(|e| not_a_path(path, format!("header: {e}")))?;
     let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
     if found > SCHEMA_VERSION {
-        return Err(RecordError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+        return Err(FileError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
     }
     serde_json::from_value(value).map_err(|e| not_a_path(path, format!("header: {e}")))
 }

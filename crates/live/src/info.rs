@@ -1,27 +1,34 @@
-//! What a live run hands back.
+//! What run.json says of a live run alone.
 
 use serde::{Deserialize, Serialize};
-use skyhop_record::{Quantiles, RunData};
+use skyhop_record::Quantiles;
 
-use crate::DeviceKind;
+use crate::{DeviceKind, Program};
 
-/// What a live run hands back.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LiveOutcome {
-    /// What was measured.
-    pub data: RunData,
-    /// Whether the run ended before its time because the caller asked.
-    pub interrupted: bool,
-    /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
-    pub program_status: Option<i32>,
-    /// The kernel's name and release.
-    pub kernel: String,
+/// What run.json says of a live run alone: how it was done, and how well time was kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LiveInfo {
     /// What carried packets between the kernel and the link.
     pub device: DeviceKind,
+    /// The program that made the traffic.
+    pub program: Option<Program>,
+    /// The congestion control of sockets that choose none; `None` without a program.
+    pub default_cc: Option<String>,
+    /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
+    pub program_status: Option<i32>,
     /// How well the machine kept up.
     pub timing: Timing,
-    /// Every packet's whereabouts: forward, then back.
-    pub packets: [PacketCount; 2],
+    /// Every packet's whereabouts.
+    pub packets: Directions,
+}
+
+/// Every packet's whereabouts, in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directions {
+    /// from -> to.
+    pub forward: PacketCount,
+    /// to -> from.
+    pub back: PacketCount,
 }
 
 /// How well the machine kept up with the wall clock.

@@ -1,38 +1,13 @@
-//! What an engine measured in one run, in memory: the contents of a run directory.
+//! The rows of a run directory's tables, and its summary.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::{
-    CongestionState, Direction, Drops, EventKind, LossReason, PATH_LINK, PathEventKind,
+    CongestionState, Direction, Drops, EventKind, LossReason, PathEventKind, PhaseKind,
 };
-
-/// Everything that an engine hands over at the end of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunData {
-    /// Names of the links beside [`PATH_LINK`]: of link 1, link 2 …
-    pub more_links: Vec<String>,
-    /// Rows of flows.parquet, ordered by time, then flow.
-    pub flows: Vec<FlowSample>,
-    /// Rows of link.parquet, ordered by time, then link, then direction.
-    pub link: Vec<LinkSample>,
-    /// Rows of events.parquet, ordered by time.
-    pub events: Vec<EventRow>,
-    /// Rows of probes.parquet, ordered by probe, then sequence number.
-    pub probes: Vec<ProbeRow>,
-    /// summary.json.
-    pub summary: Summary,
-}
-
-impl RunData {
-    /// The name of a link by its number.
-    pub(crate) fn link_name(&self, link: u16) -> &str {
-        match usize::from(link).checked_sub(1) {
-            None => PATH_LINK,
-            Some(index) => self.more_links.get(index).map_or("", String::as_str),
-        }
-    }
-}
+use skyhop_signal::Announcement;
+use skyhop_units::Instant;
 
 /// One TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -103,6 +78,48 @@ pub struct EventRow {
     pub length_ns: Option<i64>,
 }
 
+impl EventRow {
+    /// A packet was lost on a direction of a link.
+    pub fn lost(
+        at: Instant,
+        reason: LossReason,
+        (link, direction): (u16, Direction),
+        flow: Option<u32>,
+    ) -> Self {
+        Self {
+            t_ns: at.as_nanos() as i64,
+            kind: EventKind::Loss,
+            reason: Some(reason),
+            link,
+            direction: Some(direction),
+            flow: flow.map(|id| id as i32),
+            ..Self::default()
+        }
+    }
+
+    /// A congestion control does something about a handover, from `begin` to `end`.
+    pub fn phase(kind: PhaseKind, (begin, end): (Instant, Instant), flow: Option<u32>) -> Self {
+        Self {
+            t_ns: begin.as_nanos() as i64,
+            kind: EventKind::Phase(kind),
+            flow: flow.map(|id| id as i32),
+            length_ns: Some(end.saturating_since(begin).as_nanos() as i64),
+            ..Self::default()
+        }
+    }
+
+    /// A handover is announced.
+    pub fn announced(announcement: &Announcement) -> Self {
+        Self {
+            t_ns: announcement.announced.as_nanos() as i64,
+            kind: EventKind::Announcement,
+            outage_ns: announcement.outage.as_nanos() as i64,
+            at_ns: Some(announcement.at.as_nanos() as i64),
+            ..Self::default()
+        }
+    }
+}
+
 /// One probe packet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeRow {
@@ -118,9 +135,15 @@ pub struct ProbeRow {
     pub scheduled_rtt_ns: Option<i64>,
 }
 
+/// Counts up when the meaning of run.json, summary.json or a table's column changes. Directories of
+/// version 0 say none.
+pub const SCHEMA_VERSION: u32 = 1;
+
 /// summary.json. Field names are stable: others script against them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// [`SCHEMA_VERSION`].
+    pub schema: u32,
     /// sim or live.
     pub engine: String,
     /// The seed of the run.

@@ -1,14 +1,12 @@
-//! Path files and run directories: what goes in comes out, and wrong files are refused.
+//! Path files: what goes in comes out, and wrong files are refused.
 
 use skyhop_model::PathEventKind;
 use std::fs;
-use std::path::Path;
 
 use proptest::prelude::*;
+use skyhop_files::{Column, FileError, PairsWriter, read_path, table_bytes, write_path};
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_record::{FlowSample, PairsWriter, ProbeRow, RecordError, RunData, RunDirectory};
-use skyhop_record::{read_path, write_path};
 use skyhop_units::{Duration, Instant, Rate};
 
 fn endpoint(name: &str) -> Endpoint {
@@ -105,17 +103,15 @@ fn a_cut_path_file_is_refused_wherever_it_is_cut() {
 fn missing_foreign_and_newer_files_are_told_apart() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.parquet");
-    assert!(matches!(read_path(&file), Err(RecordError::Read { .. })));
+    assert!(matches!(read_path(&file), Err(FileError::Read { .. })));
     let mut newer = trace();
     newer.header.schema = SCHEMA_VERSION + 1;
     write_path(&newer, &file).unwrap();
-    assert!(matches!(read_path(&file), Err(RecordError::Newer { .. })));
-    RunDirectory::reserve(directory.path(), true)
-        .unwrap()
-        .write(&RunData::default(), &trace(), &"run")
-        .unwrap();
-    let foreign = directory.path().join("flows.parquet");
-    assert!(matches!(read_path(&foreign), Err(RecordError::NotAPath { .. })));
+    assert!(matches!(read_path(&file), Err(FileError::Newer { .. })));
+    let foreign = directory.path().join("foreign.parquet");
+    let column = Column::required("t_ns", arrow_array::Int64Array::from(vec![1]));
+    fs::write(&foreign, table_bytes(vec![column], None).unwrap()).unwrap();
+    assert!(matches!(read_path(&foreign), Err(FileError::NotAPath { .. })));
 }
 
 #[test]
@@ -127,92 +123,6 @@ fn an_impossible_path_is_refused() {
     write_path(&impossible, &file).unwrap();
     let message = read_path(&file).unwrap_err().to_string();
     assert!(message.contains("frame 1") && message.contains("do not add up"), "{message}");
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
-const RUN_FILES: [&str; 7] = [
-    "events.parquet",
-    "flows.parquet",
-    "link.parquet",
-    "path.parquet",
-    "probes.parquet",
-    "run.json",
-    "summary.json",
-];
-
-fn data() -> RunData {
-    RunData {
-        flows: vec![FlowSample { t_ns: 5, goodput_bps: 9, ..Default::default() }],
-        probes: vec![ProbeRow { seq: 3, rtt_ns: None, ..Default::default() }],
-        ..Default::default()
-    }
-}
-
-#[test]
-fn a_run_directory_holds_all_files_and_no_more() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().join("a/b");
-    RunDirectory::reserve(&place, false).unwrap().write(&data(), &trace(), &"run").unwrap();
-    assert_eq!(names(&place), RUN_FILES);
-}
-
-#[test]
-fn the_same_run_gives_the_same_bytes() {
-    let directory = tempfile::tempdir().unwrap();
-    for place in ["a", "b"] {
-        let place = directory.path().join(place);
-        RunDirectory::reserve(&place, false).unwrap().write(&data(), &trace(), &"run").unwrap();
-    }
-    for name in RUN_FILES {
-        let read = |place: &str| fs::read(directory.path().join(place).join(name)).unwrap();
-        assert_eq!(read("a"), read("b"), "{name}");
-    }
-}
-
-#[test]
-fn a_directory_in_use_is_refused_unless_forced() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("precious"), "x").unwrap();
-    let refused = RunDirectory::reserve(directory.path(), false);
-    assert!(matches!(refused, Err(RecordError::NotEmpty { .. })));
-    let forced = RunDirectory::reserve(directory.path(), true).unwrap();
-    forced.write(&data(), &trace(), &"run").unwrap();
-    assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "x");
-    let file = directory.path().join("precious");
-    assert!(matches!(RunDirectory::reserve(&file, true), Err(RecordError::NotADirectory { .. })));
-}
-
-#[test]
-fn an_abandoned_directory_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    RunDirectory::reserve(&directory.path().join("a/b"), false).unwrap().abandon().unwrap();
-    assert!(names(directory.path()).is_empty());
-    RunDirectory::reserve(directory.path(), false).unwrap().abandon().unwrap();
-    assert!(directory.path().exists(), "what was there before stays");
-}
-
-#[test]
-fn a_failed_write_leaves_the_earlier_run_as_it_was() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().join("run");
-    let reserved = RunDirectory::reserve(&place, false).unwrap();
-    reserved.write(&data(), &trace(), &"first").unwrap();
-    let before = fs::read(place.join("run.json")).unwrap();
-    // A directory in the way of one of the staged files stands for a disk that fails half-way.
-    fs::create_dir_all(place.join(format!(".run.partial-{}/summary.json", std::process::id())))
-        .unwrap();
-    let error = reserved.write(&data(), &trace(), &"second").unwrap_err();
-    assert!(error.to_string().contains("run/summary.json: "), "{error}");
-    assert_eq!(fs::read(place.join("run.json")).unwrap(), before);
-    assert_eq!(names(&place), RUN_FILES);
 }
 
 fn any_frame(second: u64) -> impl Strategy<Value = Frame> {
@@ -255,7 +165,7 @@ fn only_files_are_replaced_and_links_are_followed() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    assert!(matches!(write_path(&trace(), &socket), Err(RecordError::NotAFile { .. })));
+    assert!(matches!(write_path(&trace(), &socket), Err(FileError::NotAFile { .. })));
     let (link, target) = (directory.path().join("link"), directory.path().join("target"));
     fs::write(&target, "old").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
@@ -281,21 +191,13 @@ fn a_damaged_path_file_is_refused_or_read_but_never_panics() {
 }
 
 #[test]
-fn a_place_that_cannot_be_reserved_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let impossible = directory.path().join("new").join("x".repeat(300));
-    assert!(RunDirectory::reserve(&impossible, false).is_err());
-    assert!(names(directory.path()).is_empty());
-}
-
-#[test]
 fn a_file_of_all_pairs_that_cannot_be_put_in_its_place_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pairs.parquet");
     let writer = PairsWriter::create(&path, "{}".to_owned()).unwrap();
     // Nothing can be renamed onto a directory.
     fs::create_dir(&path).unwrap();
-    assert!(matches!(writer.finish(), Err(RecordError::Write { .. })));
+    assert!(matches!(writer.finish(), Err(FileError::Write { .. })));
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(left, [path]);
 }

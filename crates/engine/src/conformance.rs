@@ -1,0 +1,138 @@
+//! What every engine must hold to; its tests call [`check_engine`] with an experiment that it can do.
+
+use std::collections::BTreeMap;
+
+use skyhop_model::{Counts, Drops};
+use skyhop_record::{FileError, Piece, RunData, SCHEMA_VERSION, Sink};
+use skyhop_scenario::Experiment;
+use skyhop_units::{Duration, Instant};
+
+use crate::{Control, Engine, run_in_memory};
+
+/// Runs an experiment whole and interrupted, and looks at what comes out.
+///
+/// # Panics
+/// The engine does not do what it should; the message says what.
+pub fn check_engine(engine: &dyn Engine, experiment: &Experiment) {
+    nothing_to_run_is_refused_by_its_key(engine, experiment);
+    let whole = run_in_memory(engine, experiment).expect("the experiment can be run");
+    says_what_it_is(engine, experiment, &whole);
+    rows_are_in_order(&whole);
+    rows_and_summary_agree(&whole);
+    an_interrupted_run_keeps_what_was_measured(engine, experiment);
+    a_sink_that_refuses_ends_the_run(engine, experiment);
+}
+
+fn nothing_to_run_is_refused_by_its_key(engine: &dyn Engine, experiment: &Experiment) {
+    let empty = Experiment { flows: Vec::new(), ..experiment.clone() };
+    let refused = engine.check(&empty).expect_err("nothing to run is refused");
+    assert_eq!(refused.key, "flow", "{refused}");
+    assert!(run_in_memory(engine, &empty).expect_err("it does not run either").is_input());
+}
+
+fn says_what_it_is(engine: &dyn Engine, experiment: &Experiment, run: &RunData) {
+    let links = 1 + experiment.more_links.len();
+    assert_eq!(run.begin.engine, engine.name());
+    assert_eq!((run.begin.schema, run.begin.links.len()), (SCHEMA_VERSION, links));
+    assert_eq!((&run.summary.engine[..], run.summary.seed), (engine.name(), experiment.seed));
+    assert_eq!(run.summary.virtual_s, experiment.duration.as_secs_f64());
+    assert_eq!(run.run["engine"], engine.name());
+    assert_eq!(run.run["interrupted"], false);
+    assert_eq!(run.run["scenario"], experiment.scenario);
+}
+
+fn rows_are_in_order(run: &RunData) {
+    let flows: Vec<_> = run.flows.iter().map(|row| (row.t_ns, row.flow)).collect();
+    assert!(flows.is_sorted() && !flows.is_empty(), "rows of flows by time, then flow");
+    let links: Vec<_> = run.link.iter().map(|row| (row.t_ns, row.link, row.direction)).collect();
+    assert!(links.is_sorted() && !links.is_empty(), "rows of links by time, link, direction");
+    assert!(run.events.is_sorted_by_key(|row| row.t_ns), "events by time");
+    assert!(run.probes.is_sorted_by_key(|row| (row.probe, row.seq)), "probes by number");
+}
+
+/// What is summed over rows is what the summary says of the whole.
+fn rows_and_summary_agree(run: &RunData) {
+    let mut drops: BTreeMap<u16, Drops> = BTreeMap::new();
+    for row in &run.link {
+        let sum = drops.entry(row.link).or_default();
+        *sum = sum.plus(row.drops);
+    }
+    assert_eq!(drops[&0], run.summary.link.drops, "drops of the path's link");
+    for flow in &run.summary.flows {
+        let rows = run.flows.iter().filter(|row| row.flow == flow.id as i32);
+        let retransmits: i64 = rows.map(|row| row.retransmits).sum();
+        assert!(retransmits.unsigned_abs() <= flow.retransmits, "flow {}", flow.id);
+    }
+    for probe in &run.summary.probes {
+        let rows: Vec<_> = run.probes.iter().filter(|row| row.probe == probe.id as i32).collect();
+        let lost = rows.iter().filter(|row| row.rtt_ns.is_none()).count() as u64;
+        assert_eq!((probe.sent, probe.lost), (rows.len() as u64, lost), "probe {}", probe.id);
+    }
+}
+
+/// Interrupts a run once half of its time is over.
+struct Impatient {
+    is_enough: bool,
+}
+
+impl Control for Impatient {
+    fn progress(&mut self, elapsed: Duration, total: Duration) {
+        self.is_enough = elapsed >= total / 2;
+    }
+
+    fn interrupted(&mut self) -> bool {
+        self.is_enough
+    }
+}
+
+fn an_interrupted_run_keeps_what_was_measured(engine: &dyn Engine, experiment: &Experiment) {
+    let mut run = RunData::default();
+    let ended = engine
+        .run(experiment, &mut run, &mut Impatient { is_enough: false })
+        .expect("an interrupted run is a run");
+    let end = Instant::START + experiment.duration;
+    assert!(ended.interrupted && ended.at < end, "{ended:?}");
+    assert_eq!(run.run["interrupted"], true);
+    assert_eq!(run.summary.virtual_s, ended.at.saturating_since(Instant::START).as_secs_f64());
+    let last = run.link.last().map(|row| row.t_ns);
+    assert!(last.is_some_and(|at| at <= ended.at.as_nanos() as i64), "{last:?} {ended:?}");
+    assert!(run.events.iter().all(|row| row.t_ns <= ended.at.as_nanos() as i64));
+}
+
+/// Refuses everything after the beginning, as a full disk does.
+struct Full;
+
+impl Sink for Full {
+    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+        match piece {
+            Piece::Begin(_) => Ok(()),
+            _ => Err(FileError::Stream { reason: "no space is left".to_owned() }),
+        }
+    }
+}
+
+fn a_sink_that_refuses_ends_the_run(engine: &dyn Engine, experiment: &Experiment) {
+    let error = engine
+        .run(experiment, &mut Full, &mut crate::Unattended)
+        .expect_err("what cannot be written is an error");
+    assert!(error.to_string().contains("no space is left"), "{error}");
+    assert!(!error.is_input(), "{error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_scenario::parse_scenario;
+
+    use super::*;
+    use crate::Mock;
+
+    #[test]
+    fn the_mock_conforms() {
+        let text = "[path]\nkind = \"fixed\"\nrtt = \"20 ms\"\n[run]\nduration = \"3 s\"\n[[flow]]\n\
+                    [[flow]]\nkind = \"probe\"\n[links.more]\n[[flow]]\nvia = [\"more\"]\n";
+        let scenario = parse_scenario(text, "x.toml", &[]).unwrap();
+        let nowhere = |name: &str| Err(format!("unknown place {name}"));
+        let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
+        check_engine(&Mock, &scenario.experiment(&nowhere, go_on).unwrap());
+    }
+}

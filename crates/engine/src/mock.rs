@@ -1,0 +1,148 @@
+//! An engine that makes its numbers up: at once, the same each time, and true to the experiment in
+//! what there is (flows, links, probes, times) though not in how much.
+
+use serde::Serialize;
+use skyhop_link::LinkStats;
+use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
+use skyhop_record::{Ending, EventRow, FlowEnd, FlowState, ProbeRow, Recorder, Sink};
+use skyhop_scenario::{Experiment, FlowPlan, Traffic};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use crate::{Control, Ended, Engine, EngineError, Unsupported};
+
+/// See the [module](self).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mock;
+
+/// What run.json says of it.
+#[derive(Serialize)]
+struct Own {
+    mock: bool,
+}
+
+impl Engine for Mock {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+
+    fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
+        if experiment.flows.is_empty() {
+            return Err(Unsupported::new("flow", "there is nothing to run: add a [[flow]]"));
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        experiment: &Experiment,
+        sink: &mut dyn Sink,
+        control: &mut dyn Control,
+    ) -> Result<Ended, EngineError> {
+        self.check(experiment)?;
+        let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
+        let end = Instant::START + experiment.duration;
+        let (mut at, mut interrupted) = (Instant::START, false);
+        let mut probed = vec![0; experiment.flows.len()];
+        while at < end && !interrupted {
+            at = (at + experiment.sample).min(end);
+            for (flow, next) in experiment.flows.iter().zip(&mut probed) {
+                probe_rows(experiment, flow, at, next).for_each(|row| recorder.probe(row));
+            }
+            let flows = experiment.flows.iter().filter_map(|flow| flow_state(experiment, flow, at));
+            recorder.sample(at, flows, link_stats(experiment, at))?;
+            control.progress(at.saturating_since(Instant::START), experiment.duration);
+            interrupted = at < end && control.interrupted();
+        }
+        recorder.event(EventRow::lost(at, LossReason::Queue, (0, Direction::Forward), None));
+        for flow in experiment.flows.iter().filter(|flow| flow.start < at) {
+            if let Some(state) = flow_state(experiment, flow, at) {
+                recorder.flow_ended(&flow_end(&state));
+            }
+        }
+        recorder.warn("these numbers are made up".to_owned());
+        let own = Own { mock: true };
+        recorder.finish(Ending::of_run(at, interrupted, own))?;
+        Ok(Ended { at, interrupted, program_status: None })
+    }
+}
+
+/// An equal share of the first link's first rate.
+fn received(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> Bytes {
+    let rate = experiment.forward.schedule.rate[0].value;
+    let share = rate.bits_per_second() / experiment.flows.len() as u64;
+    let lived = at.min(flow.stop).saturating_since(flow.start);
+    Bytes::new((share as f64 / 8.0 * lived.as_secs_f64()) as u64)
+}
+
+fn flow_state(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> Option<FlowState> {
+    flow.cc()?;
+    let received = received(experiment, flow, at);
+    let base_rtt = experiment.mean_base_rtt(flow, flow.start, at.max(flow.start));
+    Some(FlowState {
+        id: flow.id,
+        since: flow.start,
+        until: at.min(flow.stop).max(flow.start),
+        received,
+        cwnd_packets: 10 + (at.as_nanos() / 100_000_000 % 90) as u32,
+        ssthresh_packets: None,
+        srtt_us: Some(base_rtt.as_micros() + 1_000),
+        inflight_packets: 10,
+        retransmits: received.as_u64() / 10_000_000,
+        pacing_rate_bps: None,
+        state: CongestionState::Open,
+    })
+}
+
+fn flow_end(state: &FlowState) -> FlowEnd {
+    FlowEnd {
+        id: state.id,
+        at: state.until,
+        received: state.received,
+        retransmits: state.retransmits,
+        sent_packets: state.received.as_u64() / 1_448,
+        completed: None,
+    }
+}
+
+/// Both directions of every link carry what the flows receive.
+fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = LinkStats> {
+    let carried: u64 = experiment
+        .flows
+        .iter()
+        .filter(|flow| flow.cc().is_some())
+        .map(|flow| received(experiment, flow, at).as_u64())
+        .sum();
+    let stats = LinkStats {
+        delivered_bytes: Bytes::new(carried),
+        transmitted_bytes: Bytes::new(carried),
+        backlog_packets: 3,
+        backlog_bytes: LARGEST_PACKET,
+        ..LinkStats::default()
+    };
+    std::iter::repeat_n(stats, 2 * (1 + experiment.more_links.len()))
+}
+
+/// The rows of a probe's packets until `at`, from number `next` on; every hundredth is lost.
+fn probe_rows<'p>(
+    experiment: &'p Experiment,
+    flow: &'p FlowPlan,
+    at: Instant,
+    next: &'p mut u64,
+) -> impl Iterator<Item = ProbeRow> + 'p {
+    let interval = match flow.traffic {
+        Traffic::Probe { interval, .. } => Some(interval),
+        Traffic::Tcp { .. } => None,
+    };
+    std::iter::from_fn(move || {
+        let sent = flow.start + interval? * *next;
+        let rtt = experiment.mean_base_rtt(flow, flow.start, flow.stop) + Duration::from_millis(1);
+        if sent >= at.min(flow.stop) {
+            return None;
+        }
+        let seq = *next as i64;
+        *next += 1;
+        let rtt_ns = (seq % 100 != 99).then_some(rtt.as_nanos() as i64);
+        let (probe, t_ns) = (flow.id as i32, sent.as_nanos() as i64);
+        Some(ProbeRow { probe, seq, t_ns, rtt_ns, scheduled_rtt_ns: rtt_ns })
+    })
+}

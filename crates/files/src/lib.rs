@@ -1,0 +1,13 @@
+//! Files that are whole or not there at all: path files, files of all pairs, tables, texts.
+
+mod error;
+mod pairs_file;
+mod path_file;
+mod table;
+mod whole;
+
+pub use error::FileError;
+pub use pairs_file::PairsWriter;
+pub use path_file::{path_to_parquet, read_path, write_path};
+pub use table::{Column, concatenate, record_batch, table_bytes};
+pub use whole::{remove_leftover, replace_file, temporary_beside, write_error};

@@ -1,0 +1,123 @@
+//! Tables as Parquet files.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::writer::SerializedFileWriter;
+
+use crate::FileError;
+use crate::whole::write_error;
+
+/// A named column; nullable exactly when `nullable`.
+#[derive(Debug)]
+pub struct Column {
+    /// Its name, which carries the unit of its values.
+    pub name: String,
+    /// Whether values may be missing.
+    pub nullable: bool,
+    /// Its values.
+    pub values: ArrayRef,
+}
+
+impl Column {
+    /// A column without missing values.
+    pub fn required(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
+        Self { name: name.into(), nullable: false, values: Arc::new(values) }
+    }
+
+    /// A column whose values may be missing.
+    pub fn optional(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
+        Self { name: name.into(), nullable: true, values: Arc::new(values) }
+    }
+}
+
+/// `columns` as one batch; `metadata` is one entry of its schema.
+///
+/// # Errors
+/// The columns differ in length.
+pub fn record_batch(
+    columns: Vec<Column>,
+    metadata: Option<&(&str, String)>,
+) -> Result<RecordBatch, ArrowError> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|c| Field::new(c.name.clone(), c.values.data_type().clone(), c.nullable))
+        .collect();
+    let in_schema = metadata.iter().map(|(key, json)| ((*key).to_owned(), json.clone())).collect();
+    let schema = Arc::new(Schema::new_with_metadata(fields, in_schema));
+    RecordBatch::try_new(schema, columns.into_iter().map(|column| column.values).collect())
+}
+
+/// The bytes of a Parquet file with `columns` and one optional metadata entry.
+///
+/// # Errors
+/// The columns differ in length.
+pub fn table_bytes(
+    columns: Vec<Column>,
+    metadata: Option<(&str, String)>,
+) -> Result<Vec<u8>, ParquetError> {
+    // Twice: readers look for it in the Arrow schema or in the file's own metadata.
+    let batch = record_batch(columns, metadata.as_ref())?;
+    let entries = metadata.map(|(key, json)| vec![KeyValue::new(key.to_owned(), json)]);
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(entries)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.into_inner()
+}
+
+/// Writes the rows of `parts`, Parquet files with the same columns, one after the other into the new
+/// file `whole`; row groups are copied as they are.
+///
+/// # Errors
+/// A part cannot be read, or the file cannot be written.
+pub fn concatenate(parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), FileError> {
+    let Some(first) = parts.first() else { return Ok(()) };
+    let attempt = || -> Result<(), ParquetError> {
+        let head = SerializedFileReader::new(File::open(first)?)?;
+        let schema = head.metadata().file_metadata().schema_descr().root_schema_ptr();
+        let entries = head.metadata().file_metadata().key_value_metadata().cloned();
+        let properties = WriterProperties::builder().set_key_value_metadata(entries).build();
+        let mut writer =
+            SerializedFileWriter::new(File::create(whole)?, schema, Arc::new(properties))?;
+        for part in parts {
+            append(&mut writer, part.as_ref())?;
+        }
+        writer.close().map(drop)
+    };
+    attempt().map_err(|error| write_error(whole, error))
+}
+
+fn append(writer: &mut SerializedFileWriter<File>, part: &Path) -> Result<(), ParquetError> {
+    let file = File::open(part)?;
+    let reader = SerializedFileReader::new(file.try_clone()?)?;
+    for group in reader.metadata().row_groups() {
+        let mut copied = writer.next_row_group()?;
+        for column in group.columns() {
+            let closed = ColumnCloseResult {
+                bytes_written: column.compressed_size() as u64,
+                rows_written: group.num_rows() as u64,
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: None,
+                offset_index: None,
+            };
+            copied.append_column(&file, closed)?;
+        }
+        copied.close()?;
+    }
+    Ok(())
+}

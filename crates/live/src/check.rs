@@ -1,0 +1,47 @@
+//! What an experiment may ask this engine for.
+
+use skyhop_engine::Unsupported;
+use skyhop_scenario::{Experiment, FlowPlan, Traffic};
+use skyhop_units::Duration;
+
+use crate::LiveOptions;
+use crate::frame::FIRST_PORT;
+
+/// Ports that are left for flows.
+const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
+/// The largest payload of a UDP packet over IPv4.
+const LARGEST_PROBE: u64 = 65_507;
+
+/// Names the key that cannot be done.
+pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<(), Unsupported> {
+    if experiment.flows.is_empty() && options.program.is_none() {
+        let what = "there is nothing to run: give the scenario a [[flow]], or a program after --";
+        return Err(Unsupported::new("flow", what));
+    }
+    if experiment.flows.len() > MOST_FLOWS {
+        let flows = experiment.flows.len();
+        let what = format!("the scenario has {flows} flows; live runs at most {MOST_FLOWS}");
+        return Err(Unsupported::new("flow", what));
+    }
+    if !experiment.is_one_link() {
+        let what = "the scenario has [links], or flows with via or extra_rtt; only the simulator \
+                    (skyhop sim) has them";
+        return Err(Unsupported::new("links", what));
+    }
+    experiment.flows.iter().try_for_each(check_flow)
+}
+
+fn check_flow(flow: &FlowPlan) -> Result<(), Unsupported> {
+    let Traffic::Probe { interval, size } = flow.traffic else { return Ok(()) };
+    let wrong =
+        |key: &str, what: String| Err(Unsupported::new(format!("flow {}: {key}", flow.id), what));
+    if interval == Duration::ZERO {
+        return wrong("interval", "a probe's interval must be longer than 0 s".to_owned());
+    }
+    // The first bytes of a packet are its sequence number.
+    if !(8..=LARGEST_PROBE).contains(&size.as_u64()) {
+        let what = format!("a probe's size is {size}, but live needs 8 B to {LARGEST_PROBE} B");
+        return wrong("size", what);
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Run directories: everything about one run, there as a whole or not at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use skyhop_files::{FileError, temporary_beside, write_error};
+use skyhop_path::PathTrace;
+
+use crate::segments::{Segments, join, write_new};
+use crate::tables::{event_columns, flow_columns, link_columns, probe_columns};
+use crate::{EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
+
+/// A place for a run's results, reserved before the run begins so that a wrong place is found early.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    created: Vec<PathBuf>,
+}
+
+impl RunDirectory {
+    /// Makes sure that `path` is a directory which may be written to, and makes it where it is
+    /// missing.
+    ///
+    /// # Errors
+    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], or that it cannot be
+    /// made.
+    pub fn reserve(path: &Path, force: bool) -> Result<Self, FileError> {
+        if path.exists() && !path.is_dir() {
+            return Err(FileError::NotADirectory { path: path.to_owned() });
+        }
+        let created = missing_directories(path);
+        if let Err(error) = fs::create_dir_all(path) {
+            let made = created.into_iter().filter(|directory| directory.exists()).collect();
+            Self { path: path.to_owned(), created: made }.abandon()?;
+            return Err(write_error(path, error));
+        }
+        let entries = fs::read_dir(path)
+            .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+        let mut used = false;
+        for entry in entries.flatten() {
+            if is_of_a_killed_run(&entry.file_name().to_string_lossy()) {
+                fs::remove_dir_all(entry.path()).map_err(|e| write_error(&entry.path(), e))?;
+            } else {
+                used = true;
+            }
+        }
+        if used && !force {
+            return Err(FileError::NotEmpty { path: path.to_owned() });
+        }
+        Ok(Self { path: path.to_owned(), created })
+    }
+
+    /// Begins to write a run over `trace` into it. Until the run has ended its tables are in segments in
+    /// a hidden directory inside; an earlier run's files are replaced only when all of the new ones
+    /// are whole.
+    ///
+    /// # Errors
+    /// [`FileError::Write`] with the system's reason, a full disk for example.
+    pub fn writer(&self, trace: &PathTrace) -> Result<RunWriter, FileError> {
+        let staging = temporary_beside(&self.path.join("run"));
+        fs::create_dir_all(&staging).map_err(|e| write_error(&self.path, e))?;
+        let writer = RunWriter::new(staging, self.path.clone());
+        writer.about(skyhop_files::write_path(trace, &writer.staging.join("path.parquet")))?;
+        Ok(writer)
+    }
+
+    /// Removes the directories that reserving made, for a run that has no results.
+    ///
+    /// # Errors
+    /// [`FileError::Write`] where one cannot be removed.
+    pub fn abandon(self) -> Result<(), FileError> {
+        for made in self.created.iter().rev() {
+            match fs::remove_dir(made) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
+                    return Ok(());
+                }
+                Err(error) => return Err(write_error(made, error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name is that of what a process was writing that is there no more.
+fn is_of_a_killed_run(name: &str) -> bool {
+    let process = name.strip_prefix(".run.partial-").and_then(|pid| pid.parse::<u32>().ok());
+    process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+}
+
+/// The directories on the way to `path` that do not exist yet, outermost first.
+fn missing_directories(path: &Path) -> Vec<PathBuf> {
+    let mut missing: Vec<PathBuf> = path
+        .ancestors()
+        .filter(|ancestor| !ancestor.as_os_str().is_empty())
+        .take_while(|ancestor| !ancestor.exists())
+        .map(Path::to_owned)
+        .collect();
+    missing.reverse();
+    missing
+}
+
+fn move_into(staging: &Path, destination: &Path) -> Result<(), FileError> {
+    let entries = fs::read_dir(staging).map_err(|e| write_error(destination, e))?;
+    for entry in entries {
+        let entry = entry.map_err(|e| write_error(destination, e))?;
+        let target = destination.join(entry.file_name());
+        fs::rename(entry.path(), &target).map_err(|e| write_error(&target, e))?;
+    }
+    Ok(())
+}
+
+/// A run that is being written into its directory. Dropped before its last piece has come, it leaves
+/// nothing behind.
+#[derive(Debug)]
+pub struct RunWriter {
+    staging: PathBuf,
+    destination: PathBuf,
+    links: Vec<String>,
+    flows: Segments<FlowSample>,
+    link: Segments<LinkSample>,
+    events: Segments<EventRow>,
+    /// By probe: each has its rows in one place of the table.
+    probes: BTreeMap<i32, Segments<ProbeRow>>,
+}
+
+impl RunWriter {
+    fn new(staging: PathBuf, destination: PathBuf) -> Self {
+        Self {
+            links: Vec::new(),
+            flows: Segments::new(&staging, "flows", 0),
+            link: Segments::new(&staging, "link", 0),
+            events: Segments::new(&staging, "events", 0),
+            probes: BTreeMap::new(),
+            staging,
+            destination,
+        }
+    }
+
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
+        match piece {
+            Piece::Begin(begin) => self.links = begin.links,
+            Piece::Flows(rows) => self.flows.add(rows, |row| row.t_ns, flow_columns)?,
+            Piece::Link(rows) => {
+                let links = &self.links;
+                self.link.add(rows, |row| row.t_ns, |rows| link_columns(rows, links))?;
+            }
+            Piece::Events(rows) => {
+                let links = &self.links;
+                self.events.add(rows, |row| row.t_ns, |rows| event_columns(rows, links))?;
+            }
+            Piece::Probes(rows) => self.add_probes(rows)?,
+            Piece::Run(run) => self.write_json("run.json", &run)?,
+            Piece::Summary(summary) => {
+                self.write_json("summary.json", &summary)?;
+                self.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_probes(&mut self, rows: Vec<ProbeRow>) -> Result<(), FileError> {
+        for rows in rows.chunk_by(|a, b| a.probe == b.probe) {
+            let probe = rows[0].probe;
+            let segments = self
+                .probes
+                .entry(probe)
+                .or_insert_with(|| Segments::new(&self.staging, "probes", probe as u32));
+            segments.add(rows.to_vec(), |row| row.t_ns, probe_columns)?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), FileError> {
+        let path = self.staging.join(name);
+        let mut text = serde_json::to_string_pretty(value).map_err(|e| write_error(&path, e))?;
+        text.push('\n');
+        write_new(&path, text.as_bytes())
+    }
+
+    /// Puts the tables together, and everything in its place.
+    fn finish(&mut self) -> Result<(), FileError> {
+        let place = |name: &str| self.staging.join(format!("{name}.parquet"));
+        let staging = self.staging.clone();
+        fn taken<R>(from: &mut Segments<R>, staging: &Path) -> Segments<R> {
+            std::mem::replace(from, Segments::new(staging, "", 0))
+        }
+        let links = &self.links;
+        join(&taken(&mut self.flows, &staging).finish(flow_columns)?, &place("flows"))?;
+        let link = taken(&mut self.link, &staging).finish(|rows| link_columns(rows, links))?;
+        join(&link, &place("link"))?;
+        let events = taken(&mut self.events, &staging).finish(|rows| event_columns(rows, links))?;
+        join(&events, &place("events"))?;
+        let mut probes = Vec::new();
+        for (_, segments) in std::mem::take(&mut self.probes) {
+            probes.extend(segments.finish(probe_columns)?);
+        }
+        if probes.is_empty() {
+            probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
+        }
+        join(&probes, &place("probes"))?;
+        move_into(&self.staging, &self.destination)
+    }
+
+    /// The same error about the place that the user knows.
+    fn about<T>(&self, result: Result<T, FileError>) -> Result<T, FileError> {
+        let known = |path: PathBuf| {
+            let inside = path.strip_prefix(&self.staging).map(Path::to_owned);
+            self.destination.join(inside.unwrap_or_default())
+        };
+        result.map_err(|error| match error {
+            FileError::Write { path, reason } => FileError::Write { path: known(path), reason },
+            FileError::NotAFile { path } => FileError::NotAFile { path: known(path) },
+            other => other,
+        })
+    }
+}
+
+impl Sink for RunWriter {
+    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+        let written = self.write(piece);
+        self.about(written)
+    }
+}
+
+impl Drop for RunWriter {
+    fn drop(&mut self) {
+        // What could not be written has been reported; that this fails too must not hide it.
+        fs::remove_dir_all(&self.staging).unwrap_or_default();
+    }
+}

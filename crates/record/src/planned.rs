@@ -1,0 +1,62 @@
+//! What an experiment makes happen, as rows of events.parquet: the same for every engine.
+
+use std::collections::BTreeMap;
+
+use skyhop_model::{EventKind, PathEventKind};
+use skyhop_path::{PathEvent, PathTrace};
+use skyhop_scenario::Experiment;
+use skyhop_signal::blind::Estimate;
+use skyhop_units::Instant;
+
+use crate::{EventRow, GridSummary};
+
+/// All that is planned, in order: the paths' events, the scenario's changes, the announcements.
+pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
+    let links = 0..=experiment.more_links.len() as u16;
+    let mut rows: Vec<EventRow> = links
+        .flat_map(|link| experiment.trace_of(link).events().map(move |e| path_row(e, link)))
+        .collect();
+    rows.extend(experiment.changes.iter().map(|change| EventRow {
+        t_ns: change.at.as_nanos() as i64,
+        kind: EventKind::Change,
+        outage_ns: change.outage.as_nanos() as i64,
+        link: change.link,
+        flow: change.flow.map(|id| id as i32),
+        ..EventRow::default()
+    }));
+    rows.extend(experiment.announcements.iter().map(EventRow::announced));
+    rows.sort_by_key(|row| row.t_ns);
+    rows
+}
+
+/// Handovers of a path before `until`, by kind.
+pub(crate) fn handovers(trace: &PathTrace, until: Instant) -> BTreeMap<PathEventKind, u64> {
+    let mut counts: BTreeMap<_, _> = PathEventKind::handovers().map(|kind| (kind, 0)).collect();
+    for event in trace.events().filter(|event| event.at < until) {
+        counts.entry(event.kind).and_modify(|count| *count += 1);
+    }
+    counts
+}
+
+/// An estimate as summary.json has it.
+pub fn grid_summary(estimate: &Estimate) -> GridSummary {
+    GridSummary {
+        grid: estimate.grid.is_some(),
+        offset_s: estimate.grid.map(|grid| grid.offset.as_secs_f64()),
+        period_s: estimate.grid.map(|grid| grid.period.as_secs_f64()),
+        confidence: estimate.confidence,
+        samples: estimate.samples,
+        evidence: estimate.evidence.name().to_owned(),
+    }
+}
+
+fn path_row(event: &PathEvent, link: u16) -> EventRow {
+    EventRow {
+        t_ns: event.at.as_nanos() as i64,
+        kind: EventKind::Path(event.kind),
+        hop: event.hop.map(i32::from),
+        outage_ns: event.outage.as_nanos() as i64,
+        link,
+        ..EventRow::default()
+    }
+}

@@ -1,0 +1,359 @@
+//! From counters and events to rows, run.json and summary.json.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use serde::Serialize;
+use skyhop_link::LinkStats;
+use skyhop_model::{Counts, Direction, PATH_LINK};
+use skyhop_scenario::{Experiment, FlowPlan, Traffic};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use crate::counters::{Ending, FlowEnd, FlowState};
+use crate::planned::{grid_summary, handovers, planned_rows};
+use crate::tally::Tally;
+use crate::{
+    Begin, EventRow, FileError, FlowSample, FlowSummary, LinkSample, LinkSummary, Piece, ProbeRow,
+    ProbeSummary, SCHEMA_VERSION, Sink, Summary,
+};
+
+/// How long after it happened an event may be reported: until then rows wait for what belongs
+/// before them. A congestion control tells of a drain when that has ended.
+const LATEST: Duration = Duration::from_secs(30);
+
+/// Makes the rows, run.json and summary.json of a run.
+///
+/// Counters that engines hand over are cumulative; rows hold what has come since the last sample.
+pub struct Recorder<'r> {
+    experiment: &'r Experiment,
+    engine: &'static str,
+    sink: &'r mut dyn Sink,
+    /// When the last sample was taken.
+    sampled: Instant,
+    flows: BTreeMap<u32, FlowAccount>,
+    /// Forward and back of link 0, then of link 1 …
+    links: Vec<LinkAccount>,
+    probes: BTreeMap<u32, ProbeAccount>,
+    /// What the experiment makes happen, the next one last.
+    planned: Vec<EventRow>,
+    /// What was measured, as it was reported.
+    measured: Vec<EventRow>,
+    probe_rows: Vec<ProbeRow>,
+    ended: Vec<FlowSummary>,
+    warnings: Vec<String>,
+}
+
+/// What is kept of a flow.
+#[derive(Debug, Default)]
+struct FlowAccount {
+    /// Its last sample.
+    sampled: Option<Instant>,
+    received: Bytes,
+    retransmits: u64,
+    samples: u64,
+    cwnd_sum: i64,
+    srtt_us: Tally,
+}
+
+/// What is kept of one direction of a link.
+#[derive(Debug, Default)]
+struct LinkAccount {
+    last: LinkStats,
+    samples: u64,
+    backlog_sum: u64,
+}
+
+/// What is kept of a probe.
+#[derive(Debug, Default)]
+struct ProbeAccount {
+    sent: u64,
+    lost: u64,
+    rtt_us: Tally,
+}
+
+impl<'r> Recorder<'r> {
+    /// Begins to record a run of `experiment` by the engine called `engine`.
+    ///
+    /// # Errors
+    /// The sink refuses.
+    pub fn begin(
+        experiment: &'r Experiment,
+        engine: &'static str,
+        sink: &'r mut dyn Sink,
+    ) -> Result<Self, FileError> {
+        let names = experiment.more_links.iter().map(|link| link.name.clone());
+        let links: Vec<String> = [PATH_LINK.to_owned()].into_iter().chain(names).collect();
+        let mut planned = planned_rows(experiment);
+        planned.reverse();
+        let recorder = Self {
+            experiment,
+            engine,
+            sampled: Instant::START,
+            flows: BTreeMap::new(),
+            links: links.iter().flat_map(|_| [(), ()]).map(|()| LinkAccount::default()).collect(),
+            probes: probe_ids(&experiment.flows).map(|id| (id, ProbeAccount::default())).collect(),
+            planned,
+            measured: Vec::new(),
+            probe_rows: Vec::new(),
+            ended: Vec::new(),
+            warnings: Vec::new(),
+            sink,
+        };
+        let engine = engine.to_owned();
+        recorder.sink.take(Piece::Begin(Begin { schema: SCHEMA_VERSION, engine, links }))?;
+        Ok(recorder)
+    }
+
+    /// Takes a sample: the flows that are sampled, by id, and both directions of all links, forward
+    /// first.
+    ///
+    /// # Errors
+    /// The sink refuses.
+    pub fn sample(
+        &mut self,
+        at: Instant,
+        flows: impl IntoIterator<Item = FlowState>,
+        links: impl IntoIterator<Item = LinkStats>,
+    ) -> Result<(), FileError> {
+        let rows = flows.into_iter().filter_map(|flow| {
+            self.flows.entry(flow.id).or_default().sample(at, self.sampled, &flow)
+        });
+        let flow_rows: Vec<FlowSample> = rows.collect();
+        let directions = self.links.iter_mut().zip(links).enumerate();
+        let link_rows: Vec<LinkSample> =
+            directions.map(|(index, (link, stats))| link.sample(at, index, stats)).collect();
+        self.sampled = at;
+        self.pass_on(Piece::Flows, flow_rows)?;
+        self.pass_on(Piece::Link, link_rows)?;
+        let probes = mem::take(&mut self.probe_rows);
+        self.pass_on(Piece::Probes, probes)?;
+        let settled = Instant::from_nanos(at.as_nanos().saturating_sub(LATEST.as_nanos()));
+        self.pass_events_until(settled)
+    }
+
+    /// Something happened that the experiment did not plan.
+    pub fn event(&mut self, row: EventRow) {
+        self.measured.push(row);
+    }
+
+    /// What has become of a probe's packet is known, and of all before it.
+    pub fn probe(&mut self, row: ProbeRow) {
+        self.probes.entry(row.probe as u32).or_default().add(&row);
+        self.probe_rows.push(row);
+    }
+
+    /// A TCP flow has ended, or the run has; in the order of the flows' ids.
+    pub fn flow_ended(&mut self, end: &FlowEnd) {
+        let Some(plan) = self.experiment.flows.iter().find(|plan| plan.id == end.id) else {
+            return;
+        };
+        let account = self.flows.remove(&end.id).unwrap_or_default();
+        self.ended.push(account.summary(self.experiment, plan, end));
+    }
+
+    /// Something that a reader must know before believing the numbers.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    /// Ends the recording and returns the summary.
+    ///
+    /// # Errors
+    /// The sink refuses.
+    pub fn finish<Own: Serialize>(mut self, ending: Ending<'_, Own>) -> Result<Summary, FileError> {
+        self.planned.retain(|row| row.t_ns < ending.at.as_nanos() as i64);
+        self.pass_events_until(Instant::NEVER)?;
+        let probes = mem::take(&mut self.probe_rows);
+        self.pass_on(Piece::Probes, probes)?;
+        let summary = self.summary(&ending);
+        self.sink.take(Piece::Run(self.run_json(&ending)))?;
+        self.sink.take(Piece::Summary(Box::new(summary.clone())))?;
+        Ok(summary)
+    }
+
+    fn pass_on<R>(&mut self, piece: fn(Vec<R>) -> Piece, rows: Vec<R>) -> Result<(), FileError> {
+        if rows.is_empty() { Ok(()) } else { self.sink.take(piece(rows)) }
+    }
+
+    /// Passes on the events before `until`; of those at the same time the planned ones come first.
+    fn pass_events_until(&mut self, until: Instant) -> Result<(), FileError> {
+        let until_ns = i64::try_from(until.as_nanos()).unwrap_or(i64::MAX);
+        let later = self.planned.partition_point(|row| row.t_ns >= until_ns);
+        let mut rows: Vec<EventRow> = self.planned.split_off(later);
+        rows.reverse();
+        let (settled, waiting): (Vec<_>, Vec<_>) =
+            mem::take(&mut self.measured).into_iter().partition(|row| row.t_ns < until_ns);
+        self.measured = waiting;
+        rows.extend(settled);
+        rows.sort_by_key(|row| row.t_ns);
+        self.pass_on(Piece::Events, rows)
+    }
+
+    fn summary<Own>(&mut self, ending: &Ending<'_, Own>) -> Summary {
+        let flows = mem::take(&mut self.ended);
+        let names = self.experiment.more_links.iter().map(|link| link.name.clone());
+        Summary {
+            schema: SCHEMA_VERSION,
+            engine: self.engine.to_owned(),
+            seed: self.experiment.seed,
+            virtual_s: ending.at.saturating_since(Instant::START).as_secs_f64(),
+            wall_s: ending.wall_s,
+            data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
+            flows,
+            probes: self.probes.iter().map(|(id, probe)| probe.summary(*id)).collect(),
+            link: self.link_summary(0, ending.at),
+            links: (1..)
+                .zip(names)
+                .map(|(n, name)| (name, self.link_summary(n, ending.at)))
+                .collect(),
+            handovers: handovers(&self.experiment.trace, ending.at),
+            blind: ending.grid.map(grid_summary),
+            lateness_us: ending.lateness_us,
+            rtt_excess_us: ending.rtt_excess_us,
+            warnings: mem::take(&mut self.warnings),
+        }
+    }
+
+    /// The forward direction of a link, with the drops of both.
+    fn link_summary(&self, link: u16, end: Instant) -> LinkSummary {
+        let schedule = &self.experiment.config_of(link, Direction::Forward).schedule;
+        let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
+        let allowed_bytes = schedule.bytes_until(end);
+        let share = forward.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
+        LinkSummary {
+            utilisation: if allowed_bytes > 0.0 { share } else { 0.0 },
+            backlog_mean_bytes: forward.backlog_sum.checked_div(forward.samples).unwrap_or(0),
+            drops: forward.last.drops.plus(back.last.drops),
+        }
+    }
+
+    /// run.json: what is needed to run it again, and what the engine says of itself.
+    fn run_json<Own: Serialize>(&self, ending: &Ending<'_, Own>) -> serde_json::Value {
+        #[derive(Serialize)]
+        struct RunInfo<'i, Own> {
+            schema: u32,
+            engine: &'static str,
+            version: &'static str,
+            kernel: Option<&'i str>,
+            seed: u64,
+            wall_s: f64,
+            interrupted: bool,
+            #[serde(flatten)]
+            own: &'i Own,
+            scenario: &'i serde_json::Value,
+        }
+        let info = RunInfo {
+            schema: SCHEMA_VERSION,
+            engine: self.engine,
+            version: env!("CARGO_PKG_VERSION"),
+            kernel: ending.kernel.as_deref(),
+            seed: self.experiment.seed,
+            wall_s: ending.wall_s,
+            interrupted: ending.interrupted,
+            own: &ending.own,
+            scenario: &self.experiment.scenario,
+        };
+        serde_json::to_value(info).expect("what engines say of themselves has text keys")
+    }
+}
+
+fn probe_ids(flows: &[FlowPlan]) -> impl Iterator<Item = u32> {
+    flows.iter().filter(|plan| matches!(plan.traffic, Traffic::Probe { .. })).map(|plan| plan.id)
+}
+
+impl FlowAccount {
+    /// The row of a sample; `before` is when the run was sampled last.
+    fn sample(&mut self, at: Instant, before: Instant, flow: &FlowState) -> Option<FlowSample> {
+        let since = self.sampled.unwrap_or(before.max(flow.since));
+        let interval = flow.until.saturating_since(since);
+        if interval == Duration::ZERO {
+            return None;
+        }
+        // A connection that was lost and made again counts from 0.
+        let received = flow.received.as_u64().saturating_sub(self.received.as_u64());
+        let row = FlowSample {
+            t_ns: at.as_nanos() as i64,
+            flow: flow.id as i32,
+            goodput_bps: (received as f64 * 8.0 / interval.as_secs_f64()).round() as i64,
+            cwnd_packets: flow.cwnd_packets.into(),
+            ssthresh_packets: flow.ssthresh_packets.map(i64::from),
+            srtt_us: flow.srtt_us.map(|us| us as i64),
+            inflight_packets: flow.inflight_packets.into(),
+            retransmits: flow.retransmits.saturating_sub(self.retransmits) as i64,
+            pacing_rate_bps: flow.pacing_rate_bps.map(|bps| bps as i64),
+            state: flow.state,
+        };
+        (self.sampled, self.received, self.retransmits) =
+            (Some(at), flow.received, flow.retransmits);
+        self.samples += 1;
+        self.cwnd_sum += row.cwnd_packets;
+        flow.srtt_us.into_iter().for_each(|us| self.srtt_us.add(us));
+        Some(row)
+    }
+
+    fn summary(&self, experiment: &Experiment, plan: &FlowPlan, end: &FlowEnd) -> FlowSummary {
+        let (start, lived) = (plan.start, end.at.saturating_since(plan.start));
+        let cwnd_mean = self.cwnd_sum as f64 / self.samples as f64;
+        FlowSummary {
+            id: plan.id,
+            cc: plan.cc().unwrap_or_default().to_owned(),
+            start_s: start.as_secs_f64(),
+            stop_s: end.at.as_secs_f64(),
+            goodput_bps: per_second(end.received, lived),
+            srtt_mean_us: self.srtt_us.mean(),
+            rtt_p95_us: self.srtt_us.percentile(95),
+            base_rtt_mean_us: experiment.mean_base_rtt(plan, start, end.at).as_micros(),
+            cwnd_mean_packets: if self.samples == 0 { 0.0 } else { cwnd_mean },
+            retransmits: end.retransmits,
+            sent_packets: end.sent_packets,
+            completion_s: end.completed.map(|at| at.saturating_since(start).as_secs_f64()),
+        }
+    }
+}
+
+fn per_second(bytes: Bytes, time: Duration) -> u64 {
+    if time == Duration::ZERO {
+        0
+    } else {
+        (bytes.as_u64() as f64 * 8.0 / time.as_secs_f64()).round() as u64
+    }
+}
+
+impl LinkAccount {
+    /// The row of a sample of the direction with this index.
+    fn sample(&mut self, at: Instant, index: usize, now: LinkStats) -> LinkSample {
+        let before = mem::replace(&mut self.last, now);
+        self.samples += 1;
+        self.backlog_sum += now.backlog_bytes.as_u64();
+        LinkSample {
+            t_ns: at.as_nanos() as i64,
+            link: (index / 2) as u16,
+            direction: Direction::ALL[index % 2],
+            backlog_bytes: now.backlog_bytes.as_u64() as i64,
+            backlog_packets: now.backlog_packets as i64,
+            delivered_bytes: (now.delivered_bytes - before.delivered_bytes).as_u64() as i64,
+            drops: now.drops.since(before.drops),
+        }
+    }
+}
+
+impl ProbeAccount {
+    fn add(&mut self, row: &ProbeRow) {
+        self.sent += 1;
+        match row.rtt_ns {
+            Some(ns) => self.rtt_us.add(ns.unsigned_abs() / 1000),
+            None => self.lost += 1,
+        }
+    }
+
+    fn summary(&self, id: u32) -> ProbeSummary {
+        ProbeSummary {
+            id,
+            sent: self.sent,
+            lost: self.lost,
+            rtt_p50_us: self.rtt_us.percentile(50),
+            rtt_p95_us: self.rtt_us.percentile(95),
+            rtt_p99_us: self.rtt_us.percentile(99),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Run directories: whole or not there, however long the run.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION as PATH_VERSION};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
+use skyhop_record::{
+    Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION, Sink,
+    Summary,
+};
+use skyhop_units::{Duration, Instant};
+
+fn trace() -> PathTrace {
+    let end =
+        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
+    let delay = Duration::from_millis(10);
+    PathTrace {
+        header: PathHeader {
+            schema: PATH_VERSION,
+            source: "test".to_owned(),
+            from: end("San Diego"),
+            to: end("New York"),
+            constellation: None,
+            satellites: 0,
+            relay: None,
+            handover: None,
+            outage: None,
+            compat: None,
+            start: None,
+            duration_ns: 2_000_000_000,
+            step_ns: 1_000_000_000,
+            between_frames: BetweenFrames::Step,
+            seed: 1,
+        },
+        frames: vec![Frame {
+            at: Instant::START,
+            nodes: vec![NODE_FROM, NODE_TO],
+            hop_delays: vec![delay],
+            delay: Some(delay),
+            delay_back: Some(delay),
+            rate: None,
+            loss: None,
+            events: Vec::new(),
+        }],
+    }
+}
+
+const RUN_FILES: [&str; 7] = [
+    "events.parquet",
+    "flows.parquet",
+    "link.parquet",
+    "path.parquet",
+    "probes.parquet",
+    "run.json",
+    "summary.json",
+];
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn flow(t_ns: i64) -> FlowSample {
+    FlowSample { t_ns, goodput_bps: 9, ..FlowSample::default() }
+}
+
+fn probe(probe: i32, seq: i64) -> ProbeRow {
+    ProbeRow { probe, seq, t_ns: seq, ..ProbeRow::default() }
+}
+
+fn begin(writer: &mut RunWriter) {
+    let begin =
+        Begin { schema: SCHEMA_VERSION, engine: "test".to_owned(), links: vec!["path".to_owned()] };
+    writer.take(Piece::Begin(begin)).unwrap();
+}
+
+fn end(writer: &mut RunWriter, run: &str) -> Result<(), FileError> {
+    writer.take(Piece::Run(serde_json::json!({ "is": run })))?;
+    writer.take(Piece::Summary(Box::default()))
+}
+
+fn write(directory: &RunDirectory, run: &str) -> Result<(), FileError> {
+    let mut writer = directory.writer(&trace())?;
+    begin(&mut writer);
+    writer.take(Piece::Flows(vec![flow(5)]))?;
+    writer.take(Piece::Probes(vec![probe(0, 3)]))?;
+    end(&mut writer, run)
+}
+
+fn column(file: &Path, name: &str) -> Vec<i64> {
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(File::open(file).unwrap()).unwrap().build();
+    let mut values = Vec::new();
+    for batch in reader.unwrap() {
+        let batch = batch.unwrap();
+        let array = batch.column_by_name(name).unwrap();
+        let array: &arrow_array::Int64Array = array.as_any().downcast_ref().unwrap();
+        values.extend(array.values().iter());
+    }
+    values
+}
+
+#[test]
+fn a_run_directory_holds_all_files_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("a/b");
+    write(&RunDirectory::reserve(&place, false).unwrap(), "run").unwrap();
+    assert_eq!(names(&place), RUN_FILES);
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in ["a", "b"] {
+        write(&RunDirectory::reserve(&directory.path().join(place), false).unwrap(), "run")
+            .unwrap();
+    }
+    for name in RUN_FILES {
+        let read = |place: &str| fs::read(directory.path().join(place).join(name)).unwrap();
+        assert_eq!(read("a"), read("b"), "{name}");
+    }
+}
+
+#[test]
+fn a_long_run_can_be_read_while_it_is_written_and_is_one_table_in_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
+    let mut writer = reserved.writer(&trace()).unwrap();
+    begin(&mut writer);
+    let rows = 50_000;
+    for t_ns in 0..rows {
+        writer.take(Piece::Flows(vec![flow(t_ns)])).unwrap();
+        writer.take(Piece::Probes(vec![probe(7, t_ns), probe(2, t_ns)])).unwrap();
+    }
+    let [staging] = &names(directory.path())[..] else { panic!("{:?}", names(directory.path())) };
+    let staging = directory.path().join(staging);
+    assert_eq!(column(&staging.join("flows.000000.000000.parquet"), "t_ns")[..3], [0, 1, 2]);
+    let segments = names(&staging);
+    assert!(segments.iter().filter(|name| name.starts_with("flows.")).count() >= 3, "{segments:?}");
+    assert!(segments.iter().all(|name| !name.ends_with(".partial")), "{segments:?}");
+    end(&mut writer, "run").unwrap();
+    drop(writer);
+    assert_eq!(names(directory.path()), RUN_FILES);
+    let flows = column(&directory.path().join("flows.parquet"), "t_ns");
+    assert_eq!(flows, (0..rows).collect::<Vec<_>>());
+    let probes = column(&directory.path().join("probes.parquet"), "seq");
+    assert_eq!(probes, (0..rows).chain(0..rows).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_run_that_is_given_up_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let reserved = RunDirectory::reserve(&directory.path().join("run"), false).unwrap();
+    let mut writer = reserved.writer(&trace()).unwrap();
+    begin(&mut writer);
+    (0..20_000).for_each(|t_ns| writer.take(Piece::Flows(vec![flow(t_ns)])).unwrap());
+    drop(writer);
+    reserved.abandon().unwrap();
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn what_a_killed_run_left_is_in_nobodys_way() {
+    let directory = tempfile::tempdir().unwrap();
+    // Of a process that is not there: numbers end below that.
+    let left = directory.path().join(".run.partial-4194305");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("flows.000000.000000.parquet"), "rows").unwrap();
+    let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
+    write(&reserved, "run").unwrap();
+    assert_eq!(names(directory.path()), RUN_FILES);
+}
+
+#[test]
+fn a_directory_in_use_is_refused_unless_forced() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("precious"), "x").unwrap();
+    let refused = RunDirectory::reserve(directory.path(), false);
+    assert!(matches!(refused, Err(FileError::NotEmpty { .. })));
+    write(&RunDirectory::reserve(directory.path(), true).unwrap(), "run").unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "x");
+    let file = directory.path().join("precious");
+    assert!(matches!(RunDirectory::reserve(&file, true), Err(FileError::NotADirectory { .. })));
+}
+
+#[test]
+fn an_abandoned_directory_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    RunDirectory::reserve(&directory.path().join("a/b"), false).unwrap().abandon().unwrap();
+    assert!(names(directory.path()).is_empty());
+    RunDirectory::reserve(directory.path(), false).unwrap().abandon().unwrap();
+    assert!(directory.path().exists(), "what was there before stays");
+}
+
+#[test]
+fn a_failed_write_leaves_the_earlier_run_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("run");
+    let reserved = RunDirectory::reserve(&place, false).unwrap();
+    write(&reserved, "first").unwrap();
+    let before = fs::read(place.join("run.json")).unwrap();
+    // A directory in the way of one of the staged files stands for a disk that fails half-way.
+    let staging = place.join(format!(".run.partial-{}", std::process::id()));
+    fs::create_dir_all(staging.join("summary.json")).unwrap();
+    let error = write(&reserved, "second").unwrap_err();
+    assert!(error.to_string().contains("run/summary.json: "), "{error}");
+    assert_eq!(fs::read(place.join("run.json")).unwrap(), before);
+    assert_eq!(names(&place), RUN_FILES);
+}
+
+#[test]
+fn a_place_that_cannot_be_reserved_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let impossible = directory.path().join("new").join("x".repeat(300));
+    assert!(RunDirectory::reserve(&impossible, false).is_err());
+    assert!(names(directory.path()).is_empty());
+}

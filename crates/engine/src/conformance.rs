@@ -31,7 +31,7 @@ fn nothing_to_run_is_refused_by_its_key(engine: &dyn Engine, experiment: &Experi
 }
 
 fn says_what_it_is(engine: &dyn Engine, experiment: &Experiment, run: &RunData) {
-    let links = 1 + experiment.more_links.len();
+    let links = experiment.links.len();
     assert_eq!(run.begin.engine, engine.name());
     assert_eq!((run.begin.schema, run.begin.links.len()), (SCHEMA_VERSION, links));
     assert_eq!((&run.summary.engine[..], run.summary.seed), (engine.name(), experiment.seed));

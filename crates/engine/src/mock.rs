@@ -68,7 +68,7 @@ impl Engine for Mock {
 
 /// An equal share of the first link's first rate.
 fn received(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> Bytes {
-    let rate = experiment.forward.schedule.rate[0].value;
+    let rate = experiment.links[0].forward.schedule.rate[0].value;
     let share = rate.bits_per_second() / experiment.flows.len() as u64;
     let lived = at.min(flow.stop).saturating_since(flow.start);
     Bytes::new((share as f64 / 8.0 * lived.as_secs_f64()) as u64)
@@ -119,7 +119,7 @@ fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = Link
         backlog_bytes: LARGEST_PACKET,
         ..LinkStats::default()
     };
-    std::iter::repeat_n(stats, 2 * (1 + experiment.more_links.len()))
+    std::iter::repeat_n(stats, 2 * experiment.links.len())
 }
 
 /// The rows of a probe's packets until `at`, from number `next` on; every hundredth is lost.

@@ -67,6 +67,7 @@
 mod config;
 mod delay_line;
 mod error;
+mod fabric;
 mod impairment;
 mod link;
 mod packet;
@@ -78,6 +79,7 @@ mod transmitter;
 
 pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
+pub use fabric::{Crossing, Fabric};
 pub use link::Link;
 pub use packet::{Arrival, Drop, Packet};
 pub use qdisc::{QDISCS, QdiscEntry};

@@ -14,7 +14,7 @@ use crate::arrivals::Arrivals;
 use crate::clock::{RunClock, Stop, sleep_until, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::namespace::NetNamespace;
-use crate::traffic::{Worker, join, spawn};
+use crate::traffic::{Addresses, Worker, join, spawn};
 
 /// How often arrivals are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ impl RunningAnnouncer {
 fn scope(namespace: &NetNamespace) -> Result<Scope, LiveError> {
     let cookie = namespace
         .inside(|| netns_cookie().during("cannot read the cookie of a network namespace"))?;
-    Ok(Scope { netns_cookie: cookie, destination: None })
+    Ok(Scope { netns_cookie: cookie, destination: Some(Addresses::Path.prefix()) })
 }
 
 struct Announcer {

@@ -23,11 +23,6 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
         let what = format!("the scenario has {flows} flows; live runs at most {MOST_FLOWS}");
         return Err(Unsupported::new("flow", what));
     }
-    if !experiment.is_one_link() {
-        let what = "the scenario has [links], or flows with via or extra_rtt; only the simulator \
-                    (skyhop sim) has them";
-        return Err(Unsupported::new("links", what));
-    }
     experiment.flows.iter().try_for_each(check_flow)
 }
 

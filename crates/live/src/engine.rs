@@ -1,6 +1,6 @@
 //! The run itself, inside the engine's process.
 
-use skyhop_model::{Counts, Direction, End, LARGEST_PACKET};
+use skyhop_model::{Direction, End, LARGEST_PACKET};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use skyhop_engine::Ended;
-use skyhop_link::{Link, LinkConfig};
+use skyhop_link::LinkConfig;
 use skyhop_record::{Ending, ProbeRow, Recorder};
 use skyhop_scenario::{Experiment, LiveDevice};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
@@ -22,7 +22,6 @@ use crate::arrivals::Arrivals;
 use crate::clock::{RunClock, Stop, sleep_until, wait};
 use crate::device::{Device, DeviceCount};
 use crate::error::{During, LiveError};
-use crate::frame::Frame;
 use crate::info::{Directions, LiveInfo, PacketCount};
 use crate::isolation::{DescriptorLimit, exit_now};
 use crate::kernel_cc::LoadedModules;
@@ -31,12 +30,13 @@ use crate::namespace::NetNamespace;
 use crate::phases::PhaseLog;
 use crate::program::{self, Reaper, Server};
 use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
+use crate::routes;
 use crate::sampler::{LinkTrack, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::bulk::{RunningBulk, check_congestion_control};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
-use crate::traffic::{Stage, address};
+use crate::traffic::{Addresses, Stage, address};
 use crate::{LiveOptions, NAME, Spin, default_cc, summary};
 
 /// How long threads have to get ready before the run begins.
@@ -115,8 +115,8 @@ impl Ends {
         // Both ends have the same to say.
         warnings.sort();
         warnings.dedup();
-        let ends = [(&near, address(End::From)), (&far, address(End::To))];
-        let devices = Device::create_pair(asked, ends)?;
+        let [from, to] = [End::From, End::To].map(Addresses::all_of);
+        let devices = Device::create_pair(asked, [(&near, &from), (&far, &to)])?;
         Ok(Self {
             devices: devices.map(Arc::new),
             namespaces: [Arc::new(near), Arc::new(far)],
@@ -201,11 +201,14 @@ impl<'a> Run<'a> {
         let spin = spins(options.spin);
         let flow_ids: Arc<[Option<u32>]> = plan.flow_ids().into();
         let arrivals = Arc::new(Arrivals::default());
-        let pump = |index: usize, config: &LinkConfig| {
-            let direction = Direction::ALL[index];
+        let pump = |direction: Direction| {
+            let (fabric, routes) = routes::build(experiment, direction, &flow_ids)
+                .map_err(|error| LiveError::Unsupported(error.to_string()))?;
+            let index = direction.index();
             Pump {
                 direction,
-                link: build_link(direction.name(), config)?,
+                fabric,
+                routes,
                 from: Arc::clone(&ends.devices[index]),
                 to: Arc::clone(&ends.devices[1 - index]),
                 clock,
@@ -218,7 +221,7 @@ impl<'a> Run<'a> {
             .start()
         };
         let timing = TimingRecorder::new()?;
-        let pumps = [pump(0, &experiment.forward)?, pump(1, &experiment.back)?];
+        let pumps = [pump(Direction::Forward)?, pump(Direction::Back)?];
 
         let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
         let announcer = RunningAnnouncer::start(
@@ -420,7 +423,7 @@ impl<'a> Run<'a> {
 /// How long full queues take to run empty, there and back, and their packets to arrive.
 fn longest_drain(experiment: &Experiment) -> Duration {
     let end = Instant::START + experiment.duration;
-    let direction = |config: &LinkConfig| {
+    let one_way = |config: &LinkConfig| {
         let queue = match config.queue {
             QueueLimit::Bytes(bytes) => bytes,
             QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
@@ -429,12 +432,14 @@ fn longest_drain(experiment: &Experiment) -> Duration {
         };
         config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)
     };
-    (DRAIN + direction(&experiment.forward) + direction(&experiment.back)).min(LONGEST_DRAIN)
+    let links = experiment.links.iter().map(|link| one_way(&link.forward) + one_way(&link.back));
+    let own = experiment.flows.iter().map(|flow| flow.extra_rtt).max().unwrap_or(Duration::ZERO);
+    (DRAIN + links.sum::<Duration>() + own).min(LONGEST_DRAIN)
 }
 
 /// What to know of a path that ends before the run.
 fn short_path(experiment: &Experiment) -> Option<String> {
-    let covered = Duration::from_nanos(experiment.trace.header.duration_ns);
+    let covered = Duration::from_nanos(experiment.path().header.duration_ns);
     (covered < experiment.duration).then(|| {
         let duration = experiment.duration;
         format!("the path covers {covered} of the run's {duration}; its last state was kept")
@@ -478,13 +483,6 @@ fn overtime(end: &RunEnd, scheduled: Duration) -> Option<String> {
     })
 }
 
-fn build_link(direction: &str, config: &LinkConfig) -> Result<Link<Frame>, LiveError> {
-    Link::new(config.clone()).map_err(|error| LiveError::Link {
-        direction: direction.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
 fn spins(spin: Spin) -> bool {
     match spin {
         Spin::On => true,
@@ -501,15 +499,14 @@ fn packet_counts(
     let [near, far] = [devices[0].count()?, devices[1].count()?];
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
-        let (inside, PumpState { stats, refused, .. }) = (state.inside(), state);
         PacketCount {
             device_sent: sender.sent,
             device_drops: sender.send_drops,
-            enqueued: stats.enqueued_packets,
-            dropped: stats.drops.total(),
-            inside,
-            delivered: stats.delivered_packets,
-            refused,
+            enqueued: state.entered,
+            dropped: state.lost(),
+            inside: state.inside(),
+            delivered: state.delivered,
+            refused: state.refused,
             device_received: receiver.received,
         }
     };

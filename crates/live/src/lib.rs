@@ -24,6 +24,7 @@ mod namespace;
 mod phases;
 mod program;
 mod pump;
+mod routes;
 mod rtnetlink;
 mod sampler;
 pub mod signal_service;

@@ -1,6 +1,6 @@
 //! One direction: from one namespace's device through the link into the other's.
 
-use skyhop_model::{Direction, LossReason};
+use skyhop_model::{Counts, Direction, LossReason};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use skyhop_link::{Arrival, Drop, Link, LinkStats};
+use skyhop_link::{Arrival, Drop, Fabric, LinkStats};
 use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::clock::{RunClock, Stop, wake_precisely};
 use crate::device::Device;
 use crate::error::{During, LiveError};
 use crate::frame::{Frame, Own, recognise};
+use crate::routes::RouteTable;
 use crate::timing::LatenessWindow;
 
 /// How many packets are read before those that are due get their turn.
@@ -36,7 +37,9 @@ const REFRESH_MS: u8 = 10;
 /// What one direction is made of.
 pub(crate) struct Pump {
     pub(crate) direction: Direction,
-    pub(crate) link: Link<Frame>,
+    pub(crate) fabric: Fabric<Frame>,
+    /// Which of its routes packets take.
+    pub(crate) routes: RouteTable,
     pub(crate) from: Arc<Device>,
     pub(crate) to: Arc<Device>,
     pub(crate) clock: RunClock,
@@ -57,13 +60,13 @@ pub(crate) struct PumpView {
 
 impl PumpView {
     pub(crate) fn state(&self) -> PumpState {
-        self.published().state
+        self.published().state.clone()
     }
 
     /// The state, and a row for each loss since this was last asked.
     pub(crate) fn take_losses(&self) -> (PumpState, Vec<EventRow>) {
         let mut published = self.published();
-        (published.state, mem::take(&mut published.losses))
+        (published.state.clone(), mem::take(&mut published.losses))
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
@@ -79,9 +82,16 @@ struct Published {
 }
 
 /// A direction at a moment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PumpState {
-    pub(crate) stats: LinkStats,
+    /// Of each link.
+    pub(crate) stats: Vec<LinkStats>,
+    /// Packets that were read from the device.
+    pub(crate) entered: u64,
+    /// Packets that have come out of their route.
+    pub(crate) delivered: u64,
+    /// Packets behind the last link of their route.
+    pub(crate) leaving: u64,
     /// Packets that the far device had no room for.
     pub(crate) refused: u64,
     /// Whether nothing is inside.
@@ -89,9 +99,15 @@ pub(crate) struct PumpState {
 }
 
 impl PumpState {
+    /// How many packets the links have lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.drops.total()).sum()
+    }
+
     /// How many packets are neither delivered nor lost yet.
     pub(crate) fn inside(&self) -> u64 {
-        self.stats.backlog_packets + self.stats.underway_packets
+        let inside = |stats: &LinkStats| stats.backlog_packets + stats.underway_packets;
+        self.stats.iter().map(inside).sum::<u64>() + self.leaving
     }
 }
 
@@ -147,6 +163,8 @@ impl Pump {
             pending_arrivals: Vec::new(),
             pending_losses: Vec::new(),
             losses: 0,
+            entered: 0,
+            delivered: 0,
             refused: 0,
             changed: true,
         };
@@ -170,6 +188,8 @@ struct Worker {
     pending_losses: Vec<EventRow>,
     /// How many have a row.
     losses: usize,
+    entered: u64,
+    delivered: u64,
     refused: u64,
     changed: bool,
 }
@@ -199,7 +219,11 @@ impl Worker {
                 self.spare.push(frame);
                 return Ok(read);
             };
-            self.pump.link.enqueue(self.pump.clock.now(), frame.into_packet(length));
+            let packet = frame.into_packet(length);
+            let now = self.pump.clock.now();
+            let route = self.pump.routes.route_of(now, packet.payload.ip());
+            self.pump.fabric.enqueue(now, packet, route);
+            self.entered += 1;
             self.changed = true;
         }
         Ok(BATCH)
@@ -207,8 +231,12 @@ impl Worker {
 
     fn deliver_due(&mut self) -> Result<(), LiveError> {
         let now = self.pump.clock.now();
-        while let Some(arrival) = self.pump.link.poll(now) {
+        while let Some(arrival) = self.pump.fabric.poll(now) {
             self.deliver(arrival)?;
+        }
+        if self.pump.arrivals.is_some() {
+            let seen = self.pump.fabric.take_seen().into_iter();
+            self.pending_arrivals.extend(seen.map(|(at, delay)| arrivals::Arrival { at, delay }));
         }
         Ok(())
     }
@@ -218,31 +246,28 @@ impl Worker {
         let frame = arrival.packet.payload;
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
-        if self.pump.arrivals.is_some() {
-            let delay = written_at.saturating_since(arrival.sent);
-            self.pending_arrivals.push(arrivals::Arrival { at: written_at, delay });
-        }
+        self.delivered += 1;
         if let Some(Own::Probe { index, seq }) = recognise(frame.ip()) {
             let sojourn = arrival.at.saturating_since(arrival.sent);
             self.report.probe_sojourns.push(ProbeSojourn { index, seq, sojourn });
         }
         if !self.pump.to.write(frame.ip())? {
             self.refused += 1;
-            self.note_loss(written_at, LossReason::Device, &frame);
+            self.note_loss(written_at, LossReason::Device, 0, &frame);
         }
         self.spare.push(frame);
         Ok(())
     }
 
     fn collect_drops(&mut self) {
-        for Drop { at, reason, packet } in self.pump.link.take_drops() {
+        for (link, Drop { at, reason, packet }) in self.pump.fabric.take_drops() {
             self.changed = true;
-            self.note_loss(at, reason, &packet.payload);
+            self.note_loss(at, reason, link as u16, &packet.payload);
             self.spare.push(packet.payload);
         }
     }
 
-    fn note_loss(&mut self, at: Instant, reason: LossReason, frame: &Frame) {
+    fn note_loss(&mut self, at: Instant, reason: LossReason, link: u16, frame: &Frame) {
         if self.losses >= MOST_LOSSES {
             return;
         }
@@ -253,7 +278,7 @@ impl Worker {
             }
             None => None,
         };
-        let place = (0, self.pump.direction);
+        let place = (link, self.pump.direction);
         self.pending_losses.push(EventRow::lost(at, reason, place, flow));
     }
 
@@ -265,9 +290,12 @@ impl Worker {
         let mut published = self.view.published();
         published.losses.append(&mut self.pending_losses);
         let state = &mut published.state;
-        state.stats = self.pump.link.stats();
+        state.stats.clear();
+        state.stats.extend(self.pump.fabric.stats());
+        (state.entered, state.delivered) = (self.entered, self.delivered);
+        state.leaving = self.pump.fabric.leaving_packets();
         state.refused = self.refused;
-        state.idle = self.pump.link.next_wakeup().is_none();
+        state.idle = self.pump.fabric.next_wakeup().is_none();
         drop(published);
         self.changed = false;
     }
@@ -275,14 +303,14 @@ impl Worker {
     /// Waits for the next packet to read or to write; returns at once when that is near enough for
     /// a busy wait.
     fn wait(&mut self) -> Result<(), LiveError> {
-        let next = self.pump.link.next_wakeup().unwrap_or(Instant::NEVER);
+        let next = self.pump.fabric.next_wakeup().unwrap_or(Instant::NEVER);
         let ahead = if self.pump.spin { SPIN } else { Duration::ZERO };
         if next.saturating_since(self.pump.clock.now()) <= ahead {
             return Ok(());
         }
         let wake = (next < Instant::NEVER).then(|| next - ahead);
         // The link's state moves only when it is polled, and the sampler wants it fresh.
-        let backlog = self.pump.link.stats().backlog_packets > 0;
+        let backlog = self.pump.fabric.stats().any(|stats| stats.backlog_packets > 0);
         let at_most = if backlog { REFRESH_MS.into() } else { EpollTimeout::NONE };
         self.changed |= backlog;
         match self.alarm.wait(self.pump.clock, wake, at_most)? {

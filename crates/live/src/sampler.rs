@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skyhop_link::LinkStats;
-use skyhop_model::{Counts, LossReason};
+use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -58,10 +58,9 @@ impl Sampler {
         for flow in &mut self.flows {
             flows.extend(flow.sample(now)?);
         }
-        let mut links = Vec::with_capacity(self.links.len());
-        for link in &mut self.links {
-            links.push(link.sample(recorder)?);
-        }
+        let [forward, back] = &mut self.links;
+        let (forward, back) = (forward.sample(recorder)?, back.sample(recorder)?);
+        let links = forward.into_iter().zip(back).flat_map(|(there, back)| [there, back]);
         recorder.sample(now, flows, links).during("cannot record a sample")
     }
 
@@ -124,7 +123,7 @@ impl FlowTrack {
     }
 }
 
-/// One direction that is sampled.
+/// One direction, with all of its links, that is sampled.
 pub(crate) struct LinkTrack {
     view: Arc<PumpView>,
     /// The device in front of it.
@@ -138,12 +137,16 @@ impl LinkTrack {
         Self { view: Arc::clone(view), device: Arc::clone(device), noted: 0 }
     }
 
-    fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<LinkStats, LiveError> {
+    /// Of all links in this direction.
+    fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<Vec<LinkStats>, LiveError> {
         let (state, losses) = self.view.take_losses();
         losses.into_iter().for_each(|row| recorder.event(row));
-        self.noted = state.stats.drops.total() + state.refused;
+        self.noted = state.lost() + state.refused;
         let mut stats = state.stats;
-        stats.drops[LossReason::Device] = self.device.count()?.send_drops + state.refused;
+        // The devices belong to no link; what they drop counts to the first.
+        if let Some(first) = stats.first_mut() {
+            first.drops[LossReason::Device] = self.device.count()?.send_drops + state.refused;
+        }
         Ok(stats)
     }
 }

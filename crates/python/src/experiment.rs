@@ -128,6 +128,6 @@ impl PyRunDirectory {
     pub(crate) fn writer(&self, experiment: &Experiment) -> PyResult<RunWriter> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        directory.writer(&experiment.trace).map_err(|error| from_file(&error))
+        directory.writer(experiment.path()).map_err(|error| from_file(&error))
     }
 }

@@ -12,9 +12,9 @@ use crate::{EventRow, GridSummary};
 
 /// All that is planned, in order: the paths' events, the scenario's changes, the announcements.
 pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
-    let links = 0..=experiment.more_links.len() as u16;
+    let links = (0..).zip(&experiment.links);
     let mut rows: Vec<EventRow> = links
-        .flat_map(|link| experiment.trace_of(link).events().map(move |e| path_row(e, link)))
+        .flat_map(|(number, link)| link.trace.events().map(move |e| path_row(e, number)))
         .collect();
     rows.extend(experiment.changes.iter().map(|change| EventRow {
         t_ns: change.at.as_nanos() as i64,

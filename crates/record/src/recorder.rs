@@ -5,7 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_link::LinkStats;
-use skyhop_model::{Counts, Direction, PATH_LINK};
+use skyhop_model::{Counts, Direction};
 use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -81,8 +81,7 @@ impl<'r> Recorder<'r> {
         engine: &'static str,
         sink: &'r mut dyn Sink,
     ) -> Result<Self, FileError> {
-        let names = experiment.more_links.iter().map(|link| link.name.clone());
-        let links: Vec<String> = [PATH_LINK.to_owned()].into_iter().chain(names).collect();
+        let links: Vec<String> = experiment.links.iter().map(|link| link.name.clone()).collect();
         let mut planned = planned_rows(experiment);
         planned.reverse();
         let recorder = Self {
@@ -191,7 +190,8 @@ impl<'r> Recorder<'r> {
 
     fn summary<Own>(&mut self, ending: &Ending<'_, Own>) -> Summary {
         let flows = mem::take(&mut self.ended);
-        let names = self.experiment.more_links.iter().map(|link| link.name.clone());
+        let path_link = self.experiment.path_link();
+        let others = (0..).zip(&self.experiment.links).filter(|(number, _)| *number != path_link);
         Summary {
             schema: SCHEMA_VERSION,
             engine: self.engine.to_owned(),
@@ -201,12 +201,11 @@ impl<'r> Recorder<'r> {
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes: self.probes.iter().map(|(id, probe)| probe.summary(*id)).collect(),
-            link: self.link_summary(0, ending.at),
-            links: (1..)
-                .zip(names)
-                .map(|(n, name)| (name, self.link_summary(n, ending.at)))
+            link: self.link_summary(path_link, ending.at),
+            links: others
+                .map(|(number, link)| (link.name.clone(), self.link_summary(number, ending.at)))
                 .collect(),
-            handovers: handovers(&self.experiment.trace, ending.at),
+            handovers: handovers(self.experiment.path(), ending.at),
             blind: ending.grid.map(grid_summary),
             lateness_us: ending.lateness_us,
             rtt_excess_us: ending.rtt_excess_us,
@@ -216,7 +215,7 @@ impl<'r> Recorder<'r> {
 
     /// The forward direction of a link, with the drops of both.
     fn link_summary(&self, link: u16, end: Instant) -> LinkSummary {
-        let schedule = &self.experiment.config_of(link, Direction::Forward).schedule;
+        let schedule = &self.experiment.links[usize::from(link)].forward.schedule;
         let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
         let allowed_bytes = schedule.bytes_until(end);
         let share = forward.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;

@@ -10,7 +10,7 @@ use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{
     BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
 };
-use skyhop_units::{Duration, Instant, QueueLimit, Rate};
+use skyhop_units::{Duration, QueueLimit, Rate};
 
 use crate::change::{apply_rtt, fixed_frames};
 use crate::experiment::Experiment;
@@ -25,7 +25,7 @@ use crate::{ScenarioError, catalogue};
 pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
 
 /// What the two directions of a link are built from.
-pub(crate) struct LinkPlan<'a> {
+pub(crate) struct LinkSpec<'a> {
     /// The section's key, for errors and as the component's name.
     pub key: &'a str,
     pub section: &'a LinkSection,
@@ -92,24 +92,19 @@ impl NamedScenario {
         let scenario = &self.scenario;
         let run = &scenario.run;
         let mut trace = self.path(find_place, progress)?;
-        let changes = self.changes_of(None);
-        apply_rtt(&mut trace, &changes);
-        let base_rtt = trace.mean_base_rtt(Instant::START, Instant::START + run.duration);
+        apply_rtt(&mut trace, &self.changes_of(None));
         let flows = self.flow_plans();
         Ok(Experiment {
-            forward: self.path_link(Direction::Forward, &trace, &changes, base_rtt)?,
-            back: self.path_link(Direction::Back, &trace, &changes, base_rtt)?,
-            more_links: self.more_links(&trace, &flows, find_place, progress)?,
             scenario: self.resolved(&trace),
-            flows,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,
+            links: self.links(trace, &flows, find_place, progress)?,
+            flows,
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,
             device: scenario.live.device,
-            trace,
         })
     }
 
@@ -166,29 +161,10 @@ impl NamedScenario {
         PathTrace { header, frames: fixed_frames(path.rtt.unwrap_or(Duration::ZERO)) }
     }
 
-    fn path_link(
-        &self,
-        direction: Direction,
-        trace: &PathTrace,
-        changes: &[Change],
-        base_rtt: Duration,
-    ) -> Result<LinkConfig, ScenarioError> {
-        let plan = LinkPlan {
-            key: "link",
-            section: &self.scenario.link,
-            given_keys: &self.given_link_keys,
-            during_outage: self.scenario.path.during_outage,
-            trace,
-            changes,
-            base_rtt,
-        };
-        self.link(&plan, direction)
-    }
-
     /// One direction of a link.
     pub(crate) fn link(
         &self,
-        plan: &LinkPlan<'_>,
+        plan: &LinkSpec<'_>,
         direction: Direction,
     ) -> Result<LinkConfig, ScenarioError> {
         let (link, key) = (plan.section, plan.key);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, End};
+use skyhop_model::{Direction, End, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
@@ -16,14 +16,8 @@ use crate::types::LiveDevice;
 pub struct Experiment {
     /// The scenario as resolved, for run.json.
     pub scenario: serde_json::Value,
-    /// The path, from which the links' schedules were made.
-    pub trace: PathTrace,
-    /// The direction from -> to.
-    pub forward: LinkConfig,
-    /// The direction to -> from.
-    pub back: LinkConfig,
-    /// The links of `[links]`, by name: link 1, link 2 … of the flows' ways.
-    pub more_links: Vec<NamedLink>,
+    /// All links; routes and results name them by their place here.
+    pub links: Vec<LinkPlan>,
     /// The flows, ids ascending; a `[[flow]]` with `count = n` stands here n times.
     pub flows: Vec<FlowPlan>,
     /// The scenario's `[[change]]` entries, by time.
@@ -42,10 +36,10 @@ pub struct Experiment {
     pub device: LiveDevice,
 }
 
-/// A link of `[links]`.
+/// A link.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NamedLink {
-    /// Its name.
+pub struct LinkPlan {
+    /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, else that of `[links]`.
     pub name: String,
     /// Its path, from which the schedules were made.
     pub trace: PathTrace,
@@ -60,20 +54,20 @@ pub struct NamedLink {
 pub struct PlannedChange {
     /// When.
     pub at: Instant,
-    /// The link concerned; 0 for that of `[path]`.
+    /// The link concerned.
     pub link: u16,
     /// The outage that begins.
     pub outage: Duration,
-    /// The flow that takes another way, where that is what changes.
+    /// The flow that takes another route, where that is what changes.
     pub flow: Option<u32>,
 }
 
 /// The links that a flow crosses from a moment on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct Route {
     /// From when.
     pub from: Instant,
-    /// Numbers of links, in the order from the end `from` to the end `to`; 0 is that of `[path]`.
+    /// Numbers of links, in the order from the end `from` to the end `to`.
     pub links: Vec<u16>,
 }
 
@@ -88,8 +82,8 @@ pub struct FlowPlan {
     pub start: Instant,
     /// When it stops sending.
     pub stop: Instant,
-    /// Its ways, by time; the first holds from the run's start.
-    pub ways: Vec<Way>,
+    /// Its routes, by time; the first holds from the run's start.
+    pub routes: Vec<Route>,
     /// Round trip of its own beside that of the links.
     pub extra_rtt: Duration,
     /// What it sends.
@@ -97,12 +91,14 @@ pub struct FlowPlan {
 }
 
 impl Experiment {
-    /// The path of a link by its number.
-    pub fn trace_of(&self, link: u16) -> &PathTrace {
-        match usize::from(link).checked_sub(1) {
-            None => &self.trace,
-            Some(index) => &self.more_links[index].trace,
-        }
+    /// The number of the link that `[path]` and `[link]` describe: announcements are about it.
+    pub fn path_link(&self) -> u16 {
+        self.links.iter().position(|link| link.name == PATH_LINK).unwrap_or(0) as u16
+    }
+
+    /// The path of `[path]`.
+    pub fn path(&self) -> &PathTrace {
+        &self.links[usize::from(self.path_link())].trace
     }
 
     /// The announcements to come, and who learns of others as the run goes on.
@@ -113,33 +109,28 @@ impl Experiment {
         }
     }
 
-    /// One direction of a link by its number.
-    pub fn config_of(&self, link: u16, direction: Direction) -> &LinkConfig {
-        let (forward, back) = match usize::from(link).checked_sub(1) {
-            None => (&self.forward, &self.back),
-            Some(index) => (&self.more_links[index].forward, &self.more_links[index].back),
-        };
-        match direction {
-            Direction::Forward => forward,
-            Direction::Back => back,
-        }
-    }
-
     /// The mean round trip of a flow without queueing, from `start` to `stop`.
     pub fn mean_base_rtt(&self, flow: &FlowPlan, start: Instant, stop: Instant) -> Duration {
-        flow.mean_base_rtt(|link| self.trace_of(link), start, stop)
+        flow.mean_base_rtt(|link| &self.links[usize::from(link)].trace, start, stop)
     }
+}
 
-    /// Whether flows meet nothing but the link of `[path]` and `[link]`.
-    pub fn is_one_link(&self) -> bool {
-        let plain = |flow: &FlowPlan| {
-            flow.extra_rtt == Duration::ZERO && flow.ways.len() == 1 && flow.ways[0].links == [0]
-        };
-        self.more_links.is_empty() && self.flows.iter().all(plain)
+impl LinkPlan {
+    /// What one direction is made of.
+    pub fn config(&self, direction: Direction) -> &LinkConfig {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Back => &self.back,
+        }
     }
 }
 
 impl FlowPlan {
+    /// Whether it ever crosses a link.
+    pub fn crosses(&self, link: u16) -> bool {
+        self.routes.iter().any(|route| route.links.contains(&link))
+    }
+
     /// The congestion control of a TCP flow.
     pub fn cc(&self) -> Option<&str> {
         match &self.traffic {
@@ -155,11 +146,11 @@ impl FlowPlan {
         stop: Instant,
     ) -> Duration {
         let (mut sum_ns, mut total_ns) = (0_u128, 0_u128);
-        for (index, way) in self.ways.iter().enumerate() {
-            let until = self.ways.get(index + 1).map_or(stop, |next| next.from.min(stop));
-            let from = way.from.max(start);
+        for (index, route) in self.routes.iter().enumerate() {
+            let until = self.routes.get(index + 1).map_or(stop, |next| next.from.min(stop));
+            let from = route.from.max(start);
             let held_ns = u128::from(until.saturating_since(from).as_nanos());
-            let links = way.links.iter().map(|link| trace_of(*link));
+            let links = route.links.iter().map(|link| trace_of(*link));
             let rtt: Duration = links.map(|trace| trace.mean_base_rtt(from, until)).sum();
             sum_ns += held_ns * u128::from((rtt + self.extra_rtt).as_nanos());
             total_ns += held_ns;

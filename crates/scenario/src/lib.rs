@@ -22,7 +22,9 @@ pub mod types;
 
 pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
-pub use experiment::{Experiment, FlowPlan, NamedLink, PlannedChange, Traffic, Way, cc_parameters};
+pub use experiment::{
+    Experiment, FlowPlan, LinkPlan, PlannedChange, Route, Traffic, cc_parameters,
+};
 pub use format::Format;
 pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
 pub use seed::seed_for;

@@ -1,17 +1,20 @@
-//! Flows and the links that they cross, beside the one of `[path]` and `[link]`.
+//! Flows, the links that they cross, and their routes.
 
 use skyhop_model::{Direction, DuringOutage, PATH_LINK};
+use std::collections::BTreeSet;
 use std::iter::repeat_n;
 
 use skyhop_path::PathTrace;
 use skyhop_units::{Duration, Instant};
 
 use crate::ScenarioError;
-use crate::assemble::{FindPlace, LinkPlan, Progress};
+use crate::assemble::{FindPlace, LinkSpec, Progress};
 use crate::change::apply_rtt;
-use crate::experiment::{FlowPlan, NamedLink, PlannedChange, Traffic, Way};
+use crate::experiment::{FlowPlan, LinkPlan, PlannedChange, Route, Traffic};
 use crate::parse::NamedScenario;
-use crate::types::{Change, ExtraLink, Flow, FlowKind, PathKind, PathSection, Scenario};
+use crate::types::{
+    Change, ExtraLink, Flow, FlowKind, LinkSection, PathKind, PathSection, Scenario,
+};
 
 impl NamedScenario {
     /// The changes of a link of `[links]`, or of the one of `[path]`.
@@ -58,22 +61,22 @@ impl NamedScenario {
                 from: flow.from,
                 start: Instant::START + flow.start,
                 stop: flow.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
-                ways: self.ways_of(entry, flow),
+                routes: self.routes_of(entry, flow),
                 extra_rtt: flow.extra_rtt,
                 traffic: traffic_of(flow),
             })
             .collect()
     }
 
-    /// Builds the links of `[links]`; `path` is the one of `[path]`.
-    pub(crate) fn more_links(
+    /// Builds all links; `path` is the path of `[path]`.
+    pub(crate) fn links(
         &self,
-        path: &PathTrace,
+        path: PathTrace,
         flows: &[FlowPlan],
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
-    ) -> Result<Vec<NamedLink>, ScenarioError> {
-        let mut traces = vec![path.clone()];
+    ) -> Result<Vec<LinkPlan>, ScenarioError> {
+        let mut traces = vec![path];
         for (name, link) in &self.scenario.links {
             let mut trace = self
                 .with_path_of(link)
@@ -82,34 +85,57 @@ impl NamedScenario {
             apply_rtt(&mut trace, &self.changes_of(Some(name)));
             traces.push(trace);
         }
-        // What BDP counts depends on all links of the flows' ways.
-        let base_rtts: Vec<Duration> =
-            (0..traces.len()).map(|link| self.longest_base_rtt(&traces, flows, link)).collect();
-        let built = self.scenario.links.iter().zip(traces.into_iter().zip(base_rtts).skip(1));
+        // What BDP counts depends on all links of the flows' routes; on `[path]` it is the link's own.
+        let end = Instant::START + self.scenario.run.duration;
+        let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
+        base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
+        let built = traces.into_iter().zip(base_rtts).zip(self.sections());
         built
-            .map(|((name, link), (trace, base_rtt))| {
-                let plan = LinkPlan {
-                    key: &format!("links.{name}"),
-                    section: &link.section(),
-                    given_keys: &self.given_keys_of_links[name],
-                    during_outage: during_outage(&self.scenario, link),
-                    trace: &trace,
-                    changes: &self.changes_of(Some(name)),
+            .map(|((trace, base_rtt), section)| {
+                let Section { name, key, link, given_keys, during_outage } = section;
+                let changes = &self.changes_of(Some(name).filter(|name| *name != PATH_LINK));
+                let (key, section, trace_ref) = (&key[..], &link, &trace);
+                let spec = LinkSpec {
+                    key,
+                    section,
+                    given_keys,
+                    during_outage,
+                    trace: trace_ref,
+                    changes,
                     base_rtt,
                 };
-                let forward = self.link(&plan, Direction::Forward)?;
-                let back = self.link(&plan, Direction::Back)?;
-                Ok(NamedLink { name: name.clone(), trace, forward, back })
+                let forward = self.link(&spec, Direction::Forward)?;
+                let back = self.link(&spec, Direction::Back)?;
+                Ok(LinkPlan { name: name.to_owned(), trace, forward, back })
             })
             .collect()
+    }
+
+    /// `[link]` and `[links]`, in the order in which links are numbered.
+    fn sections(&self) -> impl Iterator<Item = Section<'_>> {
+        let scenario = &self.scenario;
+        let first = Section {
+            name: PATH_LINK,
+            key: "link".to_owned(),
+            link: scenario.link.clone(),
+            given_keys: &self.given_link_keys,
+            during_outage: scenario.path.during_outage,
+        };
+        let more = scenario.links.iter().map(|(name, link)| Section {
+            name,
+            key: format!("links.{name}"),
+            link: link.section(),
+            given_keys: &self.given_keys_of_links[name],
+            during_outage: during_outage(scenario, link),
+        });
+        [first].into_iter().chain(more)
     }
 
     /// The longest round trip without queueing among the flows that ever cross a link, over the
     /// run; the link's own where no flow does.
     fn longest_base_rtt(&self, traces: &[PathTrace], flows: &[FlowPlan], link: usize) -> Duration {
         let end = Instant::START + self.scenario.run.duration;
-        let crosses =
-            |flow: &&FlowPlan| flow.ways.iter().any(|way| way.links.contains(&(link as u16)));
+        let crosses = |flow: &&FlowPlan| flow.crosses(link as u16);
         let trace_of = |link: u16| &traces[usize::from(link)];
         let rtts = flows
             .iter()
@@ -145,18 +171,28 @@ impl NamedScenario {
         first..first + count
     }
 
-    fn ways_of(&self, entry: usize, flow: &Flow) -> Vec<Way> {
+    fn routes_of(&self, entry: usize, flow: &Flow) -> Vec<Route> {
         let numbers = |via: &[String]| via.iter().map(|name| self.link_number(name)).collect();
-        let mut ways = vec![Way { from: Instant::START, links: numbers(&flow.via) }];
+        let mut routes = vec![Route { from: Instant::START, links: numbers(&flow.via) }];
         let mut changes: Vec<&Change> =
             self.scenario.change.iter().filter(|c| c.flow == Some(entry as u32)).collect();
         changes.sort_by_key(|change| change.at);
-        ways.extend(changes.into_iter().filter_map(|change| {
+        routes.extend(changes.into_iter().filter_map(|change| {
             let links = numbers(change.via.as_deref()?);
-            Some(Way { from: Instant::START + change.at, links })
+            Some(Route { from: Instant::START + change.at, links })
         }));
-        ways
+        routes
     }
+}
+
+/// What a link's section says.
+struct Section<'s> {
+    name: &'s str,
+    /// The section's key, for errors and as the component's name.
+    key: String,
+    link: LinkSection,
+    given_keys: &'s BTreeSet<String>,
+    during_outage: DuringOutage,
 }
 
 fn during_outage(scenario: &Scenario, link: &ExtraLink) -> DuringOutage {

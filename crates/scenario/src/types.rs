@@ -16,7 +16,7 @@ pub struct Scenario {
     /// The bottleneck.
     #[serde(default)]
     pub link: LinkSection,
-    /// More links, by name: with them flows may share some links and not others (simulator only).
+    /// More links, by name: with them flows may share some links and not others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, ExtraLink>,
     /// What changes at a moment, on any path.

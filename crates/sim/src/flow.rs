@@ -22,8 +22,8 @@ pub(crate) enum Message {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
-    /// The flow's way that it takes, and how many links of it lie behind.
-    pub(crate) way: u16,
+    /// The flow's route that it takes, and how many links of it lie behind.
+    pub(crate) route: u16,
     pub(crate) hop: u16,
     pub(crate) message: Message,
 }
@@ -39,9 +39,9 @@ impl Message {
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
-    /// The way that it takes now, and when it takes the next one.
-    way: u16,
-    next_way_at: Instant,
+    /// The route that it takes now, and when it takes the next one.
+    route: u16,
+    next_route_at: Instant,
 }
 
 pub(crate) enum Kind {
@@ -70,8 +70,8 @@ impl Flow {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
             }
         };
-        let mut flow = Self { plan: plan.clone(), kind, way: 0, next_way_at: Instant::NEVER };
-        flow.take_way(0);
+        let mut flow = Self { plan: plan.clone(), kind, route: 0, next_route_at: Instant::NEVER };
+        flow.take_route(0);
         Ok(flow)
     }
 
@@ -82,15 +82,15 @@ impl Flow {
 
     /// A packet that sets out now.
     pub(crate) fn packet(&mut self, index: usize, message: Message, now: Instant) -> InFlight {
-        while now >= self.next_way_at {
-            self.take_way(self.way + 1);
+        while now >= self.next_route_at {
+            self.take_route(self.route + 1);
         }
-        InFlight { flow: index as u32, way: self.way, hop: 0, message }
+        InFlight { flow: index as u32, route: self.route, hop: 0, message }
     }
 
     /// The component of the link that `packet` crosses next; `None` where all lie behind.
     pub(crate) fn next_link(&self, packet: &InFlight) -> Option<usize> {
-        let links = &self.plan.ways[usize::from(packet.way)].links;
+        let links = &self.plan.routes[usize::from(packet.route)].links;
         let direction = self.direction(&packet.message);
         let hop = usize::from(packet.hop);
         let link = match direction {
@@ -109,10 +109,10 @@ impl Flow {
         }
     }
 
-    fn take_way(&mut self, way: u16) {
-        self.way = way;
-        let next = self.plan.ways.get(usize::from(way) + 1);
-        self.next_way_at = next.map_or(Instant::NEVER, |next| next.from);
+    fn take_route(&mut self, route: u16) {
+        self.route = route;
+        let next = self.plan.routes.get(usize::from(route) + 1);
+        self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
     }
 }
 

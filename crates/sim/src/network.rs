@@ -2,7 +2,7 @@
 
 use skyhop_engine::Unsupported;
 use skyhop_link::{Link, LinkConfig, Packet};
-use skyhop_model::UDP_HEADERS;
+use skyhop_model::{Direction, UDP_HEADERS};
 use skyhop_record::EventRow;
 use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
@@ -14,21 +14,21 @@ use crate::order::seeded_in_order;
 use crate::sampler::{loss_row, on_the_wire};
 use crate::signal::{Signal, phase_rows};
 
-/// The component of the path's link that leads to the end `from`.
-const PATH_BACK: usize = 1;
-
 /// All links, both directions of each, and the flows over them.
 ///
 /// Components are numbered: the directions of the links first, then each flow's sender and
 /// receiver, then each flow's own delay in both directions, then who announces handovers.
 pub(crate) struct Network {
-    /// Forward and back of the path's link, then of link 1, link 2 …
+    /// Forward and back of link 0, then of link 1, link 2 …
     pub(crate) links: Vec<Link<InFlight>>,
     /// In an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
     calendar: Calendar,
     pub(crate) signal: Signal,
+    /// The path's link, which announcements are about, and its direction to the end `from`.
+    path_link: u16,
+    path_back: usize,
     /// A row for each lost packet, for what is announced on the way, and for what congestion controls did
     /// about announcements.
     pub(crate) events: Vec<EventRow>,
@@ -39,8 +39,8 @@ impl Network {
         let built = |config: &LinkConfig| {
             Link::new(config.clone()).map_err(|error| Unsupported::new("link", error.to_string()))
         };
-        let mut links = vec![built(&experiment.forward)?, built(&experiment.back)?];
-        for link in &experiment.more_links {
+        let mut links = Vec::with_capacity(2 * experiment.links.len());
+        for link in &experiment.links {
             links.extend([built(&link.forward)?, built(&link.back)?]);
         }
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
@@ -54,6 +54,8 @@ impl Network {
             flows,
             accesses,
             signal: Signal::new(experiment),
+            path_link: experiment.path_link(),
+            path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
         };
         for index in 0..network.flows.len() {
@@ -99,7 +101,7 @@ impl Network {
 
     fn visit_link(&mut self, link: usize, now: Instant) {
         while let Some(arrival) = self.links[link].poll(now) {
-            if link == PATH_BACK {
+            if link == self.path_back {
                 self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
             }
             let mut packet = arrival.packet;
@@ -166,11 +168,11 @@ impl Network {
         }
     }
 
-    /// Every TCP flow's congestion control hears what is announced now.
+    /// The congestion controls of the TCP flows that cross the path hear what is announced now.
     fn visit_signal(&mut self, now: Instant) {
         while let Some((handover, row)) = self.signal.pop(now) {
             self.events.extend(row);
-            for flow in &mut self.flows {
+            for flow in self.flows.iter_mut().filter(|flow| flow.plan.crosses(self.path_link)) {
                 if let Kind::Tcp(connection) = &mut flow.kind {
                     connection.sender.congestion_control().announce(handover);
                 }

@@ -1,6 +1,6 @@
 //! An order of flows, and a seed for each, that do not depend on their order in the scenario.
 
-use skyhop_scenario::{FlowPlan, Traffic};
+use skyhop_scenario::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
 ///
@@ -23,12 +23,18 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
 
 /// Everything that tells a flow from others, but its number and its congestion control.
 fn identity_but_cc(plan: &FlowPlan) -> String {
-    let FlowPlan { id: _, from, start, stop, ways, extra_rtt, traffic } = plan;
+    let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
     let sends = match traffic {
         Traffic::Tcp { cc: _, parameters: _, bytes } => format!("tcp {bytes:?}"),
         Traffic::Probe { interval, size } => format!("probe {interval:?} {size:?}"),
     };
-    format!("{:?} {sends}", (start, stop, from, ways, extra_rtt))
+    // What seeds are made of: another text would be other random numbers.
+    let ways: Vec<String> = routes
+        .iter()
+        .map(|Route { from, links }| format!("Way {{ from: {from:?}, links: {links:?} }}"))
+        .collect();
+    let ways = ways.join(", ");
+    format!("({start:?}, {stop:?}, {from:?}, [{ways}], {extra_rtt:?}) {sends}")
 }
 
 #[cfg(test)]
@@ -36,7 +42,7 @@ mod tests {
     use skyhop_model::End;
     use std::collections::{BTreeMap, BTreeSet};
 
-    use skyhop_scenario::{Way, seed_for};
+    use skyhop_scenario::seed_for;
     use skyhop_units::{Duration, Instant};
 
     use super::*;
@@ -48,7 +54,7 @@ mod tests {
             from: End::From,
             start: Instant::START + Duration::from_millis(start_ms),
             stop: Instant::START + Duration::from_secs(10),
-            ways: vec![Way { from: Instant::START, links: vec![0] }],
+            routes: vec![Route { from: Instant::START, links: vec![0] }],
             extra_rtt: Duration::ZERO,
             traffic,
         }

@@ -45,7 +45,7 @@ impl Device {
     /// Gives each namespace its only device, both of the same kind.
     pub(crate) fn create_pair(
         asked: LiveDevice,
-        ends: [(&NetNamespace, Ipv4Addr); 2],
+        ends: [(&NetNamespace, &[Ipv4Addr]); 2],
     ) -> Result<[Self; 2], LiveError> {
         choice::choose(asked, |kind| {
             let [near, far] = ends;
@@ -55,12 +55,12 @@ impl Device {
 
     fn create(
         kind: DeviceKind,
-        (namespace, address): (&NetNamespace, Ipv4Addr),
+        (namespace, addresses): (&NetNamespace, &[Ipv4Addr]),
     ) -> Result<Self, Failure> {
         namespace.inside(|| {
             let carrier = match kind {
-                DeviceKind::Tun => Carrier::Tun(TunDevice::create(address)?),
-                DeviceKind::Packet => Carrier::Packet(PacketDevice::create(address)?),
+                DeviceKind::Tun => Carrier::Tun(TunDevice::create(addresses)?),
+                DeviceKind::Packet => Carrier::Packet(PacketDevice::create(addresses)?),
             };
             Ok(Self { carrier, table: NamespaceTable::open()? })
         })
@@ -152,7 +152,7 @@ mod tests {
     fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
             namespace.tune()?;
-            let device = Device::create(kind, (&namespace, NEAR))?;
+            let device = Device::create(kind, (&namespace, &[NEAR]))?;
             Ok((namespace, device))
         });
         let need = if kind == DeviceKind::Tun { "tun" } else { "root" };

@@ -54,7 +54,7 @@ struct Heard {
 
 impl PacketDevice {
     /// Makes the only device of the calling thread's namespace, ready for traffic.
-    pub(crate) fn create(address: Ipv4Addr) -> Result<Self, Failure> {
+    pub(crate) fn create(addresses: &[Ipv4Addr]) -> Result<Self, Failure> {
         let peer = NetNamespace::create()?;
         // What is refused here is refused in the end's namespace too, which says so.
         peer.tune()?;
@@ -70,7 +70,7 @@ impl PacketDevice {
         let (ear, ring) = open_ear().map_err(without_sockets)?;
         // Without ARP whatever the namespace sends is addressed to its own device, which makes it
         // foreign at the other half.
-        setup::configure(address, libc::IFF_NOARP)?;
+        setup::configure(addresses, libc::IFF_NOARP)?;
         // That it was down when the socket was bound to it.
         sockets::take_error(&ear).map_err(without_sockets)?;
         let heard = Heard { ring, packets: 0, drops: 0, unfit: 0, missed: 0 };

@@ -28,19 +28,24 @@ const OFFLOADS: [(u32, &str); 6] = [
     (0x26, "large receive offload"),
 ];
 
-/// Brings up the loopback and the device of the calling thread's namespace.
-pub(super) fn configure(address: Ipv4Addr, flags: libc::c_int) -> Result<(), LiveError> {
+/// Brings up the loopback and the device of the calling thread's namespace, with addresses in networks
+/// of two hosts each.
+pub(super) fn configure(addresses: &[Ipv4Addr], flags: libc::c_int) -> Result<(), LiveError> {
     bring_up("lo", 0)?;
 
     set_mtu(NAME, MTU)?;
 
     rtnetlink::set_queue_length(NAME, QUEUE_PACKETS).during("cannot set the device's queue")?;
 
-    let mut own = request(NAME);
-    own.ifr_ifru.ifru_addr = socket_address(address);
-    apply(libc::SIOCSIFADDR, &mut own, "set the device's address")?;
-    own.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::new(255, 255, 255, 252));
-    apply(libc::SIOCSIFNETMASK, &mut own, "set the device's netmask")?;
+    for (number, address) in addresses.iter().enumerate() {
+        // A further address has a label of its own.
+        let label = if number == 0 { NAME.to_owned() } else { format!("{NAME}:{number}") };
+        let mut own = request(&label);
+        own.ifr_ifru.ifru_addr = socket_address(*address);
+        apply(libc::SIOCSIFADDR, &mut own, "set the device's address")?;
+        own.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::new(255, 255, 255, 252));
+        apply(libc::SIOCSIFNETMASK, &mut own, "set the device's netmask")?;
+    }
 
     bring_up(NAME, flags)
 }

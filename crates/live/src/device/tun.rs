@@ -25,7 +25,7 @@ pub(crate) struct TunDevice {
 
 impl TunDevice {
     /// Makes the only device of the calling thread's namespace, ready for traffic.
-    pub(crate) fn create(address: Ipv4Addr) -> Result<Self, Failure> {
+    pub(crate) fn create(addresses: &[Ipv4Addr]) -> Result<Self, Failure> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -37,7 +37,7 @@ impl TunDevice {
         // SAFETY: TUNSETIFF reads and writes one ifreq, which lives for the call.
         let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         Errno::result(made).map_err(|error| unavailable(&io::Error::from(error)))?;
-        setup::configure(address, 0)?;
+        setup::configure(addresses, 0)?;
         Ok(Self { file, unfit: AtomicU64::new(0) })
     }
 

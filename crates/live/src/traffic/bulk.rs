@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::{Stage, Worker, address, join, spawn};
+use super::{Addresses, Stage, Worker, join, spawn};
 use crate::clock::{Stop, sleep_until, wait, wake_precisely};
 use crate::error::{During, LiveError};
 use crate::frame::FIRST_PORT;
@@ -50,6 +50,7 @@ pub(crate) struct BulkPlan {
     /// As the kernel calls it.
     pub(crate) kernel_cc: String,
     pub(crate) bytes: Option<Bytes>,
+    pub(crate) addresses: Addresses,
 }
 
 /// What others may look at while a flow runs.
@@ -129,7 +130,7 @@ pub(crate) struct RunningBulk {
 impl RunningBulk {
     pub(crate) fn start(plan: BulkPlan, stage: &Stage) -> Result<Self, LiveError> {
         let port = FIRST_PORT + plan.index as u16;
-        let far = SocketAddrV4::new(address(plan.from.other()), port);
+        let far = SocketAddrV4::new(plan.addresses.of(plan.from.other()), port);
         let listener = stage.namespace(plan.from.other()).inside(|| {
             let listener =
                 TcpListener::bind(far).during("cannot bind a flow's listening socket")?;

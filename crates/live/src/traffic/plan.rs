@@ -4,6 +4,7 @@ use skyhop_model::End;
 use skyhop_scenario::{Experiment, Traffic};
 use skyhop_units::{Duration, Instant, Rate};
 
+use super::Addresses;
 use super::bulk::BulkPlan;
 use super::probe::ProbePlan;
 use crate::error::LiveError;
@@ -44,7 +45,12 @@ impl TrafficPlan {
                 Traffic::Tcp { cc, bytes, parameters } => {
                     let kernel_cc = modules.kernel_name(cc, parameters)?;
                     let (cc, bytes) = (cc.clone(), *bytes);
-                    let flow = BulkPlan { id, index, from, start, stop, cc, kernel_cc, bytes };
+                    let addresses = match flow.crosses(experiment.path_link()) {
+                        true => Addresses::Path,
+                        false => Addresses::Elsewhere,
+                    };
+                    let flow =
+                        BulkPlan { id, index, from, start, stop, cc, kernel_cc, bytes, addresses };
                     plan.flows.push(flow);
                 }
                 Traffic::Probe { interval, size } => {
@@ -66,7 +72,8 @@ impl TrafficPlan {
 
 /// Fifty packets per second where that is next to nothing of the rate, ten elsewhere.
 fn gate(experiment: &Experiment) -> ProbePlan {
-    let slowest = [&experiment.forward, &experiment.back]
+    let path = &experiment.links[usize::from(experiment.path_link())];
+    let slowest = [&path.forward, &path.back]
         .into_iter()
         .flat_map(|config| config.schedule.rate.iter().map(|piece| piece.value))
         .min();

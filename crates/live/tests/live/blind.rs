@@ -16,8 +16,8 @@ fn a_live_run_finds_its_grid_and_announces_it() {
             let from = Instant::START + ms(1000 * second + 300);
             skyhop_link::Outage { from, until: from + ms(80) }
         });
-        experiment.forward.schedule.outages = outages.clone().collect();
-        experiment.back.schedule.outages = outages.collect();
+        experiment.links[0].forward.schedule.outages = outages.clone().collect();
+        experiment.links[0].back.schedule.outages = outages.collect();
         experiment.flows.push(tcp(0, End::To, "cubic", None));
         let timing = Timing { lead: ms(100), error: TimingError::None, seed: 1 };
         let start = UtcInstant::from_unix_nanos(0);

@@ -19,7 +19,7 @@ use skyhop_signal::Announcement;
 const PATIENCE: WallDuration = WallDuration::from_secs(5);
 
 /// Whether modules can be loaded here; says the reason where not.
-fn possible() -> bool {
+pub fn possible() -> bool {
     let held = skyhop_kernel::hold(Module::find("reno").unwrap(), &[]);
     let need = held.as_ref().err().and_then(KernelError::missing);
     if let Some(need) = need {

@@ -1,6 +1,6 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
-use skyhop_model::End;
+use skyhop_model::{End, PATH_LINK};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
@@ -10,7 +10,7 @@ use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{DeviceKind, LiveEngine, LiveError, LiveInfo, LiveOptions, PacketCount, Program};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, FlowPlan, LiveDevice, Traffic, Way};
+use skyhop_scenario::{Experiment, FlowPlan, LinkPlan, LiveDevice, Route, Traffic};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -42,10 +42,12 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     };
     Experiment {
         scenario: serde_json::Value::Null,
-        trace: fixed_path(delay, duration),
-        forward: link.clone(),
-        back: link,
-        more_links: Vec::new(),
+        links: vec![LinkPlan {
+            name: PATH_LINK.to_owned(),
+            trace: fixed_path(delay, duration),
+            forward: link.clone(),
+            back: link,
+        }],
         announcements: Vec::new(),
         blind: None,
         flows: Vec::new(),
@@ -137,7 +139,7 @@ fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
         from,
         start: Instant::START,
         stop: Instant::NEVER,
-        ways: vec![Way { from: Instant::START, links: vec![0] }],
+        routes: vec![Route { from: Instant::START, links: vec![0] }],
         extra_rtt: Duration::ZERO,
         traffic,
     }

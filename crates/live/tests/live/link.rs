@@ -35,7 +35,7 @@ fn a_probes_rtt_is_the_scheduled_one() {
 fn with_outage(during_outage: DuringOutage) -> Experiment {
     let mut experiment = fixed(ms(10), mbit(100), ms(1500));
     experiment.flows.push(probe(0, ms(5)));
-    let schedule = &mut experiment.forward.schedule;
+    let schedule = &mut experiment.links[0].forward.schedule;
     schedule.outages.push(Outage { from: at(500), until: at(800) });
     schedule.during_outage = during_outage;
     experiment
@@ -91,7 +91,7 @@ fn a_rate_step_shows_in_goodput_after_one_rtt() {
     let _alone = lab::alone();
     let mut experiment = fixed(ms(10), mbit(60), ms(3000));
     experiment.sample = ms(50);
-    experiment.forward.schedule.rate.push(Piece { from: at(1500), value: mbit(15) });
+    experiment.links[0].forward.schedule.rate.push(Piece { from: at(1500), value: mbit(15) });
     experiment.flows.push(tcp(0, End::From, "cubic", None));
     let Some(outcome) = lab::run(&experiment) else { return };
     let mean_mbps = |from_ms: i64, until_ms: i64| {
@@ -111,9 +111,13 @@ fn every_packet_is_accounted_for() {
     for device in lab::devices() {
         let mut experiment = fixed(ms(15), mbit(30), ms(2000));
         experiment.device = device;
-        experiment.forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
-        experiment.forward.schedule.outages.push(Outage { from: at(1000), until: at(1100) });
-        experiment.forward.queue = skyhop_units::QueueLimit::Packets(50);
+        experiment.links[0].forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
+        experiment.links[0]
+            .forward
+            .schedule
+            .outages
+            .push(Outage { from: at(1000), until: at(1100) });
+        experiment.links[0].forward.queue = skyhop_units::QueueLimit::Packets(50);
         experiment.flows.push(tcp(0, End::From, "cubic", None));
         experiment.flows.push(probe(1, ms(10)));
         let Some(outcome) = lab::run(&experiment) else { continue };

@@ -7,4 +7,5 @@ mod isolation;
 mod kernel_cc;
 mod lab;
 mod link;
+mod links;
 mod programs;

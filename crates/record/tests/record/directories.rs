@@ -8,7 +8,6 @@ use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION as PATH_VERSION};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::{
     Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION, Sink,
-    Summary,
 };
 use skyhop_units::{Duration, Instant};
 

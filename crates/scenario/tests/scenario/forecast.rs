@@ -61,7 +61,7 @@ fn experiment(directory: &Path, path: &str, signal: &str) -> Result<Experiment, 
 const OF_NEW: &str = "constellation = \"new.csv\"\nhandover = \"sticky\"\nstep = \"200 ms\"";
 
 fn ends(experiment: &Experiment) -> Vec<f64> {
-    let events = experiment.trace.events().filter(|e| e.kind == PathEventKind::End);
+    let events = experiment.path().events().filter(|e| e.kind == PathEventKind::End);
     let mut ends: Vec<f64> = events.map(|event| event.at.as_secs_f64()).collect();
     ends.dedup();
     ends
@@ -97,7 +97,7 @@ fn a_path_over_element_sets_is_forecast_from_them_where_there_are_no_others() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("new.csv"), fleet(6, 0.0, 1)).unwrap();
     let built = experiment(directory.path(), OF_NEW, "").unwrap();
-    let mut moments: Vec<f64> = built.trace.events().map(|e| e.at.as_secs_f64()).collect();
+    let mut moments: Vec<f64> = built.path().events().map(|e| e.at.as_secs_f64()).collect();
     moments.dedup();
     let said: Vec<f64> = built.announcements.iter().map(|one| one.at.as_secs_f64()).collect();
     assert_eq!(said, moments);

@@ -83,13 +83,13 @@ fn flat(from: u64, delay: u64, new_route: bool) -> DelayPiece {
 fn a_fixed_path_is_half_the_round_trip_each_way() {
     let built = experiment("[path]\nkind = \"fixed\"\nrtt = \"41 ms\"\n[link]\nloss = \"1 %\"");
     let half = Duration::from_micros(20_500);
-    assert_eq!(built.forward.schedule.delay_at(Instant::START), half);
-    assert_eq!(built.back.schedule.delay_at(Instant::START), half);
+    assert_eq!(built.links[0].forward.schedule.delay_at(Instant::START), half);
+    assert_eq!(built.links[0].back.schedule.delay_at(Instant::START), half);
     // 150 Mbit/s for 41 ms.
-    assert_eq!(built.forward.queue, QueueLimit::Bytes(Bytes::new(768_750)));
-    assert_eq!(built.forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
-    assert_eq!(built.back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
-    assert_ne!(built.forward.seed, built.back.seed);
+    assert_eq!(built.links[0].forward.queue, QueueLimit::Bytes(Bytes::new(768_750)));
+    assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
+    assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
+    assert_ne!(built.links[0].forward.seed, built.links[0].back.seed);
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn the_other_direction_may_have_its_own() {
                 [link.back]\nrate = \"5 Mbit/s\"\nqueue = \"10 packets\"\nloss = \"2 %\"\n\
                 [[change]]\nat = \"10 s\"\nrate = \"20 Mbit/s\"\nloss = \"3 %\"";
     let built = experiment(text);
-    let forward = built.forward.schedule;
+    let forward = &built.links[0].forward.schedule;
     assert_eq!(forward.rate[1], Piece { from: at_ms(10_000), value: mbit(20) });
     assert_eq!(forward.loss[1].value, Ratio::new(0.03).unwrap());
-    assert_eq!(built.back.queue, QueueLimit::Packets(10));
-    assert_eq!(built.back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
-    assert_eq!(built.back.schedule.loss.len(), 1);
+    assert_eq!(built.links[0].back.queue, QueueLimit::Packets(10));
+    assert_eq!(built.links[0].back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
+    assert_eq!(built.links[0].back.schedule.loss.len(), 1);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_change_counts_from_the_end_of_its_outage() {
     let text = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\nduring_outage = \"hold\"\n\
                 [[change]]\nat = \"15 s\"\nrtt = \"60 ms\"\nrate = \"20 Mbit/s\"\noutage = \"100 ms\"";
     let built = experiment(text);
-    let schedule = &built.forward.schedule;
+    let schedule = &built.links[0].forward.schedule;
     assert_eq!(schedule.outages, [Outage { from: at_ms(15_000), until: at_ms(15_100) }]);
     assert_eq!(schedule.delay, [flat(0, 20, false), flat(15_100, 30, false)]);
     assert_eq!(schedule.rate[1], Piece { from: at_ms(15_100), value: mbit(20) });
@@ -120,7 +120,7 @@ fn a_change_counts_from_the_end_of_its_outage() {
     let change = PlannedChange { at: at_ms(15_000), link: 0, outage: ms(100), flow: None };
     assert_eq!(built.changes, [change]);
     // The mean over the run, for the BDP: 15.1 s at 40 ms and 44.9 s at 60 ms.
-    let rtt = built.trace.mean_base_rtt(Instant::START, at_ms(60_000));
+    let rtt = built.path().mean_base_rtt(Instant::START, at_ms(60_000));
     assert_eq!(rtt.as_micros(), (15_100 * 40_000 + 44_900 * 60_000) / 60_000);
 }
 
@@ -131,11 +131,11 @@ fn delays_are_interpolated_only_along_the_same_route() {
         frame(1000, &[-1, 5, -2], &[5, 7], vec![]),
         frame(2000, &[-1, 6, -2], &[1, 7], vec![]),
     ];
-    let linear = over(frames.clone(), BetweenFrames::Linear, "").forward.schedule;
+    let linear = over(frames.clone(), BetweenFrames::Linear, "").links.remove(0).forward.schedule;
     let sloped =
         DelayPiece { from: at_ms(0), delay: ms(10), delay_at_end: ms(12), new_route: false };
     assert_eq!(linear.delay, [sloped, flat(1000, 12, false), flat(2000, 8, true)]);
-    let step = over(frames, BetweenFrames::Step, "").forward.schedule;
+    let step = over(frames, BetweenFrames::Step, "").links.remove(0).forward.schedule;
     assert_eq!(step.delay, [flat(0, 10, false), flat(1000, 12, false), flat(2000, 8, true)]);
 }
 
@@ -164,14 +164,17 @@ fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
     let built = over(frames, BetweenFrames::Step, "");
     let lost = |at, near, far| Dismantled { at: at_ms(at), near, far };
     assert_eq!(
-        built.forward.schedule.dismantled,
+        built.links[0].forward.schedule.dismantled,
         [lost(1000, ms(3), ms(6)), lost(2000, ms(12), Duration::MAX)]
     );
     assert_eq!(
-        built.back.schedule.dismantled,
+        built.links[0].back.schedule.dismantled,
         [lost(1000, ms(4), ms(7)), lost(2000, ms(0), ms(4))]
     );
-    assert_eq!(built.forward.schedule.outages, [Outage { from: at_ms(2000), until: at_ms(2024) }]);
+    assert_eq!(
+        built.links[0].forward.schedule.outages,
+        [Outage { from: at_ms(2000), until: at_ms(2024) }]
+    );
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn time_without_a_path_is_an_outage_until_it_is_restored() {
         frame(2000, &[], &[], vec![]),
         frame(3000, &[-1, 6, -2], &[2, 7], vec![event(3000, PathEventKind::Restored, None, 21)]),
     ];
-    let schedule = over(frames, BetweenFrames::Linear, "").forward.schedule;
+    let schedule = over(frames, BetweenFrames::Linear, "").links.remove(0).forward.schedule;
     assert_eq!(schedule.outages, [Outage { from: at_ms(1000), until: at_ms(3021) }]);
     assert_eq!(schedule.delay, [flat(0, 10, false), flat(3000, 9, true)]);
     let user_link = Dismantled { at: at_ms(1000), near: ms(0), far: ms(3) };
@@ -197,10 +200,14 @@ fn a_measured_rate_counts_unless_the_scenario_gives_one() {
     ];
     frames[1].rate = Some(mbit(33));
     frames[1].loss = Some(0.5);
-    let measured = over(frames.clone(), BetweenFrames::Step, "").forward.schedule;
+    let measured = over(frames.clone(), BetweenFrames::Step, "").links.remove(0).forward.schedule;
     assert_eq!(measured.rate[1], Piece { from: at_ms(1000), value: mbit(33) });
     assert_eq!(measured.loss[1].value, Ratio::new(0.5).unwrap());
-    let given = over(frames, BetweenFrames::Step, "[link]\nrate = \"9 Mbit/s\"").forward.schedule;
+    let given = over(frames, BetweenFrames::Step, "[link]\nrate = \"9 Mbit/s\"")
+        .links
+        .remove(0)
+        .forward
+        .schedule;
     assert_eq!(given.rate, [Piece { from: Instant::START, value: mbit(9) }]);
 }
 
@@ -220,7 +227,7 @@ fn a_change_is_a_step_on_a_path_that_moves() {
         frame(2000, &[-1, 5, -2], &[12, 10], vec![]),
     ];
     let extra = "[[change]]\nat = \"3 s\"\nrtt = \"300 ms\"";
-    let schedule = over(frames, BetweenFrames::Linear, extra).forward.schedule;
+    let schedule = over(frames, BetweenFrames::Linear, extra).links.remove(0).forward.schedule;
     assert_eq!(schedule.delay_at(at_ms(1000)), ms(21));
     assert_eq!(schedule.delay_at(at_ms(2900)), ms(22));
     assert_eq!(schedule.delay_at(at_ms(3000)), ms(150));
@@ -229,7 +236,7 @@ fn a_change_is_a_step_on_a_path_that_moves() {
 #[test]
 fn a_queue_holds_at_least_a_packet() {
     let slow = "[path]\nkind = \"fixed\"\nrtt = \"10 ms\"\n[link]\nrate = \"1 Mbit/s\"\n";
-    assert_eq!(experiment(slow).forward.queue, QueueLimit::Bytes(Bytes::new(1514)));
+    assert_eq!(experiment(slow).links[0].forward.queue, QueueLimit::Bytes(Bytes::new(1514)));
     let no_places = |name: &str| Err(format!("no place {name}"));
     let tiny = parse_scenario(&format!("{slow}queue = \"1 kB\"\n"), "x.toml", &[]).unwrap();
     let refused = tiny.experiment(&no_places, &mut |_, _| ControlFlow::Continue(()));
@@ -242,6 +249,6 @@ fn a_measured_loss_is_that_of_the_way_there() {
     let mut frames = vec![frame(0, &[-1, -2], &[9], vec![])];
     frames[0].loss = Some(0.5);
     let built = over(frames, BetweenFrames::Step, "");
-    assert_eq!(built.forward.schedule.loss[0].value, Ratio::new(0.5).unwrap());
-    assert_eq!(built.back.schedule.loss[0].value, Ratio::ZERO);
+    assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.5).unwrap());
+    assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO);
 }

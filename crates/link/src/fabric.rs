@@ -1,0 +1,288 @@
+//! Several links of one direction, and routes over them: what stands between two ends.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use skyhop_units::{Duration, Instant};
+
+use crate::{Arrival, Drop, Link, LinkConfig, LinkError, LinkStats, Packet};
+
+/// The links that packets cross, and a constant delay behind the last of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossing {
+    /// Places of links in the fabric, in the order in which they are crossed; not empty.
+    pub links: Vec<usize>,
+    /// What the route adds, without a queue.
+    pub delay: Duration,
+}
+
+/// Links with routes over them, driven as one [`Link`] is: `enqueue`, `poll`, `next_wakeup`.
+///
+/// What passes from link to link does so at the moment of its arrival, however late it is polled.
+/// `now` never decreases from call to call.
+#[derive(Debug)]
+pub struct Fabric<P> {
+    links: Vec<Link<Crosser<P>>>,
+    routes: Vec<Crossing>,
+    /// Behind the last link of their route.
+    leaving: BinaryHeap<Leaving<P>>,
+    /// How many have come there.
+    crossed: u64,
+    /// Whose arrivals are noted …
+    watched: Option<usize>,
+    /// … and those that nobody has taken yet: when each came, and how long it had been under way.
+    seen: Vec<(Instant, Duration)>,
+}
+
+/// A packet on its way over its route.
+#[derive(Debug)]
+struct Crosser<P> {
+    route: usize,
+    /// How many links of it lie behind.
+    hop: usize,
+    entered: Instant,
+    payload: P,
+}
+
+/// A packet behind the last link of its route; the earliest is the greatest, for the heap's sake.
+#[derive(Debug)]
+struct Leaving<P> {
+    at: Instant,
+    /// Ties come in the order in which they came here.
+    number: u64,
+    entered: Instant,
+    packet: Packet<P>,
+}
+
+impl<P> Fabric<P> {
+    /// Links with nothing in them, and the routes over them; arrivals at the end of the link
+    /// `watched` are noted.
+    ///
+    /// # Errors
+    /// A link cannot be built.
+    pub fn new(
+        links: impl IntoIterator<Item = LinkConfig>,
+        routes: Vec<Crossing>,
+        watched: Option<usize>,
+    ) -> Result<Self, LinkError> {
+        Ok(Self {
+            links: links.into_iter().map(Link::new).collect::<Result<_, _>>()?,
+            routes,
+            leaving: BinaryHeap::new(),
+            crossed: 0,
+            watched,
+            seen: Vec::new(),
+        })
+    }
+
+    /// Hands a packet to the first link of a route.
+    pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
+        self.advance(now);
+        let payload = Crosser { route, hop: 0, entered: now, payload: packet.payload };
+        let first = self.routes[route].links[0];
+        self.links[first].enqueue(now, Packet { wire_size: packet.wire_size, payload });
+    }
+
+    /// The next packet that has come out of its route by `now`, by time. Call it until it returns
+    /// `None`.
+    pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
+        self.advance(now);
+        self.leaving.peek().filter(|first| first.at <= now)?;
+        let Leaving { at, entered, packet, .. } = self.leaving.pop()?;
+        Some(Arrival { at, sent: entered, packet })
+    }
+
+    /// The earliest moment at which something may happen if nothing more is enqueued.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let leaving = self.leaving.peek().map(|first| first.at);
+        self.next_link().map(|(at, _)| at).into_iter().chain(leaving).min()
+    }
+
+    /// What has happened on each link up to the last call.
+    pub fn stats(&self) -> impl Iterator<Item = LinkStats> + '_ {
+        self.links.iter().map(Link::stats)
+    }
+
+    /// How many packets are behind the last link of their route and have not been polled.
+    pub fn leaving_packets(&self) -> u64 {
+        self.leaving.len() as u64
+    }
+
+    /// The packets lost since the last call, with the place of the link that lost each.
+    pub fn take_drops(&mut self) -> Vec<(usize, Drop<P>)> {
+        let mut drops = Vec::new();
+        for (place, link) in self.links.iter_mut().enumerate() {
+            drops.extend(link.take_drops().into_iter().map(|Drop { at, reason, packet }| {
+                let Packet { wire_size, payload } = packet;
+                let packet = Packet { wire_size, payload: payload.payload };
+                (place, Drop { at, reason, packet })
+            }));
+        }
+        drops
+    }
+
+    /// The arrivals at the end of the watched link since the last call: when each came, and how
+    /// long it had been on that link.
+    pub fn take_seen(&mut self) -> Vec<(Instant, Duration)> {
+        std::mem::take(&mut self.seen)
+    }
+
+    /// Lets packets pass from link to link until `now`, in the order of time.
+    fn advance(&mut self, now: Instant) {
+        while let Some((at, place)) = self.next_link().filter(|(at, _)| *at <= now) {
+            while let Some(arrival) = self.links[place].poll(at) {
+                if self.watched == Some(place) {
+                    self.seen.push((arrival.at, arrival.at.saturating_since(arrival.sent)));
+                }
+                self.pass_on(arrival);
+            }
+        }
+        // What happens without an arrival counts too.
+        for link in &mut self.links {
+            let arrived = link.poll(now);
+            debug_assert!(arrived.is_none(), "all that has arrived was passed on");
+        }
+    }
+
+    /// The link that has something to do first, and when.
+    fn next_link(&self) -> Option<(Instant, usize)> {
+        let wakeups = self.links.iter().enumerate();
+        wakeups.filter_map(|(place, link)| Some((link.next_wakeup()?, place))).min()
+    }
+
+    fn pass_on(&mut self, arrival: Arrival<Crosser<P>>) {
+        let Arrival { at, packet: Packet { wire_size, payload: mut crosser }, .. } = arrival;
+        crosser.hop += 1;
+        let route = &self.routes[crosser.route];
+        match route.links.get(crosser.hop) {
+            Some(next) => self.links[*next].enqueue(at, Packet { wire_size, payload: crosser }),
+            None => {
+                self.crossed += 1;
+                self.leaving.push(Leaving {
+                    at: at + route.delay,
+                    number: self.crossed,
+                    entered: crosser.entered,
+                    packet: Packet { wire_size, payload: crosser.payload },
+                });
+            }
+        }
+    }
+}
+
+impl<P> Leaving<P> {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl<P> Ord for Leaving<P> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<P> PartialOrd for Leaving<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> PartialEq for Leaving<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<P> Eq for Leaving<P> {}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_units::{Bytes, QueueLimit, Rate, Ratio};
+
+    use super::*;
+    use crate::LinkSchedule;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn link(delay: Duration, mbit: u64, packets: u64) -> LinkConfig {
+        let rate = Rate::from_bits_per_second(mbit * 1_000_000);
+        LinkConfig {
+            schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
+            qdisc: "fifo".to_owned(),
+            queue: QueueLimit::Packets(packets),
+            seed: 1,
+        }
+    }
+
+    /// A packet that takes a millisecond at 12 Mbit/s.
+    fn packet(payload: u32) -> Packet<u32> {
+        Packet { wire_size: Bytes::new(1500), payload }
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1_000)
+    }
+
+    fn route(links: &[usize], delay: Duration) -> Crossing {
+        Crossing { links: links.to_vec(), delay }
+    }
+
+    fn out(fabric: &mut Fabric<u32>, now: Instant) -> Vec<(u32, Instant)> {
+        std::iter::from_fn(|| fabric.poll(now)).map(|a| (a.packet.payload, a.at)).collect()
+    }
+
+    #[test]
+    fn one_link_is_what_the_link_alone_is() {
+        let config = link(ms(20), 12, 3);
+        let mut fabric = Fabric::new([config.clone()], vec![route(&[0], ms(0))], None).unwrap();
+        let mut alone = Link::new(config).unwrap();
+        for number in 0..6 {
+            fabric.enqueue(at(100 * u64::from(number)), packet(number), 0);
+            alone.enqueue(at(100 * u64::from(number)), packet(number));
+        }
+        while let Some(now) = alone.next_wakeup() {
+            assert_eq!(fabric.next_wakeup(), Some(now));
+            let expected: Vec<_> =
+                std::iter::from_fn(|| alone.poll(now)).map(|a| (a.packet.payload, a.at)).collect();
+            assert_eq!(out(&mut fabric, now), expected);
+        }
+        assert_eq!(fabric.next_wakeup(), None);
+        assert_eq!(fabric.stats().collect::<Vec<_>>(), [alone.stats()]);
+        let lost: Vec<u32> =
+            fabric.take_drops().into_iter().map(|(_, drop)| drop.packet.payload).collect();
+        assert_eq!(lost, [4, 5]);
+    }
+
+    #[test]
+    fn a_chain_adds_up_however_late_it_is_polled() {
+        let links = [link(ms(5), 12, 9), link(ms(7), 12, 9)];
+        let routes = vec![route(&[0, 1], ms(3)), route(&[1], ms(0))];
+        let mut fabric = Fabric::new(links, routes, Some(0)).unwrap();
+        fabric.enqueue(at(0), packet(1), 0);
+        fabric.enqueue(at(0), packet(2), 0);
+        fabric.enqueue(at(500), packet(3), 1);
+        // 1 ms on each link, then 5 + 7 + 3 ms; the third alone 1 ms and 7 ms.
+        let expected = [(3, at(8_500)), (1, at(17_000)), (2, at(18_000))];
+        assert_eq!(out(&mut fabric, at(1_000_000)), expected);
+        assert_eq!(fabric.take_seen(), [(at(6_000), ms(6)), (at(7_000), ms(7))]);
+    }
+
+    #[test]
+    fn flows_that_meet_on_a_link_share_it() {
+        // Two links of 12 Mbit/s into one of 12 Mbit/s with room for one waiting packet.
+        let links = [link(ms(1), 12, 9), link(ms(1), 12, 9), link(ms(1), 12, 1)];
+        let routes = vec![route(&[0, 2], ms(0)), route(&[1, 2], ms(0))];
+        let mut fabric = Fabric::new(links, routes, None).unwrap();
+        for number in 0..8 {
+            fabric.enqueue(at(0), packet(number), (number % 2) as usize);
+        }
+        let arrived = out(&mut fabric, at(1_000_000)).len();
+        let stats: Vec<LinkStats> = fabric.stats().collect();
+        assert_eq!(stats[2].enqueued_packets, 8);
+        let lost = fabric.take_drops();
+        assert!(lost.iter().all(|(place, _)| *place == 2), "only where they meet");
+        assert_eq!((arrived + lost.len(), lost.len() > 1), (8, true));
+    }
+}

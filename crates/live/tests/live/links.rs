@@ -1,0 +1,113 @@
+//! Several links: chains, shared ones, delays of a flow's own, other routes; and who hears of handovers.
+
+use skyhop_engine::conformance::check_engine;
+use skyhop_live::LiveEngine;
+use skyhop_model::{Counts, End, EventKind, HandoverKind, LossReason, PhaseKind};
+use skyhop_scenario::{Experiment, LinkPlan, Route};
+use skyhop_signal::Announcement;
+use skyhop_units::{Instant, QueueLimit};
+
+use crate::kernel_cc::possible;
+use crate::lab::{self, at, fixed, mbit, ms, probe, tcp};
+
+/// The path's link of 10 ms each way, and another of 15 ms that takes 20 Mbit/s and ten packets.
+fn two_links() -> Experiment {
+    let mut experiment = fixed(ms(10), mbit(50), ms(2500));
+    let mut second = fixed(ms(15), mbit(20), ms(2500)).links.remove(0);
+    second.forward.queue = QueueLimit::Packets(10);
+    experiment.links.push(LinkPlan { name: "second".to_owned(), ..second });
+    experiment
+}
+
+fn over(links: &[u16]) -> Vec<Route> {
+    vec![Route { from: Instant::START, links: links.to_vec() }]
+}
+
+#[test]
+fn flows_cross_the_links_of_their_routes_and_no_others() {
+    let _alone = lab::alone();
+    let mut experiment = two_links();
+    let mut chain = tcp(0, End::From, "cubic", None);
+    chain.routes = over(&[0, 1]);
+    let mut beside = tcp(1, End::To, "cubic", None);
+    (beside.routes, beside.extra_rtt) = (over(&[1]), ms(40));
+    let mut echo = probe(2, ms(10));
+    echo.routes = over(&[0, 1]);
+    experiment.flows = vec![chain, beside, echo];
+    let Some(outcome) = lab::run(&experiment) else { return };
+    let summary = &outcome.data.summary;
+    assert_eq!(outcome.data.begin.links, ["path", "second"]);
+    let base_rtts: Vec<u64> = summary.flows.iter().map(|flow| flow.base_rtt_mean_us).collect();
+    assert_eq!(base_rtts, [50_000, 70_000]);
+    for flow in &summary.flows {
+        assert!(flow.srtt_mean_us >= Some(flow.base_rtt_mean_us), "{flow:?}");
+        assert!(flow.goodput_bps > 300_000, "{flow:?}");
+    }
+    let rtts = outcome.data.probes.iter().filter_map(|row| row.rtt_ns);
+    assert!(rtts.min().is_some_and(|ns| (50_000_000..60_000_000).contains(&ns)));
+    // What is lost for want of room is lost where there is none.
+    assert_eq!(summary.link.drops.total(), 0, "{:?}", summary.link.drops);
+    let second = summary.links["second"].drops;
+    assert!(second[LossReason::Queue] > 0 && second[LossReason::Queue] == second.total());
+    let losses = outcome.data.events.iter().filter(|row| row.kind == EventKind::Loss);
+    let rows: Vec<_> = losses.map(|row| (row.link, row.flow)).collect();
+    assert!(rows.iter().all(|(link, flow)| *link == 1 && flow.is_some()), "{rows:?}");
+    assert_eq!(rows.len() as u64, second.total());
+    for count in outcome.packets {
+        assert_eq!(count.enqueued, count.delivered + count.dropped + count.inside, "{count:?}");
+        assert_eq!(count.inside, 0, "{count:?}");
+    }
+}
+
+#[test]
+fn a_flow_may_take_another_route() {
+    let _alone = lab::alone();
+    let mut experiment = two_links();
+    let mut echo = probe(0, ms(5));
+    echo.routes.push(Route { from: at(1000), links: vec![1] });
+    experiment.flows = vec![echo];
+    let Some(outcome) = lab::run(&experiment) else { return };
+    let median = |from_ms: i64, until_ms: i64| {
+        let within = from_ms * 1_000_000..until_ms * 1_000_000;
+        let rows = outcome.data.probes.iter().filter(|row| within.contains(&row.t_ns));
+        lab::median(rows.filter_map(|row| row.rtt_ns).collect()) / 1_000_000
+    };
+    assert_eq!((median(0, 950), median(1050, 2400)), (20, 30));
+}
+
+#[test]
+fn only_flows_over_the_path_hear_of_its_handovers() {
+    let _alone = lab::alone();
+    if !possible() {
+        return;
+    }
+    let mut experiment = two_links();
+    let mut on_path = tcp(0, End::From, "satpipe", None);
+    on_path.routes = over(&[0, 1]);
+    let mut beside = tcp(1, End::From, "satpipe", None);
+    beside.routes = over(&[1]);
+    experiment.flows = vec![on_path, beside];
+    experiment.announcements = vec![Announcement {
+        announced: at(1000),
+        at: at(1500),
+        outage: ms(20),
+        error: ms(0),
+        kind: HandoverKind::End,
+    }];
+    let Some(outcome) = lab::run(&experiment) else { return };
+    let is_drain = |kind| kind == EventKind::Phase(PhaseKind::Drain);
+    let drains = outcome.data.events.iter().filter(|row| is_drain(row.kind));
+    let flows: Vec<Option<i32>> = drains.map(|row| row.flow).collect();
+    assert_eq!(flows, [Some(0)]);
+}
+
+#[test]
+fn the_live_engine_conforms() {
+    let _alone = lab::alone();
+    let mut experiment = two_links();
+    experiment.flows = vec![tcp(0, End::From, "cubic", None), probe(1, ms(10))];
+    // Says why where this system allows no runs.
+    if lab::run(&experiment).is_some() {
+        check_engine(&LiveEngine::default(), &experiment);
+    }
+}

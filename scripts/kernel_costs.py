@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-BENCHES = (("skyhop-kernel", "cpu_per_gb"), ("skyhop-live", "signal_latency"))
+BENCHES = (("skyhop-kernel", "cpu_per_gb"), ("skyhop-signald", "signal_latency"))
 
 
 def lines(package: str, bench: str) -> list[str]:

@@ -11,10 +11,11 @@ use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::Duration;
 
 use crate::arrivals::Arrivals;
-use crate::clock::{RunClock, Stop, sleep_until, wake_precisely};
-use crate::error::{During, LiveError};
-use crate::namespace::NetNamespace;
-use crate::traffic::{Addresses, Worker, join, spawn};
+use crate::traffic::Addresses;
+use skyhop_host::clock::{RunClock, Stop, sleep_until, wake_precisely};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::namespace::NetNamespace;
+use skyhop_host::thread::{Worker, join, spawn};
 
 /// How often arrivals are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ impl RunningAnnouncer {
         clock: RunClock,
         stop: &Arc<Stop>,
         arrivals: &Arc<Arrivals>,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, HostError> {
         let nobody_hears = experiment.announcements.is_empty() || maps.is_empty();
         if nobody_hears && experiment.blind.is_none() {
             return Ok(Self { worker: None });
@@ -63,12 +64,12 @@ impl RunningAnnouncer {
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self) -> Result<Found, LiveError> {
+    pub(crate) fn join(self) -> Result<Found, HostError> {
         self.worker.map_or_else(|| Ok(Found::default()), join)
     }
 }
 
-fn scope(namespace: &NetNamespace) -> Result<Scope, LiveError> {
+fn scope(namespace: &NetNamespace) -> Result<Scope, HostError> {
     let cookie = namespace
         .inside(|| netns_cookie().during("cannot read the cookie of a network namespace"))?;
     Ok(Scope { netns_cookie: cookie, destination: Some(Addresses::Path.prefix()) })
@@ -83,7 +84,7 @@ struct Announcer {
 
 impl Announcer {
     /// Announces what is known beforehand.
-    fn announce_all(&self, mut agenda: Agenda) -> Result<(), LiveError> {
+    fn announce_all(&self, mut agenda: Agenda) -> Result<(), HostError> {
         while let Some(next) = agenda.next() {
             if !sleep_until(self.clock, next, &self.stop)? {
                 break;
@@ -102,7 +103,7 @@ impl Announcer {
         plan: BlindPlan,
         mut learner: Learner,
         arrivals: &Arrivals,
-    ) -> Result<Found, LiveError> {
+    ) -> Result<Found, HostError> {
         let mut estimating: Option<Worker<Estimate>> = None;
         let mut rows = Vec::new();
         loop {
@@ -133,7 +134,7 @@ impl Announcer {
     }
 
     /// Passes on what a source says; its row, where it is an announcement.
-    fn say(&self, said: &Said) -> Result<Option<EventRow>, LiveError> {
+    fn say(&self, said: &Said) -> Result<Option<EventRow>, HostError> {
         match said {
             Said::Announced(announcement) => {
                 self.announce(announcement)?;
@@ -146,7 +147,7 @@ impl Announcer {
         }
     }
 
-    fn announce(&self, announcement: &Announcement) -> Result<(), LiveError> {
+    fn announce(&self, announcement: &Announcement) -> Result<(), HostError> {
         let at = self.clock.absolute(announcement.at);
         let handover = Handover {
             at_ns: at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64,
@@ -162,7 +163,7 @@ impl Announcer {
         &self,
         tell: impl Fn(&SignalMap, Scope) -> Result<(), KernelError>,
         action: &str,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), HostError> {
         for map in &self.maps {
             for scope in &self.scopes {
                 tell(map, *scope).during(action)?;

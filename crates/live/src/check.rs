@@ -5,7 +5,7 @@ use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::Duration;
 
 use crate::LiveOptions;
-use crate::frame::FIRST_PORT;
+use skyhop_host::frame::FIRST_PORT;
 
 /// Ports that are left for flows.
 const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;

@@ -1,6 +1,6 @@
 //! The run itself, inside the engine's process.
 
-use skyhop_model::{Direction, End, LARGEST_PACKET};
+use skyhop_model::{Direction, End, LARGEST_PACKET, LiveDevice};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,30 +14,32 @@ use nix::unistd::Pid;
 use skyhop_engine::Ended;
 use skyhop_link::LinkConfig;
 use skyhop_record::{Ending, ProbeRow, Recorder};
-use skyhop_scenario::{Experiment, LiveDevice};
+use skyhop_scenario::Experiment;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
-use crate::clock::{RunClock, Stop, sleep_until, wait};
-use crate::device::{Device, DeviceCount};
-use crate::error::{During, LiveError};
 use crate::info::{Directions, LiveInfo, PacketCount};
-use crate::isolation::{DescriptorLimit, exit_now};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
-use crate::namespace::NetNamespace;
 use crate::phases::PhaseLog;
-use crate::program::{self, Reaper, Server};
 use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
 use crate::routes;
 use crate::sampler::{LinkTrack, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
-use crate::traffic::bulk::{RunningBulk, check_congestion_control};
+use crate::traffic::bulk::RunningBulk;
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
 use crate::traffic::{Addresses, Stage, address};
-use crate::{LiveOptions, NAME, Spin, default_cc, summary};
+use crate::{LiveOptions, NAME, Spin, summary};
+use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
+use skyhop_host::default_cc;
+use skyhop_host::device::{Device, DeviceCount};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::isolation::{DescriptorLimit, exit_now};
+use skyhop_host::namespace::NetNamespace;
+use skyhop_host::program::{self, Reaper, Server};
+use skyhop_host::socket::check_congestion_control;
 
 /// How long threads have to get ready before the run begins.
 const LEAD: Duration = Duration::from_millis(50);
@@ -64,7 +66,7 @@ impl Orders {
     }
 
     /// Whether the caller asks for the end; does not return when the caller is gone.
-    fn stop_asked(&self) -> Result<bool, LiveError> {
+    fn stop_asked(&self) -> Result<bool, HostError> {
         let mut ready = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::ZERO) {
             Ok(0) | Err(Errno::EINTR) => return Ok(false),
@@ -83,7 +85,7 @@ pub(crate) fn run(
     options: &LiveOptions,
     orders: &Orders,
     to_caller: &File,
-) -> Result<Ended, LiveError> {
+) -> Result<Ended, HostError> {
     let mut sink = CallerSink(to_caller);
     let recorder = Recorder::begin(experiment, NAME, &mut sink).during("cannot record the run")?;
     let mut modules = LoadedModules::default();
@@ -108,7 +110,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn create(asked: LiveDevice) -> Result<Self, LiveError> {
+    fn create(asked: LiveDevice) -> Result<Self, HostError> {
         let [near, far] = [NetNamespace::create()?, NetNamespace::create()?];
         let mut warnings = near.tune()?;
         warnings.extend(far.tune()?);
@@ -130,7 +132,7 @@ impl Ends {
         plan: &TrafficPlan,
         default_cc: &str,
         options: &LiveOptions,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), HostError> {
         for flow in &plan.flows {
             self.namespaces[0].inside(|| check_congestion_control(&flow.kernel_cc))?;
         }
@@ -186,7 +188,7 @@ impl<'a> Run<'a> {
         modules: &LoadedModules,
         limit: DescriptorLimit,
         recorder: Recorder<'a>,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, HostError> {
         let mut reaper = Reaper::default();
         let [near, far] = ends.namespaces.clone();
         let program = options.program.as_ref();
@@ -203,7 +205,7 @@ impl<'a> Run<'a> {
         let arrivals = Arc::new(Arrivals::default());
         let pump = |direction: Direction| {
             let (fabric, routes) = routes::build(experiment, direction, &flow_ids)
-                .map_err(|error| LiveError::Unsupported(error.to_string()))?;
+                .map_err(|error| HostError::Unsupported(error.to_string()))?;
             let index = direction.index();
             Pump {
                 direction,
@@ -271,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     /// Samples and reports until the run's time is over.
-    fn watch(&mut self, orders: &Orders, to_caller: &File) -> Result<RunEnd, LiveError> {
+    fn watch(&mut self, orders: &Orders, to_caller: &File) -> Result<RunEnd, HostError> {
         let clock = self.stage.clock;
         let scheduled_end = Instant::START + self.experiment.duration;
         loop {
@@ -298,7 +300,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn report_progress(&mut self, now: Instant, to_caller: &File) -> Result<(), LiveError> {
+    fn report_progress(&mut self, now: Instant, to_caller: &File) -> Result<(), HostError> {
         if now < self.progress_at {
             return Ok(());
         }
@@ -320,7 +322,7 @@ impl<'a> Run<'a> {
     }
 
     /// Stops everything in order, and puts together what was measured.
-    fn finish(mut self, end: RunEnd) -> Result<Ended, LiveError> {
+    fn finish(mut self, end: RunEnd) -> Result<Ended, HostError> {
         self.stage.stop.set()?;
         if self.client.is_some() {
             // What it sends while it is being ended is not part of the run.
@@ -348,7 +350,7 @@ impl<'a> Run<'a> {
     }
 
     /// Lets the link run empty, so that every packet's whereabouts are known.
-    fn drain(&self, in_haste: bool) -> Result<(), LiveError> {
+    fn drain(&self, in_haste: bool) -> Result<(), HostError> {
         let clock = self.stage.clock;
         let patience = if in_haste { DRAIN } else { longest_drain(self.experiment) };
         let until = clock.now() + patience;
@@ -367,7 +369,7 @@ impl<'a> Run<'a> {
     }
 
     /// Joins all threads and records their findings.
-    fn conclude(self, end: RunEnd) -> Result<Ended, LiveError> {
+    fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
         let Self { experiment, options, ends, pumps, bulks, gate, probes, timing, .. } = self;
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
@@ -463,7 +465,7 @@ fn left_inside(views: &[Arc<PumpView>; 2]) -> Option<String> {
 }
 
 /// How much longer than the link scheduled the gate's packets took.
-fn rtt_excess(gate: &[ProbeRow]) -> Result<Lateness, LiveError> {
+fn rtt_excess(gate: &[ProbeRow]) -> Result<Lateness, HostError> {
     let mut excess = new_lateness()?;
     for (rtt, scheduled) in gate.iter().filter_map(|row| row.rtt_ns.zip(row.scheduled_rtt_ns)) {
         excess.saturating_record(rtt.saturating_sub(scheduled).max(0).unsigned_abs());
@@ -495,7 +497,7 @@ fn spins(spin: Spin) -> bool {
 fn packet_counts(
     views: &[Arc<PumpView>; 2],
     devices: &[Arc<Device>; 2],
-) -> Result<[PacketCount; 2], LiveError> {
+) -> Result<[PacketCount; 2], HostError> {
     let [near, far] = [devices[0].count()?, devices[1].count()?];
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
@@ -513,7 +515,7 @@ fn packet_counts(
     Ok([count(&views[0], near, far), count(&views[1], far, near)])
 }
 
-fn kernel() -> Result<String, LiveError> {
+fn kernel() -> Result<String, HostError> {
     let name = uname().during("cannot read the kernel's release")?;
     Ok(format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()))
 }

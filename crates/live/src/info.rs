@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skyhop_record::Quantiles;
 
-use crate::{DeviceKind, Program};
+use skyhop_host::{DeviceKind, Program};
 
 /// What run.json says of a live run alone: how it was done, and how well time was kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]

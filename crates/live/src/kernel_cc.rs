@@ -10,7 +10,7 @@ use skyhop_cc::Module;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
 use skyhop_scenario::cc_parameters;
 
-use crate::error::{During, LiveError};
+use skyhop_host::error::{During, HostError};
 
 /// What stands before the name of one of ours where the kernel's own is not meant.
 const OURS: &str = "skyhop:";
@@ -32,25 +32,25 @@ impl LoadedModules {
         &mut self,
         cc: &str,
         parameters: &BTreeMap<String, serde_json::Value>,
-    ) -> Result<String, LiveError> {
+    ) -> Result<String, HostError> {
         let parameters = cc_parameters(cc, parameters);
         match module_for(cc)? {
             Some(module) => self.hold(cc, module, parameters),
             None if parameters.is_empty() => Ok(cc.to_owned()),
-            None => Err(LiveError::Unsupported(format!(
+            None => Err(HostError::Unsupported(format!(
                 "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{OURS}{cc}\""
             ))),
         }
     }
 
     /// Where the connections of the loaded modules look for announcements.
-    pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, LiveError> {
+    pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, HostError> {
         let maps = self.held.values().filter_map(Held::signals);
         maps.map(|map| map.try_clone().during("cannot announce handovers")).collect()
     }
 
     /// Where they say what their connections do about announcements.
-    pub(crate) fn phase_readers(&self) -> Result<Vec<PhaseReader>, LiveError> {
+    pub(crate) fn phase_readers(&self) -> Result<Vec<PhaseReader>, HostError> {
         let readers = self.held.values().map(|held| held.phases().during("cannot follow a module"));
         readers.collect()
     }
@@ -70,7 +70,7 @@ impl LoadedModules {
         cc: &str,
         module: &'static Module,
         parameters: Vec<(String, String)>,
-    ) -> Result<String, LiveError> {
+    ) -> Result<String, HostError> {
         let choice = (module.name(), parameters);
         if let Some(held) = self.held.get(&choice) {
             return Ok(held.kernel_name().to_owned());
@@ -97,7 +97,7 @@ impl LoadedModules {
 }
 
 /// Which of ours `cc` means; `None`: the kernel's own, or what the kernel may know and we do not.
-fn module_for(cc: &str) -> Result<Option<&'static Module>, LiveError> {
+fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     if let Some(name) = cc.strip_prefix(OURS) {
         let module = Module::find(name).map_err(KernelError::from);
         return module.map(Some).map_err(|error| unavailable(cc, &error));
@@ -112,8 +112,8 @@ pub(crate) fn paces(cc: &str) -> bool {
     Module::find(name).map_or(name.starts_with("bbr"), Module::has_cong_control)
 }
 
-fn unavailable(cc: &str, error: &KernelError) -> LiveError {
-    LiveError::CongestionControl {
+fn unavailable(cc: &str, error: &KernelError) -> HostError {
+    HostError::CongestionControl {
         name: cc.to_owned(),
         reason: error.to_string(),
         is_input: error.is_input(),

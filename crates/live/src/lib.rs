@@ -10,36 +10,24 @@
 mod announcer;
 mod arrivals;
 mod check;
-mod clock;
-mod default_cc;
-mod device;
 mod engine;
-mod error;
-mod frame;
 mod info;
-mod isolation;
 mod kernel_cc;
 mod message;
-mod namespace;
 mod phases;
-mod program;
 mod pump;
 mod routes;
-mod rtnetlink;
 mod sampler;
-pub mod signal_service;
 mod summary;
 mod supervisor;
-mod tcp_info;
 mod timing;
 mod traffic;
 
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
+use skyhop_host::Program;
 use skyhop_record::Sink;
 use skyhop_scenario::Experiment;
 
-pub use device::DeviceKind;
-pub use error::LiveError;
 pub use info::{Directions, LiveInfo, PacketCount, Timing};
 
 /// How a live run is done.
@@ -57,19 +45,6 @@ impl Default for LiveOptions {
     fn default() -> Self {
         Self { program: None, default_cc: "cubic".to_owned(), spin: Spin::Auto }
     }
-}
-
-/// A client, and the server it talks to.
-///
-/// `{server}` in either is replaced by the far end's address, which is also in their environment
-/// as `SKYHOP_SERVER`.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Program {
-    /// The client's command line, run in the near namespace; the run ends with it.
-    pub client: Vec<String>,
-    /// A shell command that runs in the far namespace before the client; what it prints goes to
-    /// standard error.
-    pub server: Option<String>,
 }
 
 /// Whether the engine busy-waits before a packet is due.

@@ -5,7 +5,7 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 use skyhop_record::{FileError, Piece, Sink};
 
-use crate::error::{During, LiveError};
+use skyhop_host::error::{During, HostError};
 
 /// One message.
 #[derive(Debug, Serialize, Deserialize)]
@@ -17,11 +17,11 @@ pub(crate) enum Message {
     /// The run is over, and all pieces were sent.
     Done { at_ns: u64, interrupted: bool, program_status: Option<i32> },
     /// The run could not be done.
-    Failed(LiveError),
+    Failed(HostError),
 }
 
 /// Writes one message.
-pub(crate) fn send(mut pipe: &File, message: &Message) -> Result<(), LiveError> {
+pub(crate) fn send(mut pipe: &File, message: &Message) -> Result<(), HostError> {
     skyhop_record::send(&mut pipe, message).during("cannot hand the run's results over")
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use skyhop_kernel::{PhaseReader, Told};
 use skyhop_record::{EventRow, Recorder};
 
-use crate::clock::RunClock;
-use crate::error::{During, LiveError};
-use crate::frame::own_index;
+use skyhop_host::clock::RunClock;
+use skyhop_host::error::{During, HostError};
+use skyhop_host::frame::own_index;
 
 /// Reads it while the run goes on: what the kernel keeps for nobody is dropped.
 pub(crate) struct PhaseLog {
@@ -27,7 +27,7 @@ impl PhaseLog {
     }
 
     /// Records what was told since the last call.
-    pub(crate) fn tick(&self, recorder: &mut Recorder<'_>) -> Result<(), LiveError> {
+    pub(crate) fn tick(&self, recorder: &mut Recorder<'_>) -> Result<(), HostError> {
         for reader in &self.readers {
             for told in reader.read().during("cannot follow a module")? {
                 recorder.event(self.row(&told));

@@ -13,12 +13,12 @@ use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
-use crate::clock::{RunClock, Stop, wake_precisely};
-use crate::device::Device;
-use crate::error::{During, LiveError};
-use crate::frame::{Frame, Own, recognise};
 use crate::routes::RouteTable;
 use crate::timing::LatenessWindow;
+use skyhop_host::clock::{RunClock, Stop, wake_precisely};
+use skyhop_host::device::Device;
+use skyhop_host::error::{During, HostError};
+use skyhop_host::frame::{Frame, Own, recognise};
 
 /// How many packets are read before those that are due get their turn.
 const BATCH: usize = 32;
@@ -129,7 +129,7 @@ pub(crate) struct ProbeSojourn {
 /// A direction at work on a thread of its own.
 pub(crate) struct RunningPump {
     pub(crate) view: Arc<PumpView>,
-    thread: JoinHandle<Result<PumpReport, LiveError>>,
+    thread: JoinHandle<Result<PumpReport, HostError>>,
 }
 
 impl RunningPump {
@@ -139,17 +139,17 @@ impl RunningPump {
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self) -> Result<PumpReport, LiveError> {
+    pub(crate) fn join(self) -> Result<PumpReport, HostError> {
         self.thread.join().unwrap_or_else(|_| {
             let action = "cannot go on".to_owned();
-            Err(LiveError::System { action, reason: "a link's thread panicked".to_owned() })
+            Err(HostError::System { action, reason: "a link's thread panicked".to_owned() })
         })
     }
 }
 
 impl Pump {
     /// Starts working.
-    pub(crate) fn start(self) -> Result<RunningPump, LiveError> {
+    pub(crate) fn start(self) -> Result<RunningPump, HostError> {
         let view =
             Arc::new(PumpView { published: Mutex::default(), lateness: LatenessWindow::new()? });
         let alarm = Alarm::new(&self.from, &self.stop)?;
@@ -195,7 +195,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) -> Result<PumpReport, LiveError> {
+    fn run(mut self) -> Result<PumpReport, HostError> {
         wake_precisely()?;
         while !self.pump.stop.is_set() {
             let read = self.read_batch()?;
@@ -212,9 +212,9 @@ impl Worker {
         Ok(self.report)
     }
 
-    fn read_batch(&mut self) -> Result<usize, LiveError> {
+    fn read_batch(&mut self) -> Result<usize, HostError> {
         for read in 0..BATCH {
-            let mut frame = self.spare.pop().unwrap_or_else(Frame::new);
+            let mut frame = self.spare.pop().unwrap_or_default();
             let Some(length) = self.pump.from.read(frame.buffer())? else {
                 self.spare.push(frame);
                 return Ok(read);
@@ -229,7 +229,7 @@ impl Worker {
         Ok(BATCH)
     }
 
-    fn deliver_due(&mut self) -> Result<(), LiveError> {
+    fn deliver_due(&mut self) -> Result<(), HostError> {
         let now = self.pump.clock.now();
         while let Some(arrival) = self.pump.fabric.poll(now) {
             self.deliver(arrival)?;
@@ -241,7 +241,7 @@ impl Worker {
         Ok(())
     }
 
-    fn deliver(&mut self, arrival: Arrival<Frame>) -> Result<(), LiveError> {
+    fn deliver(&mut self, arrival: Arrival<Frame>) -> Result<(), HostError> {
         self.changed = true;
         let frame = arrival.packet.payload;
         let written_at = self.pump.clock.now();
@@ -302,7 +302,7 @@ impl Worker {
 
     /// Waits for the next packet to read or to write; returns at once when that is near enough for
     /// a busy wait.
-    fn wait(&mut self) -> Result<(), LiveError> {
+    fn wait(&mut self) -> Result<(), HostError> {
         let next = self.pump.fabric.next_wakeup().unwrap_or(Instant::NEVER);
         let ahead = if self.pump.spin { SPIN } else { Duration::ZERO };
         if next.saturating_since(self.pump.clock.now()) <= ahead {
@@ -335,7 +335,7 @@ enum Woken {
 }
 
 impl Alarm {
-    fn new(device: &Device, stop: &Stop) -> Result<Self, LiveError> {
+    fn new(device: &Device, stop: &Stop) -> Result<Self, HostError> {
         let action = "cannot set up a link's alarm";
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).during(action)?;
@@ -354,7 +354,7 @@ impl Alarm {
         clock: RunClock,
         wake: Option<Instant>,
         at_most: EpollTimeout,
-    ) -> Result<Woken, LiveError> {
+    ) -> Result<Woken, HostError> {
         if wake != self.set_to {
             self.set(clock, wake)?;
         }
@@ -373,7 +373,7 @@ impl Alarm {
         }
     }
 
-    fn set(&mut self, clock: RunClock, wake: Option<Instant>) -> Result<(), LiveError> {
+    fn set(&mut self, clock: RunClock, wake: Option<Instant>) -> Result<(), HostError> {
         let set = match wake {
             Some(at) => self
                 .timer

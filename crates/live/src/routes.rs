@@ -6,7 +6,7 @@ use skyhop_model::Direction;
 use skyhop_scenario::{Experiment, FlowPlan};
 use skyhop_units::{Duration, Instant};
 
-use crate::frame::{Frame, Own, recognise};
+use skyhop_host::frame::{Frame, Own, recognise};
 
 /// The routes of one direction, by the traffic's place. What is not skyhop's own goes over the path.
 #[derive(Debug, Clone)]

@@ -7,11 +7,11 @@ use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::device::Device;
-use crate::error::{During, LiveError};
 use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::bulk::{BulkPlan, BulkView, RunningBulk};
+use skyhop_host::device::Device;
+use skyhop_host::error::{During, HostError};
 
 /// Samples flows and links.
 pub(crate) struct Sampler {
@@ -37,7 +37,7 @@ impl Sampler {
         &mut self,
         now: Instant,
         recorder: &mut Recorder<'_>,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), HostError> {
         if now < self.next {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Sampler {
         &mut self,
         now: Instant,
         recorder: &mut Recorder<'_>,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), HostError> {
         let mut flows = Vec::with_capacity(self.flows.len());
         for flow in &mut self.flows {
             flows.extend(flow.sample(now)?);
@@ -92,7 +92,7 @@ impl FlowTrack {
     }
 
     /// The flow's state, while it runs and once after its end.
-    fn sample(&mut self, now: Instant) -> Result<Option<FlowState>, LiveError> {
+    fn sample(&mut self, now: Instant) -> Result<Option<FlowState>, HostError> {
         if self.ended || now <= self.start {
             return Ok(None);
         }
@@ -138,7 +138,7 @@ impl LinkTrack {
     }
 
     /// Of all links in this direction.
-    fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<Vec<LinkStats>, LiveError> {
+    fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<Vec<LinkStats>, HostError> {
         let (state, losses) = self.view.take_losses();
         losses.into_iter().for_each(|row| recorder.event(row));
         self.noted = state.lost() + state.refused;

@@ -21,12 +21,13 @@ use skyhop_record::{PieceReader, Sink};
 use skyhop_scenario::Experiment;
 use skyhop_units::{Duration, Instant};
 
-use crate::error::{During, LiveError};
-use crate::isolation::{
+use crate::message::{self, Message};
+use crate::{LiveOptions, engine};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::isolation::{
     close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
 };
-use crate::message::{self, Message};
-use crate::{LiveOptions, engine, program};
+use skyhop_host::program;
 
 /// How often the caller is asked whether to go on.
 const CONTROL_INTERVAL_MS: u16 = 50;
@@ -135,7 +136,7 @@ fn follow(
         };
         let length = results.read(&mut chunk).during("cannot read from the engine")?;
         if length == 0 {
-            return Err(LiveError::EngineDied { how: supervisor.wait() }.into());
+            return Err(HostError::EngineDied { how: supervisor.wait() }.into());
         }
         reader.push(&chunk[..length]);
         while let Some(message) =
@@ -196,7 +197,7 @@ fn start_engine(
     }
 }
 
-fn isolate(caller: Pid, ends: &EngineEnds) -> Result<(), LiveError> {
+fn isolate(caller: Pid, ends: &EngineEnds) -> Result<(), HostError> {
     reset_signals()?;
     die_with(caller)?;
     close_all_but(&[ends.to_caller.as_raw_fd(), ends.from_caller.as_raw_fd()])?;
@@ -218,7 +219,7 @@ fn engine_main(ends: EngineEnds, experiment: &Experiment, options: &LiveOptions)
     report(&ends.to_caller, ended)
 }
 
-fn report(to_caller: &File, ended: Result<Ended, LiveError>) -> i32 {
+fn report(to_caller: &File, ended: Result<Ended, HostError>) -> i32 {
     let message = match ended {
         Ok(Ended { at, interrupted, program_status }) => {
             Message::Done { at_ns: at.as_nanos(), interrupted, program_status }

@@ -11,8 +11,8 @@ use nix::sys::time::TimeValLike;
 use skyhop_record::Quantiles;
 use skyhop_units::{Duration, Instant};
 
-use crate::error::{During, LiveError};
 use crate::info::Timing;
+use skyhop_host::error::{During, HostError};
 
 /// The time over which steal is looked at.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -22,8 +22,8 @@ const LONGEST_NS: u64 = 60_000_000_000;
 /// A distribution of nanoseconds.
 pub(crate) type Lateness = Histogram<u32>;
 
-pub(crate) fn new_lateness() -> Result<Lateness, LiveError> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 3).map_err(|error| LiveError::System {
+pub(crate) fn new_lateness() -> Result<Lateness, HostError> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).map_err(|error| HostError::System {
         action: "cannot create a histogram".to_owned(),
         reason: error.to_string(),
     })
@@ -44,7 +44,7 @@ pub(crate) fn quantiles(lateness: &Lateness) -> Option<Quantiles> {
 pub(crate) struct LatenessWindow(Mutex<Lateness>);
 
 impl LatenessWindow {
-    pub(crate) fn new() -> Result<Self, LiveError> {
+    pub(crate) fn new() -> Result<Self, HostError> {
         Ok(Self(Mutex::new(new_lateness()?)))
     }
 
@@ -83,7 +83,7 @@ pub(crate) struct TimingRecorder {
 }
 
 impl TimingRecorder {
-    pub(crate) fn new() -> Result<Self, LiveError> {
+    pub(crate) fn new() -> Result<Self, HostError> {
         let steal = StealCounter::open()?;
         let steal_at_start = steal.read()?;
         Ok(Self {
@@ -105,7 +105,7 @@ impl TimingRecorder {
         &mut self,
         now: Instant,
         windows: [&LatenessWindow; 2],
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), HostError> {
         if now < self.window_ends {
             return Ok(());
         }
@@ -121,11 +121,11 @@ impl TimingRecorder {
     }
 
     /// Takes what is left after the last whole window, which counts for the whole run only.
-    pub(crate) fn finish(&mut self, windows: [&LatenessWindow; 2]) -> Result<(), LiveError> {
+    pub(crate) fn finish(&mut self, windows: [&LatenessWindow; 2]) -> Result<(), HostError> {
         self.collect(windows, false)
     }
 
-    fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), LiveError> {
+    fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), HostError> {
         for window in windows {
             // The spare is swapped in, so that the pump never waits for a merge.
             let empty = mem::replace(&mut self.spare, Histogram::new(0).map_err(cannot_merge)?);
@@ -141,7 +141,7 @@ impl TimingRecorder {
     }
 
     /// How well the machine kept up.
-    pub(crate) fn conclude(self, spin: bool) -> Result<Timing, LiveError> {
+    pub(crate) fn conclude(self, spin: bool) -> Result<Timing, HostError> {
         Ok(Timing {
             steal_s: self.steal.read()?.saturating_sub(self.steal_at_start).as_secs_f64(),
             seconds: self.windows,
@@ -153,11 +153,11 @@ impl TimingRecorder {
     }
 }
 
-fn cannot_merge(error: impl std::fmt::Display) -> LiveError {
-    LiveError::System { action: "cannot merge histograms".to_owned(), reason: error.to_string() }
+fn cannot_merge(error: impl std::fmt::Display) -> HostError {
+    HostError::System { action: "cannot merge histograms".to_owned(), reason: error.to_string() }
 }
 
-fn cpu_time() -> Result<Duration, LiveError> {
+fn cpu_time() -> Result<Duration, HostError> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).during("cannot read the engine's CPU time")?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(us.unsigned_abs()))
@@ -171,7 +171,7 @@ struct StealCounter {
 }
 
 impl StealCounter {
-    fn open() -> Result<Self, LiveError> {
+    fn open() -> Result<Self, HostError> {
         let stat = File::open("/proc/stat").during("cannot open /proc/stat")?;
         let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
             .during("cannot read the clock tick")?
@@ -179,7 +179,7 @@ impl StealCounter {
         Ok(Self { stat, tick: Duration::from_nanos(1_000_000_000 / per_second.unsigned_abs()) })
     }
 
-    fn read(&self) -> Result<Duration, LiveError> {
+    fn read(&self) -> Result<Duration, HostError> {
         let mut text = [0; 256];
         let length = self.stat.read_at(&mut text, 0).during("cannot read /proc/stat")?;
         let ticks = steal_ticks(&String::from_utf8_lossy(&text[..length]));

@@ -3,7 +3,8 @@
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_engine::{Control, Ended, Engine, Mock};
-use skyhop_live::{LiveEngine, LiveOptions, Program};
+use skyhop_host::Program;
+use skyhop_live::{LiveEngine, LiveOptions};
 use skyhop_sim::Simulator;
 use skyhop_units::Duration;
 

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_engine::EngineError;
 use skyhop_files::FileError;
-use skyhop_live::LiveError;
+use skyhop_host::HostError;
 use skyhop_scenario::ScenarioError;
 
 /// An exception of the class `name` of `skyhop.errors`.
@@ -46,7 +46,7 @@ pub(crate) fn from_scenario(error: &ScenarioError, interruption: Option<PyErr>) 
     }
 }
 
-pub(crate) fn from_live(error: &LiveError) -> PyErr {
+pub(crate) fn from_host(error: &HostError) -> PyErr {
     if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
 }
 

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use skyhop_live::signal_service::{
-    ForecastPlan, NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
-};
 use skyhop_scenario::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
+use skyhop_signald::{
+    ForecastPlan, NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
+};
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_file, from_live, from_scenario, input_error};
+use crate::errors::{from_file, from_host, from_scenario, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
@@ -62,7 +62,7 @@ pub(crate) fn serve_signal(
     match control.raised {
         // Ctrl-C is how a service ends.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-        _ => served.map_err(|error| from_live(&error)),
+        _ => served.map_err(|error| from_host(&error)),
     }
 }
 
@@ -86,7 +86,7 @@ fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> PyRes
         to: to.map(place),
     };
     // Whatever is wrong is found before anything begins.
-    plan.check().map_err(|error| from_live(&error))?;
+    plan.check().map_err(|error| from_host(&error))?;
     Ok(ServiceSource::Forecast(Box::new(plan)))
 }
 

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, End, PATH_LINK};
+use skyhop_model::{Direction, End, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Bytes, Duration, Instant};
-
-use crate::types::LiveDevice;
 
 /// What an engine runs.
 #[derive(Debug, Clone, PartialEq)]

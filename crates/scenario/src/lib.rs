@@ -28,7 +28,7 @@ pub use experiment::{
 pub use format::Format;
 pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
 pub use seed::seed_for;
-pub use types::{LiveDevice, Scenario};
+pub use types::Scenario;
 
 /// The JSON Schema of a scenario file.
 pub fn schema() -> schemars::Schema {

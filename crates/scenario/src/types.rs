@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_model::{Compat, DuringOutage, End, PATH_LINK, Relay};
+use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
 /// What to run: a path, a link over it, flows, and for how long.
@@ -448,19 +448,6 @@ impl LiveSection {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// What carries packets between the kernel and the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LiveDevice {
-    /// TUN devices where /dev/net/tun may be opened, else packet sockets.
-    #[default]
-    Auto,
-    /// TUN devices.
-    Tun,
-    /// A veth pair and packet sockets for each end.
-    Packet,
 }
 
 fn default_constellation() -> String {

@@ -1,7 +1,6 @@
 //! Bulk TCP flows: a sender that always has more to send, and a receiver that discards it.
 
 use skyhop_model::End;
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,25 +8,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{
-    self, AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, SockaddrIn, sockopt,
-};
+use nix::sys::socket::{self, MsgFlags, Shutdown, SockaddrIn, sockopt};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::{Addresses, Stage, Worker, join, spawn};
-use crate::clock::{Stop, sleep_until, wait, wake_precisely};
-use crate::error::{During, LiveError};
-use crate::frame::FIRST_PORT;
-use crate::tcp_info::{TcpInfo, tcp_info};
+use super::{Addresses, Stage};
+use skyhop_host::clock::{Stop, sleep_until, wait, wake_precisely};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::frame::FIRST_PORT;
+use skyhop_host::socket::{open, set_int};
+use skyhop_host::tcp_info::{TcpInfo, tcp_info};
+use skyhop_host::thread::{Worker, join, spawn};
 
 /// What the sender writes at once.
 const CHUNK: usize = 256 * 1024;
-/// How much may wait unsent in the socket; without a limit the buffer fills with 64 MB.
-const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
 /// What the receiver discards at once.
 const DISCARD: usize = 4 << 20;
-/// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
-const NAME_MAX: usize = 16;
 /// How much has to arrive until the receiver wakes: a wake-up for each packet takes a quarter of
 /// what two cores can carry.
 const WAKE_AT: libc::c_int = 64 * 1024;
@@ -102,7 +97,7 @@ impl BulkView {
     }
 
     /// The flow now; `None` while it has no socket.
-    pub(crate) fn sample(&self) -> Result<Option<BulkSample>, LiveError> {
+    pub(crate) fn sample(&self) -> Result<Option<BulkSample>, HostError> {
         let Some(sender) = held(&self.sender) else { return Ok(None) };
         let sender = tcp_info(&*sender)?;
         let receiver = held(&self.receiver).map(|socket| tcp_info(&*socket)).transpose()?;
@@ -128,7 +123,7 @@ pub(crate) struct RunningBulk {
 }
 
 impl RunningBulk {
-    pub(crate) fn start(plan: BulkPlan, stage: &Stage) -> Result<Self, LiveError> {
+    pub(crate) fn start(plan: BulkPlan, stage: &Stage) -> Result<Self, HostError> {
         let port = FIRST_PORT + plan.index as u16;
         let far = SocketAddrV4::new(plan.addresses.of(plan.from.other()), port);
         let listener = stage.namespace(plan.from.other()).inside(|| {
@@ -162,7 +157,7 @@ impl RunningBulk {
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self) -> Result<(BulkPlan, Option<BulkEnd>), LiveError> {
+    pub(crate) fn join(self) -> Result<(BulkPlan, Option<BulkEnd>), HostError> {
         join(self.sender)?;
         join(self.receiver)?;
         Ok((self.plan, self.view.end.get().cloned()))
@@ -178,7 +173,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn run(self, far: SocketAddrV4) -> Result<(), LiveError> {
+    fn run(self, far: SocketAddrV4) -> Result<(), HostError> {
         self.stage.namespace(self.plan.from).enter()?;
         wake_precisely()?;
         if !sleep_until(self.stage.clock, self.plan.start, &self.stage.stop)? {
@@ -196,7 +191,7 @@ impl Sender {
     }
 
     /// Tries until there is a connection; `None` when the flow's time is over before.
-    fn connect(&self, far: SocketAddrV4) -> Result<Option<Arc<OwnedFd>>, LiveError> {
+    fn connect(&self, far: SocketAddrV4) -> Result<Option<Arc<OwnedFd>>, HostError> {
         while !self.is_over() {
             let socket = Arc::new(open(&self.plan.kernel_cc)?);
             // Held from here on, so that a handshake in an outage shows in the samples.
@@ -221,7 +216,7 @@ impl Sender {
     }
 
     /// Sends until the flow's time or bytes are over; returns why it could not.
-    fn send(&self, socket: &OwnedFd) -> Result<Option<String>, LiveError> {
+    fn send(&self, socket: &OwnedFd) -> Result<Option<String>, HostError> {
         let zeros = vec![0; CHUNK];
         let mut left = self.plan.bytes.map_or(u64::MAX, Bytes::as_u64);
         while left > 0 && !self.is_over() {
@@ -247,13 +242,13 @@ impl Sender {
         Ok(None)
     }
 
-    fn until_writable(&self, socket: &OwnedFd) -> Result<(), LiveError> {
+    fn until_writable(&self, socket: &OwnedFd) -> Result<(), HostError> {
         let writable = (socket.as_fd(), PollFlags::POLLOUT);
         wait(self.stage.clock, self.plan.stop, &self.stage.stop, Some(writable))
     }
 
     /// Takes the last sample and closes the connection.
-    fn finish(&self, broken: Option<String>) -> Result<(), LiveError> {
+    fn finish(&self, broken: Option<String>) -> Result<(), HostError> {
         let completed = self.view.completed.get().copied();
         let now = self.stage.clock.now().min(self.plan.stop);
         let last = self.view.sample()?.unwrap_or_default();
@@ -270,56 +265,9 @@ impl Sender {
     }
 }
 
-/// A socket of the calling thread's namespace with this congestion control, not connected yet.
-fn open(cc: &str) -> Result<OwnedFd, LiveError> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)
-        .during("cannot open a flow's socket")?;
-    set_congestion_control(&socket, cc)?;
-    set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LOW_WATER)
-        .during("cannot limit a flow's unsent data")?;
-    Ok(socket)
-}
-
-fn set_int(
-    socket: impl AsFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> Result<(), Errno> {
-    let size = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the kernel reads one int, which lives for the call.
-    let set = unsafe {
-        libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), size)
-    };
-    Errno::result(set).map(|_| ())
-}
-
-fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), LiveError> {
-    match socket::setsockopt(socket, sockopt::TcpCongestion, &OsString::from(cc)) {
-        Err(Errno::ENOENT | Errno::EINVAL) => Err(unknown_congestion_control(cc)),
-        set => set.during(&format!("cannot choose the congestion control \"{cc}\"")),
-    }
-}
-
-/// Whether the calling thread's namespace has this congestion control.
-pub(crate) fn check_congestion_control(cc: &str) -> Result<(), LiveError> {
-    // The kernel would cut a longer name, and take what is left of it.
-    if cc.is_empty() || cc.len() >= NAME_MAX {
-        return Err(unknown_congestion_control(cc));
-    }
-    open(cc).map(|_| ())
-}
-
-pub(crate) fn unknown_congestion_control(cc: &str) -> LiveError {
-    let available = skyhop_kernel::offered()
-        .map_or_else(|error| format!("an unknown set ({error})"), |names| names.join(", "));
-    LiveError::UnknownCongestionControl { name: cc.to_owned(), available }
-}
-
 // --- the receiver ---
 
-fn receive(plan: &BulkPlan, view: &BulkView, stage: &Stage) -> Result<(), LiveError> {
+fn receive(plan: &BulkPlan, view: &BulkView, stage: &Stage) -> Result<(), HostError> {
     // A sender that lost its connection in an outage comes again.
     while !stage.close.is_set() {
         match view.listener.accept() {
@@ -349,7 +297,7 @@ fn discard(
     view: &BulkView,
     stage: &Stage,
     socket: &OwnedFd,
-) -> Result<(), LiveError> {
+) -> Result<(), HostError> {
     let expected = plan.bytes.map_or(u64::MAX, Bytes::as_u64);
     let mut received = 0;
     loop {

@@ -7,11 +7,9 @@ pub(crate) mod probe;
 use skyhop_model::End;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-use crate::clock::{RunClock, Stop};
-use crate::error::{During, LiveError};
-use crate::namespace::NetNamespace;
+use skyhop_host::clock::{RunClock, Stop};
+use skyhop_host::namespace::NetNamespace;
 
 /// Which of an end's addresses a connection uses: announcements go by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,21 +73,4 @@ impl Stage {
             End::To => &self.far,
         }
     }
-}
-
-/// A thread of the traffic.
-pub(crate) type Worker<T> = JoinHandle<Result<T, LiveError>>;
-
-pub(crate) fn spawn<T: Send + 'static>(
-    name: String,
-    work: impl FnOnce() -> Result<T, LiveError> + Send + 'static,
-) -> Result<Worker<T>, LiveError> {
-    thread::Builder::new().name(name).spawn(work).during("cannot start a thread for traffic")
-}
-
-pub(crate) fn join<T>(worker: Worker<T>) -> Result<T, LiveError> {
-    worker.join().unwrap_or_else(|_| {
-        let action = "cannot go on".to_owned();
-        Err(LiveError::System { action, reason: "a thread of the traffic panicked".to_owned() })
-    })
 }

@@ -7,8 +7,8 @@ use skyhop_units::{Duration, Instant, Rate};
 use super::Addresses;
 use super::bulk::BulkPlan;
 use super::probe::ProbePlan;
-use crate::error::LiveError;
 use crate::kernel_cc::LoadedModules;
+use skyhop_host::error::HostError;
 
 /// All traffic of a run. Place 0 is the gate's.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl TrafficPlan {
         experiment: &Experiment,
         with_program: bool,
         modules: &mut LoadedModules,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, HostError> {
         let mut plan = Self {
             gate: gate(experiment),
             probes: Vec::new(),

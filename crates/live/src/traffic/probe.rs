@@ -11,11 +11,12 @@ use nix::sys::socket::{setsockopt, sockopt};
 use skyhop_record::ProbeRow;
 use skyhop_units::{Duration, Instant};
 
-use super::{Stage, Worker, address, join, spawn};
-use crate::clock::{sleep_until, wait, wake_precisely};
-use crate::error::{During, LiveError};
-use crate::frame::FIRST_PORT;
+use super::{Stage, address};
 use crate::pump::ProbeSojourn;
+use skyhop_host::clock::{sleep_until, wait, wake_precisely};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::frame::FIRST_PORT;
+use skyhop_host::thread::{Worker, join, spawn};
 
 /// The sequence number at the beginning of each packet.
 const SEQ_BYTES: usize = size_of::<u64>();
@@ -48,7 +49,7 @@ struct Sent {
 }
 
 impl RunningProbe {
-    pub(crate) fn start(plan: ProbePlan, stage: &Stage) -> Result<Self, LiveError> {
+    pub(crate) fn start(plan: ProbePlan, stage: &Stage) -> Result<Self, HostError> {
         let (near, far) = (plan.from, plan.from.other());
         let port = FIRST_PORT + plan.index as u16;
         let open = |end: End| {
@@ -77,7 +78,7 @@ impl RunningProbe {
     pub(crate) fn join(
         self,
         scheduled: &[Vec<ProbeSojourn>; 2],
-    ) -> Result<Vec<ProbeRow>, LiveError> {
+    ) -> Result<Vec<ProbeRow>, HostError> {
         join(self.echo)?;
         let sent = join(self.sender)?;
         let [there, back] = scheduled.each_ref().map(|one_way| sojourns(one_way, self.plan.index));
@@ -98,7 +99,7 @@ impl RunningProbe {
 
 /// Makes room for what arrives while this end's thread has no CPU: a packet that the socket drops
 /// would count as lost on the way.
-fn hold_a_burst(socket: &UdpSocket) -> Result<(), LiveError> {
+fn hold_a_burst(socket: &UdpSocket) -> Result<(), HostError> {
     let bytes = 4 << 20;
     // The forced size is for those who may; the other is cut to what the system allows everyone.
     setsockopt(socket, sockopt::RcvBufForce, &bytes)
@@ -111,7 +112,7 @@ fn sojourns(one_way: &[ProbeSojourn], index: usize) -> BTreeMap<u64, Duration> {
     own.map(|packet| (packet.seq, packet.sojourn)).collect()
 }
 
-fn echo_all(socket: &UdpSocket, stage: &Stage) -> Result<(), LiveError> {
+fn echo_all(socket: &UdpSocket, stage: &Stage) -> Result<(), HostError> {
     wake_precisely()?;
     let mut packet = vec![0; 1 << 16];
     while !stage.close.is_set() {
@@ -123,7 +124,7 @@ fn echo_all(socket: &UdpSocket, stage: &Stage) -> Result<(), LiveError> {
     Ok(())
 }
 
-fn send_all(socket: &UdpSocket, plan: &ProbePlan, stage: &Stage) -> Result<Vec<Sent>, LiveError> {
+fn send_all(socket: &UdpSocket, plan: &ProbePlan, stage: &Stage) -> Result<Vec<Sent>, HostError> {
     wake_precisely()?;
     let mut packet = vec![0; plan.payload_bytes];
     let mut received = vec![0; 1 << 16];
@@ -162,7 +163,7 @@ fn note_reply(sent: &mut [Sent], reply: &[u8], back: Instant) {
 }
 
 /// The next packet; `None` when there is none.
-fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<usize>, LiveError> {
+fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<usize>, HostError> {
     match socket.recv(packet) {
         Ok(length) => Ok(Some(length)),
         Err(error) if would_pass(error.kind()) => Ok(None),
@@ -171,7 +172,7 @@ fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<usize>, LiveE
 }
 
 /// Sends a packet; one for which there is no room is one that never comes back.
-fn send(socket: &UdpSocket, packet: &[u8]) -> Result<(), LiveError> {
+fn send(socket: &UdpSocket, packet: &[u8]) -> Result<(), HostError> {
     match socket.send(packet) {
         Err(error) if !would_pass(error.kind()) && error.raw_os_error() != Some(libc::ENOBUFS) => {
             Err(error).during("cannot send a probe's packet")

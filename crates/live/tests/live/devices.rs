@@ -10,8 +10,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
 use skyhop_engine::Unattended;
-use skyhop_live::{DeviceKind, LiveOptions};
-use skyhop_scenario::LiveDevice;
+use skyhop_host::DeviceKind;
+use skyhop_live::LiveOptions;
+use skyhop_model::LiveDevice;
 
 use crate::lab;
 use crate::lab::{fixed, mbit, ms, program, tcp};

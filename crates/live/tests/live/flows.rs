@@ -6,7 +6,8 @@ use skyhop_units::Duration;
 
 use crate::lab::{at, fixed, mbit, ms, tcp};
 use skyhop_engine::{Control, Unattended};
-use skyhop_live::{LiveError, LiveOptions};
+use skyhop_host::HostError;
+use skyhop_live::LiveOptions;
 
 #[test]
 fn two_flows_use_the_congestion_control_of_their_own() {
@@ -79,7 +80,7 @@ fn an_unknown_congestion_control_is_refused_with_those_there_are() {
         let result = lab::live(&experiment, &LiveOptions::default(), &mut Unattended);
         let Some(result) = lab::allowed(result) else { return };
         let error = result.expect_err("there is no such congestion control");
-        assert!(matches!(error, LiveError::UnknownCongestionControl { .. }), "{error}");
+        assert!(matches!(error, HostError::UnknownCongestionControl { .. }), "{error}");
         let message = error.to_string();
         assert!(message.contains(name) && message.contains("reno"), "{message}");
     }

@@ -14,8 +14,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
 use skyhop_engine::{Control, Unattended};
-use skyhop_live::{LiveError, LiveOptions};
-use skyhop_scenario::{Experiment, LiveDevice};
+use skyhop_host::HostError;
+use skyhop_live::LiveOptions;
+use skyhop_model::LiveDevice;
+use skyhop_scenario::Experiment;
 
 const PATIENCE: WallDuration = WallDuration::from_secs(10);
 const SKIPPED: i32 = 77;
@@ -137,7 +139,7 @@ fn the_engines_death_is_an_error_and_leaves_nothing() {
         LiveOptions { program: Some(program(&["sleep", &marker], None)), ..LiveOptions::default() };
     let result = lab::live(&experiment, &options, &mut Killer);
     let Some(result) = lab::allowed(result) else { return };
-    assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
+    assert!(matches!(result, Err(HostError::EngineDied { .. })), "{result:?}");
     assert!(within(PATIENCE, || !is_running(&marker)));
     assert_eq!(children(std::process::id() as i32), Vec::<i32>::new());
 }

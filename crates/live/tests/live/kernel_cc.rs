@@ -11,8 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skyhop_cc::Module;
 use skyhop_engine::{Control, Unattended};
+use skyhop_host::HostError;
 use skyhop_kernel::KernelError;
-use skyhop_live::{LiveError, LiveOptions};
+use skyhop_live::LiveOptions;
 use skyhop_scenario::{Experiment, Traffic};
 use skyhop_signal::Announcement;
 
@@ -176,7 +177,7 @@ fn a_killed_run_leaves_nothing_in_the_kernel() {
     let mut witness = Witness { kills: true, ..Witness::default() };
     let result = lab::live(&experiment, &LiveOptions::default(), &mut witness);
     let Some(result) = lab::allowed(result) else { return };
-    assert!(matches!(result, Err(LiveError::EngineDied { .. })), "{result:?}");
+    assert!(matches!(result, Err(HostError::EngineDied { .. })), "{result:?}");
     assert!(witness.seen.iter().any(|name| !before.contains(name)), "{:?}", witness.seen);
     assert!(within(PATIENCE, || skyhop_kernel::offered().unwrap() == before));
 }

@@ -1,16 +1,17 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
-use skyhop_model::{End, PATH_LINK};
+use skyhop_model::{End, LiveDevice, PATH_LINK};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
+use skyhop_host::{DeviceKind, HostError, Program};
 use skyhop_link::{LinkConfig, LinkSchedule};
-use skyhop_live::{DeviceKind, LiveEngine, LiveError, LiveInfo, LiveOptions, PacketCount, Program};
+use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, FlowPlan, LinkPlan, LiveDevice, Route, Traffic};
+use skyhop_scenario::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -168,12 +169,12 @@ pub fn live(
     experiment: &Experiment,
     options: &LiveOptions,
     control: &mut dyn Control,
-) -> Result<LiveOutcome, LiveError> {
+) -> Result<LiveOutcome, HostError> {
     let mut data = RunData::default();
     let engine = LiveEngine { options: options.clone() };
     let ended = engine.run(experiment, &mut data, control).map_err(|error| match error {
-        EngineError::Failed { reason, .. } => *reason.downcast::<LiveError>().expect("its own"),
-        error => LiveError::Unsupported(error.to_string()),
+        EngineError::Failed { reason, .. } => *reason.downcast::<HostError>().expect("its own"),
+        error => HostError::Unsupported(error.to_string()),
     })?;
     let info: LiveInfo = serde_json::from_value(data.run.clone()).expect("run.json says it");
     Ok(LiveOutcome {
@@ -196,10 +197,10 @@ pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOu
 }
 
 /// `None`, with the reason told, where the result says that this system does not allow runs.
-pub fn allowed<T>(result: Result<T, LiveError>) -> Option<Result<T, LiveError>> {
+pub fn allowed<T>(result: Result<T, HostError>) -> Option<Result<T, HostError>> {
     match result {
         Err(
-            error @ (LiveError::NamespacesForbidden { .. } | LiveError::DeviceUnavailable { .. }),
+            error @ (HostError::NamespacesForbidden { .. } | HostError::DeviceUnavailable { .. }),
         ) => {
             skyhop_needs::missing("namespaces", error);
             None

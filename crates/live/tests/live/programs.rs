@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use crate::lab::LiveOutcome;
 use crate::lab::{fixed, mbit, ms, probe, program, tcp};
 use skyhop_engine::{Control, Unattended};
-use skyhop_live::{LiveError, LiveOptions};
+use skyhop_host::HostError;
+use skyhop_live::LiveOptions;
 
 /// Answers one connection with the congestion control it has.
 const SERVER: &str = "exec python3 -c 'import socket,sys\n\
@@ -101,7 +102,7 @@ fn programs_that_do_not_start_are_named() {
     let error = result.unwrap_err();
     assert!(error.to_string().contains("no-such-server"), "{error}");
     let Some(result) = attempt("true", Some("exit 3")) else { return };
-    assert!(matches!(result, Err(LiveError::ServerEnded { status: 3, .. })), "{result:?}");
+    assert!(matches!(result, Err(HostError::ServerEnded { status: 3, .. })), "{result:?}");
 }
 
 /// A caller that stops at once.

@@ -1,6 +1,7 @@
 //! Scenario files: defaults as documented, and errors that name file, key and remedy in one line.
 
-use skyhop_scenario::{LiveDevice, parse_scenario};
+use skyhop_model::LiveDevice;
+use skyhop_scenario::parse_scenario;
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";

@@ -1,0 +1,122 @@
+//! The run's clock, and waiting by it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use skyhop_units::{Duration, Instant};
+
+use crate::error::{During, HostError};
+
+/// `CLOCK_MONOTONIC`, counted from the start of the run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunClock {
+    start_ns: u64,
+}
+
+impl RunClock {
+    /// A clock whose run begins `lead` from now.
+    pub fn starting_in(lead: Duration) -> Result<Self, HostError> {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+        Ok(Self { start_ns: nanos(now) + lead.as_nanos() })
+    }
+
+    /// The time since the run began; its beginning until then.
+    pub fn now(self) -> Instant {
+        // CLOCK_MONOTONIC was readable when the clock was made, and cannot fail after that.
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
+        self.at(now)
+    }
+
+    /// A time of `CLOCK_MONOTONIC` in the run; its beginning for what was before.
+    pub fn at(self, monotonic_ns: u64) -> Instant {
+        Instant::from_nanos(monotonic_ns.saturating_sub(self.start_ns))
+    }
+
+    /// The same moment as an absolute time of `CLOCK_MONOTONIC`.
+    pub fn absolute(self, at: Instant) -> TimeSpec {
+        let ns = self.start_ns.saturating_add(at.as_nanos()).min(i64::MAX as u64);
+        timespec(ns)
+    }
+}
+
+fn nanos(time: TimeSpec) -> u64 {
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+fn timespec(ns: u64) -> TimeSpec {
+    TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64)
+}
+
+/// Tells any number of threads to stop, also those that wait.
+#[derive(Debug)]
+pub struct Stop {
+    set: AtomicBool,
+    event: EventFd,
+}
+
+impl Stop {
+    /// One that is not set yet.
+    pub fn new() -> Result<Self, HostError> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event =
+            EventFd::from_value_and_flags(0, flags).during("cannot create an event descriptor")?;
+        Ok(Self { set: AtomicBool::new(false), event })
+    }
+
+    /// Tells everyone, for good.
+    pub fn set(&self) -> Result<(), HostError> {
+        self.set.store(true, Ordering::Release);
+        // Nobody reads the event descriptor, so that it wakes every thread that waits for it.
+        self.event.write(1).during("cannot wake the engine's threads").map(|_| ())
+    }
+
+    /// Whether it has been set.
+    pub fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+
+    /// Readable once this is set.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// Waits until `until`, until `stop` is set, or until `fd` is ready for `events`.
+pub fn wait(
+    clock: RunClock,
+    until: Instant,
+    stop: &Stop,
+    fd: Option<(BorrowedFd<'_>, PollFlags)>,
+) -> Result<(), HostError> {
+    let left = until.saturating_since(clock.now());
+    if left == Duration::ZERO || stop.is_set() {
+        return Ok(());
+    }
+    let stopped = PollFd::new(stop.as_fd(), PollFlags::POLLIN);
+    let timeout = timespec(left.as_nanos().min(i64::MAX as u64));
+    let woken = match fd {
+        Some((fd, events)) => ppoll(&mut [stopped, PollFd::new(fd, events)], Some(timeout), None),
+        None => ppoll(&mut [stopped], Some(timeout), None),
+    };
+    match woken {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(error) => Err(error).during("cannot wait for a socket"),
+    }
+}
+
+/// Waits until `until`; false when `stop` was set before that.
+pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool, HostError> {
+    while clock.now() < until && !stop.is_set() {
+        wait(clock, until, stop, None)?;
+    }
+    Ok(!stop.is_set())
+}
+
+/// Lets this thread's waits end when they should: the default slack is 50 us.
+pub fn wake_precisely() -> Result<(), HostError> {
+    nix::sys::prctl::set_timerslack(1).during("cannot set the timer slack")
+}

@@ -1,0 +1,275 @@
+//! The device of an end: what its namespace sends comes out here, and what is written here its
+//! namespace receives.
+//!
+//! A TUN device where /dev/net/tun may be opened; elsewhere a veth pair with packet sockets, which
+//! takes no more than namespaces of one's own. The rest of the engine does not see which.
+
+mod choice;
+mod counters;
+mod packet;
+mod ring;
+mod setup;
+mod sockets;
+mod tun;
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use skyhop_model::LiveDevice;
+
+pub use choice::DeviceKind;
+pub use counters::DeviceCount;
+pub use setup::NAME;
+
+use crate::error::HostError;
+use crate::namespace::NetNamespace;
+use choice::Failure;
+use counters::NamespaceTable;
+use packet::PacketDevice;
+use tun::TunDevice;
+
+/// The device of one namespace.
+#[derive(Debug)]
+pub struct Device {
+    carrier: Carrier,
+    table: NamespaceTable,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Tun(TunDevice),
+    Packet(PacketDevice),
+}
+
+impl Device {
+    /// Gives each namespace its only device, both of the same kind.
+    pub fn create_pair(
+        asked: LiveDevice,
+        ends: [(&NetNamespace, &[Ipv4Addr]); 2],
+    ) -> Result<[Self; 2], HostError> {
+        choice::choose(asked, |kind| {
+            let [near, far] = ends;
+            Ok([Self::create(kind, near)?, Self::create(kind, far)?])
+        })
+    }
+
+    fn create(
+        kind: DeviceKind,
+        (namespace, addresses): (&NetNamespace, &[Ipv4Addr]),
+    ) -> Result<Self, Failure> {
+        namespace.inside(|| {
+            let carrier = match kind {
+                DeviceKind::Tun => Carrier::Tun(TunDevice::create(addresses)?),
+                DeviceKind::Packet => Carrier::Packet(PacketDevice::create(addresses)?),
+            };
+            Ok(Self { carrier, table: NamespaceTable::open()? })
+        })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> DeviceKind {
+        match self.carrier {
+            Carrier::Tun(_) => DeviceKind::Tun,
+            Carrier::Packet(_) => DeviceKind::Packet,
+        }
+    }
+
+    /// Reads one packet; `None` when there is none.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, HostError> {
+        match &self.carrier {
+            Carrier::Tun(tun) => tun.read(buffer),
+            Carrier::Packet(packet) => Ok(packet.read(buffer)),
+        }
+    }
+
+    /// Hands one packet to the namespace; false when the device has no room for it.
+    pub fn write(&self, packet: &[u8]) -> Result<bool, HostError> {
+        let ethertype = match packet.first().map(|first| first >> 4) {
+            Some(4) => libc::ETH_P_IP,
+            Some(6) => libc::ETH_P_IPV6,
+            // A program has sent something that is no IP packet.
+            _ => return Ok(false),
+        };
+        match &self.carrier {
+            Carrier::Tun(tun) => tun.write(packet),
+            Carrier::Packet(device) => device.write(packet, ethertype as u16),
+        }
+    }
+
+    /// To be called when the descriptor reports an error, which would end every wait at once.
+    pub fn forget_error(&self) -> Result<(), HostError> {
+        match &self.carrier {
+            Carrier::Tun(_) => Ok(()),
+            Carrier::Packet(packet) => packet.forget_error(),
+        }
+    }
+
+    /// What the kernel has counted until now.
+    pub fn count(&self) -> Result<DeviceCount, HostError> {
+        let table = self.table.read()?;
+        match &self.carrier {
+            Carrier::Tun(tun) => Ok(tun.count(table)),
+            Carrier::Packet(packet) => packet.count(table),
+        }
+    }
+
+    /// What a user must know of packets that could not have been on a wire.
+    pub fn warning(&self) -> Option<String> {
+        let unfit = match &self.carrier {
+            Carrier::Tun(tun) => tun.unfit(),
+            Carrier::Packet(packet) => packet.unfit(),
+        };
+        (unfit > 0).then(|| {
+            format!(
+                "{unfit} packets of more than 1500 bytes or without a checksum were dropped at the \
+                 device; leave the settings of {NAME} as they are"
+            )
+        })
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.carrier {
+            Carrier::Tun(tun) => tun.as_fd(),
+            Carrier::Packet(packet) => packet.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+    use crate::frame::MTU;
+
+    const NEAR: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
+    const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
+
+    /// A namespace with a device, which root may have without further ado.
+    fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
+        let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
+            namespace.tune()?;
+            let device = Device::create(kind, (&namespace, &[NEAR]))?;
+            Ok((namespace, device))
+        });
+        let need = if kind == DeviceKind::Tun { "tun" } else { "root" };
+        made.inspect_err(|failure| skyhop_needs::missing(need, told(failure))).ok()
+    }
+
+    fn told(failure: &Failure) -> String {
+        match failure {
+            Failure::Unavailable(problem) => problem.what.clone(),
+            Failure::Broken(error) => error.to_string(),
+        }
+    }
+
+    fn send_from(namespace: &NetNamespace, payload: &[u8], packets: usize) {
+        let sent = namespace.inside(|| {
+            let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
+            (0..packets).for_each(|_| assert!(socket.send_to(payload, FAR).is_ok()));
+            Ok::<_, HostError>(())
+        });
+        sent.expect("the namespace can be entered");
+    }
+
+    #[test]
+    fn what_a_full_ring_drops_is_counted_once() {
+        let Some((namespace, device)) = end(DeviceKind::Packet) else { return };
+        let packets = 25_000;
+        send_from(&namespace, &[0; 100], packets);
+        let full = device.count().unwrap();
+        assert_eq!((full.sent, full.received), (0, 0), "{full:?}");
+        assert!(full.send_drops > 1000, "{full:?}");
+
+        let mut buffer = [0; MTU];
+        let mut read = 0;
+        while let Some(length) = device.read(&mut buffer).unwrap() {
+            assert_eq!((length, buffer[0]), (128, 0x45));
+            read += 1;
+        }
+        assert_eq!(read + full.send_drops, packets as u64);
+        assert_eq!(device.count().unwrap(), DeviceCount { sent: read, ..full });
+        // There is room again.
+        send_from(&namespace, &[0; 100], 1);
+        assert_eq!(device.read(&mut buffer).unwrap(), Some(128));
+        assert_eq!(device.count().unwrap(), DeviceCount { sent: read + 1, ..full });
+        assert_eq!(device.warning(), None);
+    }
+
+    #[test]
+    fn a_packet_that_is_too_long_is_dropped_and_told_of() {
+        for kind in [DeviceKind::Tun, DeviceKind::Packet] {
+            let Some((namespace, device)) = end(kind) else { continue };
+            namespace.inside(|| setup::set_mtu(NAME, 4000)).unwrap();
+            send_from(&namespace, &[0; 1473], 1);
+            send_from(&namespace, &[0; 1472], 1);
+            let mut buffer = [0; MTU];
+            assert_eq!(device.read(&mut buffer).unwrap(), Some(1500));
+            assert_eq!(device.read(&mut buffer).unwrap(), None);
+            let expected = DeviceCount { received: 0, sent: 1, send_drops: 1 };
+            assert_eq!(device.count().unwrap(), expected);
+            let warning = device.warning().unwrap();
+            assert!(warning.starts_with("1 packets of more than 1500 bytes"), "{warning}");
+        }
+    }
+
+    #[test]
+    fn waiting_for_packets_waits_also_after_the_device_was_down() {
+        let Some((namespace, device)) = end(DeviceKind::Packet) else { return };
+        let woken = || {
+            let mut ready = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
+            poll(&mut ready, PollTimeout::ZERO).unwrap();
+            ready[0].revents().unwrap()
+        };
+        assert_eq!(woken(), PollFlags::empty());
+        let down_and_up = || {
+            setup::take_down(NAME)?;
+            setup::bring_up(NAME, libc::IFF_NOARP)
+        };
+        namespace.inside(down_and_up).unwrap();
+        assert_eq!(woken(), PollFlags::POLLERR);
+        device.forget_error().unwrap();
+        assert_eq!(woken(), PollFlags::empty());
+        send_from(&namespace, b"there", 1);
+        assert_eq!(woken(), PollFlags::POLLIN);
+    }
+
+    #[test]
+    fn what_is_written_arrives_and_is_not_read_back() {
+        for kind in [DeviceKind::Tun, DeviceKind::Packet] {
+            let Some((namespace, device)) = end(kind) else { continue };
+            an_answer_arrives(&namespace, &device);
+        }
+    }
+
+    fn an_answer_arrives(namespace: &NetNamespace, device: &Device) {
+        let mut buffer = [0; MTU];
+        send_from(namespace, b"there", 1);
+        let length = device.read(&mut buffer).unwrap().unwrap();
+        let (socket, port) = namespace
+            .inside(|| {
+                let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
+                let port = socket.local_addr().expect("it is bound").port();
+                Ok::<_, HostError>((socket, port))
+            })
+            .unwrap();
+        // The way back: addresses swapped, which leaves the header's checksum; UDP needs none.
+        let packet = &mut buffer[..length];
+        let (near, far) = packet[12..20].split_at_mut(4);
+        near.swap_with_slice(far);
+        packet[22..24].copy_from_slice(&port.to_be_bytes());
+        packet[26..28].fill(0);
+        assert!(device.write(packet).unwrap());
+        assert!(!device.write(&[0; 40]).unwrap());
+        let mut heard = [0; 16];
+        let (length, from) = socket.recv_from(&mut heard).unwrap();
+        assert_eq!((&heard[..length], from.ip()), (&b"there"[..], FAR.0.into()));
+        assert_eq!(device.read(&mut buffer).unwrap(), None);
+        let expected = DeviceCount { received: 1, sent: 1, send_drops: 0 };
+        assert_eq!(device.count().unwrap(), expected);
+    }
+}

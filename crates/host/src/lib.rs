@@ -1,0 +1,19 @@
+//! What this machine offers to live runs: namespaces, devices that carry packets in and out of them,
+//! programs inside, the kernel's own word about connections, and a clock.
+
+pub mod clock;
+pub mod default_cc;
+pub mod device;
+pub mod error;
+pub mod frame;
+pub mod isolation;
+pub mod namespace;
+pub mod program;
+mod rtnetlink;
+pub mod socket;
+pub mod tcp_info;
+pub mod thread;
+
+pub use device::DeviceKind;
+pub use error::{During, HostError};
+pub use program::Program;

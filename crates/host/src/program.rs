@@ -1,0 +1,276 @@
+//! Programs that make the traffic: a client in the near namespace, a server in the far one.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{AccessFlags, Pid, access};
+
+use crate::error::{During, HostError};
+use crate::isolation::DescriptorLimit;
+use crate::namespace::NetNamespace;
+
+/// A client, and the server it talks to.
+///
+/// `{server}` in either is replaced by the far end's address, which is also in their environment
+/// as `SKYHOP_SERVER`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Program {
+    /// The client's command line, run in the near namespace; the run ends with it.
+    pub client: Vec<String>,
+    /// A shell command that runs in the far namespace before the client; what it prints goes to
+    /// standard error.
+    pub server: Option<String>,
+}
+
+/// How long a server may take until it listens, before the client starts anyway.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server may take to end when it is asked to.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(10);
+/// What a shell says of a command that it does not find.
+const NOT_FOUND: i32 = 127;
+/// The state of a listening socket in /proc/net/tcp.
+const LISTEN: &str = "0A";
+
+/// Whether the client can be started at all, found out before anything is set up.
+pub fn check(program: &Program) -> Result<(), HostError> {
+    let Some(client) = program.client.first().filter(|name| !name.is_empty()) else {
+        let message = "no client program was given; put its command line after --".to_owned();
+        return Err(HostError::Unsupported(message));
+    };
+    let found = if client.contains('/') {
+        is_executable(Path::new(client))
+    } else {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).any(|directory| is_executable(&directory.join(client)))
+    };
+    if found { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(&PathBuf::from(path), AccessFlags::X_OK).is_ok()
+}
+
+fn not_found(command: &str, reason: &str) -> HostError {
+    HostError::ProgramNotFound { command: command.to_owned(), reason: reason.to_owned() }
+}
+
+/// Collects the exit status of every child: process 1 inherits those that daemonised themselves.
+#[derive(Debug, Default)]
+pub struct Reaper {
+    statuses: BTreeMap<Pid, i32>,
+    watched: Vec<Pid>,
+}
+
+impl Reaper {
+    fn watch(&mut self, pid: Pid) {
+        self.watched.push(pid);
+    }
+
+    /// The exit status of a watched process, 128 + signal where a signal ended it; `None` while it
+    /// runs.
+    pub fn status(&mut self, pid: Pid) -> Result<Option<i32>, HostError> {
+        self.reap()?;
+        Ok(self.statuses.get(&pid).copied())
+    }
+
+    fn reap(&mut self) -> Result<(), HostError> {
+        loop {
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, status)) => (pid, status),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, 128 + signal as i32),
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(()),
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error).during("cannot wait for the programs"),
+            };
+            if self.watched.contains(&pid) {
+                self.statuses.insert(pid, status);
+            }
+        }
+    }
+}
+
+/// Starts the client.
+pub fn start_client(
+    words: &[String],
+    namespace: &NetNamespace,
+    server: Ipv4Addr,
+    limit: DescriptorLimit,
+    reaper: &mut Reaper,
+) -> Result<Pid, HostError> {
+    let words: Vec<String> = words.iter().map(|word| fill_in(word, server)).collect();
+    let (name, arguments) = words.split_first().ok_or_else(|| not_found("", "it is empty"))?;
+    let mut command = Command::new(name);
+    command.args(arguments);
+    let pid = spawn(command, name, namespace, server, limit)?;
+    reaper.watch(pid);
+    Ok(pid)
+}
+
+/// Ends a client that the end of the run has overtaken.
+pub fn end_client(client: Pid, reaper: &mut Reaper) -> Result<(), HostError> {
+    // Ctrl-C has reached the client too; it may be about to end by itself.
+    if ended_within(END_PATIENCE, client, reaper)? {
+        return Ok(());
+    }
+    for request in [Signal::SIGTERM, Signal::SIGKILL] {
+        kill(client, request).during("cannot end the client")?;
+        if ended_within(END_PATIENCE, client, reaper)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn ended_within(patience: Duration, pid: Pid, reaper: &mut Reaper) -> Result<bool, HostError> {
+    let asked = Instant::now();
+    while reaper.status(pid)?.is_none() {
+        if asked.elapsed() >= patience {
+            return Ok(false);
+        }
+        thread::sleep(POLL);
+    }
+    Ok(true)
+}
+
+/// A server, with everything that it started.
+#[derive(Debug)]
+pub struct Server {
+    pid: Pid,
+}
+
+impl Server {
+    /// Starts the server and gives it the time to listen.
+    pub fn start(
+        shell_command: &str,
+        namespace: &NetNamespace,
+        address: Ipv4Addr,
+        limit: DescriptorLimit,
+        reaper: &mut Reaper,
+    ) -> Result<Self, HostError> {
+        let shell_command = fill_in(shell_command, address);
+        let mut command = Command::new("/bin/sh");
+        // A group of its own: Ctrl-C is for the client, and the whole group is ended afterwards.
+        command.arg("-c").arg(&shell_command).stdin(Stdio::null()).process_group(0);
+        // Standard output belongs to the client, which may be piped into another program.
+        command.stdout(std::io::stderr());
+        let before = listening(namespace)?;
+        let server = Self { pid: spawn(command, &shell_command, namespace, address, limit)? };
+        reaper.watch(server.pid);
+        let started = Instant::now();
+        while started.elapsed() < LISTEN_PATIENCE && listening(namespace)? <= before {
+            match reaper.status(server.pid)? {
+                Some(NOT_FOUND) => {
+                    return Err(not_found(&shell_command, "the shell cannot find it"));
+                }
+                Some(0) => break,
+                Some(status) => {
+                    return Err(HostError::ServerEnded { command: shell_command, status });
+                }
+                None => thread::sleep(POLL),
+            }
+        }
+        Ok(server)
+    }
+
+    /// Ends the server, politely first.
+    pub fn end(self, reaper: &mut Reaper) -> Result<(), HostError> {
+        for request in [Signal::SIGTERM, Signal::SIGKILL] {
+            match killpg(self.pid, request) {
+                Ok(()) => {}
+                // Nobody is left in the group.
+                Err(Errno::ESRCH) => return Ok(()),
+                Err(error) => return Err(error).during("cannot end the server"),
+            }
+            ended_within(END_PATIENCE, self.pid, reaper)?;
+        }
+        Ok(())
+    }
+}
+
+fn fill_in(text: &str, server: Ipv4Addr) -> String {
+    text.replace("{server}", &server.to_string())
+}
+
+fn spawn(
+    mut command: Command,
+    name: &str,
+    namespace: &NetNamespace,
+    server: Ipv4Addr,
+    limit: DescriptorLimit,
+) -> Result<Pid, HostError> {
+    command.env("SKYHOP_SERVER", server.to_string());
+    // SAFETY: the closure makes system calls only, which is allowed between fork and exec.
+    unsafe { command.pre_exec(move || default_signals().and(Ok(limit.restore()?))) };
+    namespace.inside(|| match command.spawn() {
+        // Not waited for through the handle: the reaper waits for everyone.
+        Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
+        Err(error) => Err(not_found(name, &error.to_string())),
+    })
+}
+
+/// The engine ignores what the terminal sends; a program shall not.
+fn default_signals() -> io::Result<()> {
+    use Signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+    for each in [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE] {
+        // SAFETY: the default is not a function, so nothing runs in signal context.
+        unsafe { signal(each, SigHandler::SigDfl) }?;
+    }
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
+/// How many TCP sockets listen in a namespace.
+fn listening(namespace: &NetNamespace) -> Result<usize, HostError> {
+    namespace.inside(|| {
+        let count = |file: &str| match fs::read_to_string(file) {
+            Ok(table) => Ok(count_listening(&table)),
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error).during(&format!("cannot read {file}")),
+        };
+        Ok(count("/proc/thread-self/net/tcp")? + count("/proc/thread-self/net/tcp6")?)
+    })
+}
+
+/// proc(5): the fourth column is the state.
+fn count_listening(table: &str) -> usize {
+    table.lines().skip(1).filter(|line| line.split_whitespace().nth(3) == Some(LISTEN)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_sockets_are_counted_by_their_state() {
+        let table = "  sl  local_address rem_address   st tx_queue\n\
+                     0: 0100007F:1451 00000000:0000 0A 0 0\n\
+                     1: 0100007F:1451 0100007F:9999 01 0 0\n";
+        assert_eq!(count_listening(table), 1);
+    }
+
+    #[test]
+    fn a_client_that_does_not_exist_is_refused_before_anything_starts() {
+        let program = |client: &[&str]| Program {
+            client: client.iter().map(|word| (*word).to_owned()).collect(),
+            server: None,
+        };
+        assert_eq!(check(&program(&["sh", "-c", "true"])), Ok(()));
+        for missing in ["no-such-program", "/no/such/program", "/etc"] {
+            let error = check(&program(&[missing])).unwrap_err().to_string();
+            assert!(error.contains(missing) && error.contains("PATH"), "{error}");
+        }
+        assert!(check(&program(&[])).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! TCP sockets with a congestion control of their own.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, sockopt};
+
+use crate::error::{During, HostError};
+
+/// How much may wait unsent in the socket; without a limit the buffer fills with 64 MB.
+const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
+/// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
+const NAME_MAX: usize = 16;
+
+/// A socket of the calling thread's namespace with this congestion control, not connected yet.
+pub fn open(cc: &str) -> Result<OwnedFd, HostError> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)
+        .during("cannot open a flow's socket")?;
+    set_congestion_control(&socket, cc)?;
+    set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LOW_WATER)
+        .during("cannot limit a flow's unsent data")?;
+    Ok(socket)
+}
+
+/// Sets an option that is an int.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn set_int(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
+    let size = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel reads one int, which lives for the call.
+    let set = unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, (&raw const value).cast(), size)
+    };
+    Errno::result(set).map(|_| ())
+}
+
+fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostError> {
+    match socket::setsockopt(socket, sockopt::TcpCongestion, &OsString::from(cc)) {
+        Err(Errno::ENOENT | Errno::EINVAL) => Err(unknown_congestion_control(cc)),
+        set => set.during(&format!("cannot choose the congestion control \"{cc}\"")),
+    }
+}
+
+/// Whether the calling thread's namespace has this congestion control.
+pub fn check_congestion_control(cc: &str) -> Result<(), HostError> {
+    // The kernel would cut a longer name, and take what is left of it.
+    if cc.is_empty() || cc.len() >= NAME_MAX {
+        return Err(unknown_congestion_control(cc));
+    }
+    open(cc).map(|_| ())
+}
+
+/// The error about a congestion control that there is not; it names those there are.
+pub fn unknown_congestion_control(cc: &str) -> HostError {
+    let available = skyhop_kernel::offered()
+        .map_or_else(|error| format!("an unknown set ({error})"), |names| names.join(", "));
+    HostError::UnknownCongestionControl { name: cc.to_owned(), available }
+}

@@ -1,0 +1,15 @@
+//! What live runs are asked for.
+
+words! {
+    /// What carries packets between the kernel and the link.
+    #[derive(Default)]
+    LiveDevice ["device of live runs"] {
+        /// TUN devices where /dev/net/tun may be opened, else packet sockets.
+        #[default]
+        Auto = "auto",
+        /// TUN devices.
+        Tun = "tun",
+        /// A veth pair and packet sockets for each end.
+        Packet = "packet",
+    }
+}

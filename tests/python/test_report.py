@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -524,6 +526,23 @@ def test_figures_hold_every_flow_and_panel(tmp_path: Path) -> None:
         row["rtt_ns"] is None for row in made.probe_rows()
     )
     assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> None:
+    runs = [SyntheticRun((cc,), probe=True).write(tmp_path / cc) for cc in ("cubic", "bbr")]
+    code = (
+        "import sys\n"
+        "from skyhop.analysis.run_page import runs_page\n"
+        "from skyhop.data.reading import read_runs\n"
+        "page = runs_page(read_runs(sys.argv[1:]))\n"
+        "views = [figure.view() for figure in page.figures]\n"
+        "print([panel.what for panel in views[-1].panels])\n"
+        "print({'matplotlib', 'jinja2'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *map(str, runs)], capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    panels = ["goodput", "srtt", "probe RTT", "cwnd", "retransmits", "queue", "drops"]
+    assert done.stdout.splitlines() == [str(panels), "set()"]
 
 
 def test_announcements_and_what_is_done_about_them_are_seen(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class Hue:
     label: str
     colour: str
     dash: str
-    place: int
+    index: int
     """Which of the hues."""
 
 

@@ -20,7 +20,7 @@ MANY_FLOWS = 7
 """With more flows than this, flows of one kind share a colour and lines become thin."""
 
 FlowKey: TypeAlias = tuple[int, int]
-"""The run's place among the runs shown, and the flow's id."""
+"""The run's index among the runs shown, and the flow's id."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def _styles_together(
 ) -> dict[FlowKey, FlowStyle]:
     if len(keys) <= MANY_FLOWS:
         return {
-            key: FlowStyle(FLOW_COLOURS[place], "-", 1.4, 0.95, labels[key], labels[key])
-            for place, (key, _, _) in enumerate(keys)
+            key: FlowStyle(FLOW_COLOURS[index], "-", 1.4, 0.95, labels[key], labels[key])
+            for index, (key, _, _) in enumerate(keys)
         }
     engines = {run.summary["engine"] for _, _, run in keys}
     groups = {
@@ -74,10 +74,10 @@ def _styles_together(
     order = list(dict.fromkeys(groups.values()))
     styles = {}
     for key, _, _ in keys:
-        place = order.index(groups[key])
+        index = order.index(groups[key])
         styles[key] = FlowStyle(
-            FLOW_COLOURS[place % len(FLOW_COLOURS)],
-            FLOW_DASHES[place // len(FLOW_COLOURS) % len(FLOW_DASHES)],
+            FLOW_COLOURS[index % len(FLOW_COLOURS)],
+            FLOW_DASHES[index // len(FLOW_COLOURS) % len(FLOW_DASHES)],
             0.7,
             0.6,
             labels[key],
@@ -102,11 +102,11 @@ LIKE_DURATIONS = 1.5
 
 
 def by_duration(runs: Sequence[RunRecord]) -> list[list[int]]:
-    """Return the places of runs that lasted about as long as each other, the shortest first."""
+    """Return the indices of runs that lasted about as long as each other, the shortest first."""
     groups: list[list[int]] = []
-    for place in sorted(range(len(runs)), key=lambda place: runs[place].duration_s):
-        if groups and runs[place].duration_s <= LIKE_DURATIONS * runs[groups[-1][0]].duration_s:
-            groups[-1].append(place)
+    for index in sorted(range(len(runs)), key=lambda index: runs[index].duration_s):
+        if groups and runs[index].duration_s <= LIKE_DURATIONS * runs[groups[-1][0]].duration_s:
+            groups[-1].append(index)
         else:
-            groups.append([place])
+            groups.append([index])
     return [sorted(group) for group in groups]

@@ -108,11 +108,11 @@ def _quantiles(values: FloatArray, weights: FloatArray, mean: float | None) -> d
         return {}
     order = np.argsort(values)
     shares = np.cumsum(weights[order]) / weights.sum()
-    places = {"min": 0.0, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    wanted = {"min": 0.0, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
     last = len(order) - 1
     found = {
         name: float(values[order][min(int(np.searchsorted(shares, share)), last)])
-        for name, share in places.items()
+        for name, share in wanted.items()
     }
     return {**found, "mean": mean}
 

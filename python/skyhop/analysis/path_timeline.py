@@ -98,12 +98,12 @@ def _quantiles_of_bins(
 ) -> tuple[FloatArray, FloatArray]:
     """Return equal bins' middles (s) and the quantiles `_SHARES` of what is in them, (n, 3)."""
     edges_s = np.linspace(0, end_s, _BINS + 1)
-    places = np.searchsorted(t_s, edges_s)
+    starts = np.searchsorted(t_s, edges_s)
     quantiles = np.full((_BINS, len(_SHARES)), np.nan)
-    for place, (begin, end) in enumerate(itertools.pairwise(places)):
+    for index, (begin, end) in enumerate(itertools.pairwise(starts)):
         known = values[begin:end][np.isfinite(values[begin:end])]
         if len(known):
-            quantiles[place] = np.quantile(known, _SHARES)
+            quantiles[index] = np.quantile(known, _SHARES)
     return (edges_s[1:] + edges_s[:-1]) / 2, quantiles
 
 

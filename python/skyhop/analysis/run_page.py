@@ -123,20 +123,20 @@ def _comparisons(
         "stayed at or below a value."
     )
     groups = by_duration(runs)
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         of_group = {
             (group.index(run), flow): style for (run, flow), style in styles.items() if run in group
         }
         if len(of_group) > 1:
-            file = "comparison.png" if len(groups) == 1 else f"comparison-{place + 1}.png"
+            file = "comparison.png" if len(groups) == 1 else f"comparison-{index + 1}.png"
             view = partial(compare, [runs[run] for run in group], of_group)
             yield PageFigure(file, caption, view)
 
 
 def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
     paths = _distinct_paths(runs)
-    for place, (path, until_s) in enumerate(paths):
-        file = "path.png" if len(paths) == 1 else f"path-{place + 1}.png"
+    for index, (path, until_s) in enumerate(paths):
+        file = "path.png" if len(paths) == 1 else f"path-{index + 1}.png"
         caption = f"{_path_name(path)}: one-way delay without queueing, hops, and handovers."
         if path.duration_s > until_s:
             caption += f" The path file goes on until {path.duration_s:,.0f} s."

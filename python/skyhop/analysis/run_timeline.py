@@ -103,8 +103,8 @@ def _total_goodput(run: RunRecord) -> tuple[FloatArray, FloatArray]:
     """Return the sample times (s) of all flows and their goodput together (Mbit/s), (n,) each."""
     t_s = np.concatenate([series.t_s for series in run.flows.values()])
     goodput_mbps = np.concatenate([series.goodput_mbps for series in run.flows.values()])
-    times_s, places = np.unique(t_s, return_inverse=True)
-    total = np.bincount(places, weights=goodput_mbps, minlength=len(times_s))
+    times_s, inverse = np.unique(t_s, return_inverse=True)
+    total = np.bincount(inverse, weights=goodput_mbps, minlength=len(times_s))
     return times_s, np.asarray(total, dtype=np.float64)
 
 
@@ -170,10 +170,10 @@ def _backlog(run: RunRecord) -> Panel:
     highest = max((s.backlog_bytes.max() for s in run.link.values() if len(s.t_s)), default=0.0)
     scale, unit = (1e6, "MB") if highest >= _SHOW_MB_FROM else (1e3, "kB")
     marks: list[Mark] = []
-    for place, (name, series) in enumerate(run.link.items()):
-        colour = _QUEUE_COLOURS[place % len(_QUEUE_COLOURS)]
+    for index, (name, series) in enumerate(run.link.items()):
+        colour = _QUEUE_COLOURS[index % len(_QUEUE_COLOURS)]
         # The first is the one that the scenario is about; of the others, those that say something.
-        if place > 0 and not (series.backlog_bytes >= 0.02 * max(highest, 1.0)).any():
+        if index > 0 and not (series.backlog_bytes >= 0.02 * max(highest, 1.0)).any():
             continue
         t_s, backlog = _thinned(series.t_s, series.backlog_bytes / scale, run.duration_s)
         marks.append(Line(t_s, backlog, Stroke(colour, 0.9), name))
@@ -183,9 +183,9 @@ def _backlog(run: RunRecord) -> Panel:
 
 def _probes(run: RunRecord) -> Panel:
     marks: list[Mark] = []
-    for place, (probe, series) in enumerate(run.probes.items()):
+    for index, (probe, series) in enumerate(run.probes.items()):
         name = f"probe #{probe}" if len(run.probes) > 1 else "probe"
-        colour = FLOW_COLOURS[-1 - place % len(FLOW_COLOURS)]
+        colour = FLOW_COLOURS[-1 - index % len(FLOW_COLOURS)]
         marks.append(Dots(series.t_s, series.rtt_ms, colour, name, "probe"))
         if np.isfinite(series.scheduled_rtt_ms).any():
             thinned = _thinned(series.t_s, series.scheduled_rtt_ms, run.duration_s)

@@ -132,9 +132,9 @@ def in_windows(t_s: FloatArray, begins_s: FloatArray, window_s: float) -> BoolAr
     if not len(begins_s):
         return np.zeros(len(t_s), dtype=bool)
     begins = np.sort(begins_s)
-    place = np.searchsorted(begins, t_s, side="left") - 1
-    since_s = t_s - begins[np.maximum(place, 0)]
-    return np.asarray((place >= 0) & (since_s <= window_s), dtype=bool)
+    index = np.searchsorted(begins, t_s, side="left") - 1
+    since_s = t_s - begins[np.maximum(index, 0)]
+    return np.asarray((index >= 0) & (since_s <= window_s), dtype=bool)
 
 
 def differences(samples: Mapping[str, FloatArray], against: str) -> list[Difference]:

@@ -158,12 +158,12 @@ def _check_summary(file: FilePath, summary: Mapping[str, Any]) -> None:
         parts.append((f"flows[{index}]", flow, FLOW_SUMMARY_KEYS))
     if isinstance(link, Mapping):
         parts.append(("link.drops", link.get("drops"), ()))
-    for place, part, keys in parts:
+    for name, part, keys in parts:
         if not isinstance(part, Mapping):
-            raise InputError(f"{file}: `{place}` should be an object")
+            raise InputError(f"{file}: `{name}` should be an object")
         for key in keys:
             if key not in part:
-                raise InputError(f"{file}: the key `{place}.{key}` is missing")
+                raise InputError(f"{file}: the key `{name}.{key}` is missing")
 
 
 def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> pl.DataFrame:

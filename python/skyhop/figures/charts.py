@@ -142,7 +142,7 @@ def _scatter(chart: ScatterChart) -> Figure:
     for points in chart.points:
         ax.scatter(points.xs, points.ys, s=34, color=points.hue.colour, alpha=0.75, linewidths=0.4,
                    edgecolors="white", label=points.hue.label or "_nolegend_",
-                   marker=_SHAPES[points.hue.place % len(_SHAPES)])  # fmt: skip
+                   marker=_SHAPES[points.hue.index % len(_SHAPES)])  # fmt: skip
     ax.set_xlabel(chart.x_title, fontsize=9)
     label_y(ax, chart.what, chart.unit)
     ax.set_xlim(left=0)
@@ -163,11 +163,11 @@ def _heat(chart: HeatChart) -> Figure:
     figure.colorbar(image, ax=ax, pad=0.01)
     ax.set_title(chart.title, fontsize=9, loc="left")
     middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
-    for (row, place), value in np.ndenumerate(grid):
+    for (row, column), value in np.ndenumerate(grid):
         text = "\N{EN DASH}" if np.isnan(value) else f"{value:.3g}"
         dark = np.isfinite(value) and value < middle
         colour = "white" if dark else ("black" if np.isfinite(value) else GREY)
-        ax.text(place, row, text, ha="center", va="center", fontsize=8.5, color=colour)
+        ax.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour)
     return figure
 
 

@@ -47,13 +47,13 @@ def draw_comparison(shown: Comparison) -> Figure:
 
 def _draw_means(ax: Axes, groups: Sequence[Group]) -> None:
     """Draw a bar per flow, or per group of flows with a dot for each."""
-    for place, group in enumerate(reversed(groups)):
+    for row, group in enumerate(reversed(groups)):
         values = group.goodputs_mbps
         mean = float(np.mean(values))
-        ax.barh(place, mean, height=0.6, color=group.colour, alpha=0.85)
-        ax.text(mean, place, f"  {mean:.3g}", va="center", fontsize=9)
+        ax.barh(row, mean, height=0.6, color=group.colour, alpha=0.85)
+        ax.text(mean, row, f"  {mean:.3g}", va="center", fontsize=9)
         if len(values) > 1:
-            ax.scatter(values, np.full(len(values), place), s=9, color="white",
+            ax.scatter(values, np.full(len(values), row), s=9, color="white",
                        edgecolors="black", linewidths=0.5, zorder=3)  # fmt: skip
     ax.set_yticks(range(len(groups)), [group.name for group in reversed(groups)], fontsize=8.5)
     highest = max((max(group.goodputs_mbps) for group in groups), default=1.0)

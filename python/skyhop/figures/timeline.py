@@ -181,8 +181,8 @@ def draw_strip(ax: Axes, strip: EventStrip) -> None:
     The markers of a kind are one collection with the kind as its gid.
     """
     lanes = len(strip.lanes) + bool(strip.down)
-    for place, lane in enumerate(strip.lanes):
-        _draw_lane(ax, lane, lanes - 1 - place)
+    for index, lane in enumerate(strip.lanes):
+        _draw_lane(ax, lane, lanes - 1 - index)
     if strip.down:
         ax.broken_barh(_widths(strip.down), (-0.3, 0.6), color=_OUTAGE_COLOUR, linewidth=0.8,
                        gid="outage")  # fmt: skip
@@ -229,8 +229,8 @@ def _draw_signal(ax: Axes, strip: SignalStrip) -> None:
     ax.scatter(strip.announced_s, [top] * len(strip.announced_s), s=55, marker="|", linewidths=0.8,
                color=GREY, gid="announcement")  # fmt: skip
     _label_lane(ax, top, strip.announced_label, GREY)
-    for place, lane in enumerate(strip.lanes):
-        height, colour = top - 1 - place, _PHASE_COLOURS[lane.kind]
+    for index, lane in enumerate(strip.lanes):
+        height, colour = top - 1 - index, _PHASE_COLOURS[lane.kind]
         ax.broken_barh(_widths(lane.spans), (height - 0.3, 0.6), color=colour, linewidth=0.8,
                        gid=lane.kind)  # fmt: skip
         _label_lane(ax, height, lane.label, colour)

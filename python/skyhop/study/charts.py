@@ -94,13 +94,13 @@ def _hues(results: Results, hue: str | None, where: Selected) -> list[tuple[Hue,
         (
             Hue(
                 str(level),
-                FLOW_COLOURS[place % len(FLOW_COLOURS)],
-                FLOW_DASHES[place // len(FLOW_COLOURS) % len(FLOW_DASHES)],
-                place,
+                FLOW_COLOURS[index % len(FLOW_COLOURS)],
+                FLOW_DASHES[index // len(FLOW_COLOURS) % len(FLOW_DASHES)],
+                index,
             ),
             {**where, hue: level},
         )
-        for place, level in enumerate(results.levels(hue, where))
+        for index, level in enumerate(results.levels(hue, where))
     ]
 
 
@@ -166,12 +166,12 @@ def _bars(panel: BarsPanel, source: ChartSource) -> BarChart | None:
     info, cells = source.study.metrics.infos[panel.metric], _cells(panel, source)
     if not cells:
         return None
-    width = 0.8 / (1 + max(cell.hue.place for cell in cells))
+    width = 0.8 / (1 + max(cell.hue.index for cell in cells))
     bars = []
     for cell in cells:
         # Bars that are not there leave no gap: the others stand around the middle.
-        there = [c.hue.place for c in cells if c.position == cell.position]
-        x = cell.position + width * (there.index(cell.hue.place) - (len(there) - 1) / 2)
+        there = [c.hue.index for c in cells if c.position == cell.position]
+        x = cell.position + width * (there.index(cell.hue.index) - (len(there) - 1) / 2)
         bars.append(Bar(x, cell.mean, cell.low, cell.high, cell.published, cell.hue))
     data = pl.DataFrame([cell.row(panel.x) for cell in cells])
     levels = _levels(panel.x, panel.where, source)
@@ -188,7 +188,7 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
         for position, level in enumerate(levels):
             values = _values(panel, source, {**selected, panel.x: level})
             if len(values):
-                shown.append((position - 0.4 + width * (hue.place + 0.5), values))
+                shown.append((position - 0.4 + width * (hue.index + 0.5), values))
                 rows.append({panel.x: str(level), "hue": hue.label, **_five(values)})
         if shown:
             boxes.append(Boxes(hue, [x for x, _ in shown], [values for _, values in shown]))
@@ -298,15 +298,15 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
     columns, lines = results.levels(panel.x, panel.where), results.levels(panel.y, panel.where)
     grid = np.full((len(lines), len(columns)), np.nan)
     for row, line in enumerate(lines):
-        for place, column in enumerate(columns):
+        for index, column in enumerate(columns):
             found = results.estimate(info, {**panel.where, panel.x: column, panel.y: line}).mean
-            grid[row, place] = np.nan if found is None else found
+            grid[row, index] = np.nan if found is None else found
     if not np.isfinite(grid).any():
         return None
     rows = [
-        {panel.y: str(line), panel.x: str(column), "mean": float(grid[row, place])}
+        {panel.y: str(line), panel.x: str(column), "mean": float(grid[row, index])}
         for row, line in enumerate(lines)
-        for place, column in enumerate(columns)
+        for index, column in enumerate(columns)
     ]
     return HeatChart(
         title=named(info.title, info.unit),
@@ -339,20 +339,21 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
     begin_s = seconds(panel.from_) if panel.from_ else 0.0
     end_s = max(one.run.duration_s for one in shown)
     end_s = min(end_s, seconds(panel.until)) if panel.until else end_s
-    frames: list[pl.DataFrame] = []
-    drawn = [_series_panel(name, panel, shown, (begin_s, end_s), frames) for name in panel.series]
+    drawn = {name: _series_panel(name, panel, shown, (begin_s, end_s)) for name in panel.series}
     strips = _distinct_strips(shown, begin_s, end_s)
-    return SeriesChart(begin_s, end_s, strips, drawn, pl.concat(frames))
+    data = pl.concat(
+        pl.DataFrame({"name": m.label, "series": name, "t_s": m.t_s, "value": m.values})
+        for name, lines in drawn.items()
+        for m in lines.marks
+        if isinstance(m, Line)
+    )
+    return SeriesChart(begin_s, end_s, strips, list(drawn.values()), data)
 
 
 def _series_panel(
-    series: str,
-    panel: SeriesPanel,
-    shown: Sequence[_Shown],
-    within_s: tuple[float, float],
-    frames: list[pl.DataFrame],
+    series: str, panel: SeriesPanel, shown: Sequence[_Shown], within_s: tuple[float, float]
 ) -> Panel:
-    """Return a line per run, and add the numbers to `frames`."""
+    """Return a line per run."""
     highest, lines = 0.0, []
     for one in shown:
         t_s, values = _curve(series, panel, one)
@@ -360,8 +361,6 @@ def _series_panel(
         t_s, values = t_s[kept], values[kept]
         lines.append(Line(t_s, values, Stroke(one.hue.colour, 1.2, alpha=0.95), one.hue.label))
         highest = max(highest, float(np.nanmax(values, initial=0.0)))
-        columns = {"name": one.hue.label, "series": series, "t_s": t_s, "value": values}
-        frames.append(pl.DataFrame(columns))
     return Panel(*_SERIES[series], lines, from_zero(highest))
 
 

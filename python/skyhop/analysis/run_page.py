@@ -14,7 +14,7 @@ from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flows import FlowKey, FlowStyle, by_duration, flow_styles
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
-from skyhop.analysis.summary import column, rows_of, rows_of_more_links, table_of
+from skyhop.analysis.summary import column, rows_of, rows_of_more_links, summary_table
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.records import PathRecord, RunRecord
@@ -101,8 +101,8 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
-        flow_table=table_of(_flow_columns(flow_rows), flow_rows),
-        run_table=table_of([column(key) for key in _RUN_KEYS], link_rows),
+        flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        run_table=summary_table([column(key) for key in _RUN_KEYS], link_rows),
         probe_table=list(_probe_rows(runs)),
         figures=_figures(runs),
         runs=[_section(run, index) for index, run in enumerate(runs)],

@@ -163,7 +163,7 @@ def column(key: str) -> Column:
     return next(column for column in COLUMNS if column.key == key)
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
+def summary_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return rows as a table, without columns that no row knows."""
     shown = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
     groups: list[tuple[str, int]] = []

@@ -1,7 +1,8 @@
 """What happens over time, as a view model: panels that share a time axis, below strips of events.
 
 A panel is a list of marks, in the order in which they are drawn. Colours and strokes are given
-where they tell things apart; everything else about the look is left to who draws.
+where they tell things apart; everything else about the look is left to who draws. A `gid` is what
+a drawing calls a mark, for those who look for it there.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Dots:
-    """Single values over time, shape (n,) each; `missing` says when there was none."""
+    """Single values over time, shape (n,) each, NaN where there was none."""
 
     t_s: FloatArray
     values: FloatArray

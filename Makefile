@@ -32,6 +32,7 @@ lint: setup
 	$(PYTHON) -m ruff check python tests scripts
 	$(PYTHON) -m ruff format --check python tests scripts
 	$(PYTHON) -m mypy
+	$(dir $(PYTHON))lint-imports --no-cache --no-logo
 
 bench: setup
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link

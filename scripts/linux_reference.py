@@ -15,7 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import skyhop
-from skyhop.plot.style import FLOW_COLOURS, dress
+from skyhop.analysis.flows import FLOW_COLOURS
+from skyhop.figures.style import dress
 
 CONGESTION_CONTROLS = ("reno", "cubic", "bbr", "hybla", "vegas")
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import skyhop
 from skyhop.cli.terminal import print_note
-from skyhop.paths import Path as Trace
+from skyhop.data.paths import Path as Trace
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ENDS = ("Seattle", "New York")

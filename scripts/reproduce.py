@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyhop.analysis.tables import Table, three_digits
 from skyhop.cli.terminal import print_error, print_note, progress_bar
 from skyhop.errors import SkyhopError
 from skyhop.report import figures_directory, write_study_report
-from skyhop.report.parts import Table
-from skyhop.report.study_tables import table_of
-from skyhop.report.summary import three_digits
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
 from skyhop.study.plan import describe
+from skyhop.study.tables import table_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "studies"

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyhop import _core
+from skyhop.data.shipped import shipped_files
 from skyhop.engines import sim
 from skyhop.runs import Run
-from skyhop.shipped import shipped_files
 from skyhop.study.file import read_scenario_table
 from skyhop.study.plan import load_study
 

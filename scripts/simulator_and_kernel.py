@@ -23,9 +23,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import skyhop
+from skyhop.analysis.flows import FLOW_COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
-from skyhop.plot.style import FLOW_COLOURS, dress
+from skyhop.figures.style import dress
 
 ATTEMPTS = 3
 """A live run that warns of its lateness is repeated, so often at most."""

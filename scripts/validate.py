@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 import skyhop
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError, SkyhopError
-from skyhop.plot.writing import save
+from skyhop.figures import save
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "docs" / "validation.md"

@@ -15,11 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.constellations import Constellation, constellation
+    from skyhop.data.constellations import Constellation, constellation
+    from skyhop.data.pairs import AllPairs, all_pairs, read_all_pairs
+    from skyhop.data.paths import Path, import_path, path, read_path
     from skyhop.engines import live, sim
     from skyhop.errors import InputError, RunError, SkyhopError
-    from skyhop.pairs import AllPairs, all_pairs, read_all_pairs
-    from skyhop.paths import Path, import_path, path, read_path
     from skyhop.runs import Run, read_run
 
 __all__ = [
@@ -43,20 +43,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AllPairs": "pairs",
-    "Constellation": "constellations",
+    "AllPairs": "data.pairs",
+    "Constellation": "data.constellations",
     "InputError": "errors",
-    "Path": "paths",
+    "Path": "data.paths",
     "Run": "runs",
     "RunError": "errors",
     "SkyhopError": "errors",
-    "all_pairs": "pairs",
-    "constellation": "constellations",
-    "import_path": "paths",
+    "all_pairs": "data.pairs",
+    "constellation": "data.constellations",
+    "import_path": "data.paths",
     "live": "engines",
-    "path": "paths",
-    "read_all_pairs": "pairs",
-    "read_path": "paths",
+    "path": "data.paths",
+    "read_all_pairs": "data.pairs",
+    "read_path": "data.paths",
     "read_run": "runs",
     "sim": "engines",
 }

@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from skyhop import _core
+from skyhop.data.paths import Progress, ignore_progress
+from skyhop.data.places import position_of
+from skyhop.data.scenarios import Scenario, load_scenario
 from skyhop.errors import RunError
-from skyhop.paths import Progress, ignore_progress
-from skyhop.places import position_of
 from skyhop.runs import Run
-from skyhop.scenarios import Scenario, load_scenario
 
 
 @dataclass(frozen=True)

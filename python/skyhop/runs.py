@@ -64,8 +64,10 @@ class Run:
     def _json(self, name: str) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads((self.directory / name).read_text("utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{self.directory / name}: missing") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.directory / name}: cannot read: {error}") from error
+            raise InputError(f"{self.directory / name}: cannot read as JSON: {error}") from error
         return content
 
     def _table(self, name: str) -> pa.Table:
@@ -73,6 +75,8 @@ class Run:
             # Not read_table: its threads may outlive the interpreter, which then aborts.
             with pq.ParquetFile(self.directory / name) as file:
                 return file.read()
+        except FileNotFoundError:
+            raise InputError(f"{self.directory / name}: missing") from None
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.directory / name}: cannot read: {error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from skyhop.report.toml import scenario_toml
+from skyhop.data.toml import toml_text
 
 
 def content(**changes: Any) -> dict[str, Any]:
@@ -30,5 +30,5 @@ def content(**changes: Any) -> dict[str, Any]:
 
 def write(file: Path, **changes: Any) -> Path:
     """Write such a study as TOML."""
-    file.write_text(scenario_toml(content(**changes)), "utf-8")
+    file.write_text(toml_text(content(**changes)), "utf-8")
     return file

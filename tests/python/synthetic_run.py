@@ -133,11 +133,12 @@ class SyntheticRun:
             generation += len(here)
             length = 12 + (generation * 5) % 7
             delay_ns = int(1e6 * (19 + (generation * 7 % 11) * 0.35 + 0.9 * np.sin(t_s / 40)))
+            hop_ns = delay_ns // (length + 1)
             rows.append(
                 {
                     "t_ns": t_ns,
                     "nodes": [-1, *range(generation, generation + length), -2],
-                    "hop_delay_ns": [delay_ns // (length + 1)] * (length + 1),
+                    "hop_delay_ns": [delay_ns - length * hop_ns, *([hop_ns] * length)],
                     "delay_ns": delay_ns,
                     "delay_back_ns": delay_ns,
                     "events": here,
@@ -342,5 +343,5 @@ class SyntheticRun:
 
 def write_path(file: Path, table: pa.Table) -> Path:
     """Write a path file and return it."""
-    pq.write_table(table, file)
+    pq.write_table(table, file, compression="zstd")
     return file

@@ -18,8 +18,8 @@ from reference_files import reference
 from skyfield import api, framelib
 
 import skyhop as sh
-from skyhop.downloads import downloaded
-from skyhop.scenarios import load_scenario
+from skyhop.data.downloads import downloaded
+from skyhop.data.scenarios import load_scenario
 from skyhop.study import load_study
 
 STARLINK = "tle/starlink_19-05-2026.tle.gz"

@@ -19,7 +19,7 @@ from reference_files import reference
 from signal_service import PATIENCE_S, announced, await_note, service
 
 import skyhop as sh
-from skyhop.report_timing import report_timing
+from skyhop.analysis.report_timing import report_timing
 
 SITE = ("--site", "48.43,-123.37")
 

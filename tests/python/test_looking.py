@@ -11,11 +11,12 @@ import pytest
 from conftest import Skyhop
 
 import skyhop as sh
-from skyhop.geometry import earth_fixed_m, great_circle_m, seen_from
-from skyhop.moment import moment_of
-from skyhop.path_statistics import path_statistics
-from skyhop.plot.path_ground import ground_figure
-from skyhop.plot.records import read_path
+from skyhop.analysis.ground import ground_view
+from skyhop.analysis.moment import moment_of
+from skyhop.analysis.path_statistics import path_statistics
+from skyhop.data.geometry import earth_fixed_m, great_circle_m, seen_from
+from skyhop.data.reading import path_record
+from skyhop.figures.ground import draw_ground
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def file(path: sh.Path, tmp_path: Path) -> str:
 def figures_of(rows: str, tmp_path: Path) -> dict[str, object]:
     """Return the statistics of rows ul and dl rate, ul and dl delay, ul and dl loss, time (ms)."""
     (tmp_path / "x.csv").write_text(rows, "utf-8")
-    return path_statistics(read_path(sh.import_path(tmp_path / "x.csv", "csv").frames))
+    return path_statistics(path_record(sh.import_path(tmp_path / "x.csv", "csv")))
 
 
 def test_statistics_weigh_by_time(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_satellites_that_are_numbered_otherwise_are_not_shown(tmp_path: Path) ->
 
 def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
     moment = moment_of(path, 60)
-    ax = ground_figure(moment).axes[0]
+    ax = draw_ground(ground_view(moment)).axes[0]
     (links,) = [line for line in ax.lines if line.get_gid() == "links"]
     assert len(links.get_xdata()) == len(moment.nodes)
     texts = {text.get_text() for text in ax.texts}

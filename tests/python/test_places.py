@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from skyhop.data.places import find_place
 from skyhop.errors import InputError
-from skyhop.places import find_place
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as package
-from skyhop.shipped import find_scenario, shipped_files
+from skyhop.data.shipped import find_scenario, shipped_files
 
 
 @pytest.mark.parametrize("kind", ["examples", "studies"])

@@ -14,12 +14,12 @@ from conftest import Skyhop
 from small_study import content, write
 
 from skyhop.report import write_study_report
-from skyhop.report.study_tables import comparison_table, table_of
 from skyhop.study import Results, load_study
 from skyhop.study.axes import numeric_axes
 from skyhop.study.file import ComparisonPanel, TablePanel
 from skyhop.study.plan import Study
 from skyhop.study.results import dataset
+from skyhop.study.tables import comparison_table, table_of
 
 CC_LOSS = {"x": "loss", "hue": "cc"}
 PANELS: Sequence[dict[str, Any]] = (

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from skyhop.study import statistics as ours
+from skyhop.analysis import statistics as ours
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30)
 
@@ -121,12 +121,6 @@ def test_windows_after_events(times: list[float], begins: list[float], window: f
     found = ours.in_windows(array(times), array(begins), window)
     for t_s, inside in zip(times, found, strict=True):
         assert inside == any(begin < t_s and t_s - begin <= window for begin in begins)
-
-
-def test_transient_mean_counts_each_sample_once() -> None:
-    t_s, values = array([1, 2, 3, 4, 5]), array([10, 20, 30, 40, 50])
-    assert ours.transient_mean(t_s, values, array([1.0, 1.5]), 1.0) == 20
-    assert ours.transient_mean(t_s, values, array([9.0]), 1.0) is None
 
 
 def test_effect_sizes_have_names() -> None:

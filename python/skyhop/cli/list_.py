@@ -71,7 +71,7 @@ def studies(as_json: Json = False) -> None:
 @app.command()
 def examples(as_json: Json = False) -> None:
     """List the scenarios to start from: skyhop live and skyhop sim take their names."""
-    from skyhop.shipped import list_examples
+    from skyhop.data.shipped import list_examples
 
     entries = list_examples()
     rows = [{"name": entry.name, "description": entry.description} for entry in entries]

@@ -17,7 +17,7 @@ from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     from skyhop import _core
-    from skyhop.report_timing import ReportTiming
+    from skyhop.analysis.report_timing import ReportTiming
 
 app = typer.Typer(
     help=(
@@ -156,10 +156,10 @@ def _forecast(
     handover: str | None,
 ) -> tuple[_core.Scenario, str, _core.FoundPlace, _core.FoundPlace | None]:
     """Return what the service needs to know of a forecast."""
-    from skyhop.downloads import downloaded, is_address
+    from skyhop.data.downloads import downloaded, is_address
+    from skyhop.data.places import position_of
+    from skyhop.data.scenarios import load_scenario
     from skyhop.errors import InputError
-    from skyhop.places import position_of
-    from skyhop.scenarios import load_scenario
 
     if elements is None or site is None:
         missing = "--elements: a TLE or OMM file" if elements is None else "--site: a place"
@@ -264,21 +264,22 @@ def timing(
     Example: skyhop signal timing starlink-morning.tle starlink-noon.tle -o errors.png
     """
     from skyhop import _core
-    from skyhop.report_timing import report_timing
+    from skyhop.analysis.report_timing import report_timing
 
     up_to_s = math.inf if up_to is None else _core.duration_s("--up-to", up_to)
     found = report_timing(old, new, at=at, up_to_s=up_to_s)
     if output is not None:
-        from skyhop.plot import save
-        from skyhop.plot.report_timing import report_timing_figure
+        from skyhop.analysis.report_timing import timing_view
+        from skyhop.figures import save
+        from skyhop.figures.report_timing import draw_timing
 
-        save(report_timing_figure(found), output)
+        save(draw_timing(timing_view(found)), output)
     _print_timing(found, as_json=as_json)
 
 
 def _print_timing(found: ReportTiming, *, as_json: bool) -> None:
+    from skyhop.analysis.report_timing import SHARES, T_ERR_SHARE
     from skyhop.cli.terminal import print_rows
-    from skyhop.report_timing import SHARES, T_ERR_SHARE
 
     quantiles_s = {f"{share:.0%}": round(found.quantile_s(share), 6) for share in SHARES}
     if as_json:

@@ -80,7 +80,7 @@ def sim(
 
 
 def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) -> range:
-    from skyhop.scenarios import load_scenario
+    from skyhop.data.scenarios import load_scenario
 
     loaded = json.loads(load_scenario(scenario, sets).to_json())
     begin = int(loaded["run"]["seed"]) if first is None else first

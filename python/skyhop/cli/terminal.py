@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.paths import Progress
+    from skyhop.data.paths import Progress
 
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2

@@ -12,28 +12,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.plot.records import ReportError
+    from skyhop.analysis.summary import summary_rows
     from skyhop.report.page import write_report
     from skyhop.report.parts import figures_directory
     from skyhop.report.study import write_study_report
-    from skyhop.report.summary import COLUMNS, Column, summary_rows
 
-__all__ = [
-    "COLUMNS",
-    "Column",
-    "ReportError",
-    "figures_directory",
-    "summary_rows",
-    "write_report",
-    "write_study_report",
-]
+__all__ = ["figures_directory", "summary_rows", "write_report", "write_study_report"]
 
 _HOMES = {
-    "COLUMNS": "report.summary",
-    "Column": "report.summary",
-    "ReportError": "plot.records",
     "figures_directory": "report.parts",
-    "summary_rows": "report.summary",
+    "summary_rows": "analysis.summary",
     "write_report": "report.page",
     "write_study_report": "report.study",
 }

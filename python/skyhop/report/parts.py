@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
-
-from skyhop.report.summary import Column
 
 
 @dataclass(frozen=True)
@@ -27,16 +24,6 @@ class ReportFigure:
     def data_uri(self) -> str:
         """The PNG as an address that holds it."""
         return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table whose cells are written already."""
-
-    groups: Sequence[tuple[str, int]]
-    """Headings above the headings, with the number of columns below each."""
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[str]]
 
 
 def figures_directory(output: Path | str) -> Path:

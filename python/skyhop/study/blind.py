@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skyhop.quantities import seconds
+from skyhop.data.quantities import seconds
 
 
 def grid_error_ms(summary: Mapping[str, Any], period: str, offset_s: float) -> float | None:

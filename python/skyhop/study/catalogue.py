@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyhop.data.shipped import shipped_files
 from skyhop.errors import InputError
-from skyhop.shipped import shipped_files
 from skyhop.study.file import read_study_file
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from skyhop.analysis.statistics import is_statistic
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
 from skyhop.study.expression import (
@@ -18,7 +19,6 @@ from skyhop.study.expression import (
     parse_expression,
 )
 from skyhop.study.file import Claim, StudyFile
-from skyhop.study.statistics import is_statistic
 
 if TYPE_CHECKING:
     from skyhop.study.metrics import MetricSet

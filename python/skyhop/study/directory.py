@@ -14,6 +14,7 @@ A run is made in `unfinished/` and moved into `runs/`: whatever is stopped at wh
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from typing import IO, Any
 
 import polars as pl
 
+from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
 
 _MARK = "study.json"
@@ -59,7 +61,8 @@ class StudyDirectory:
             # Nobody else is here: what is unfinished is left over from a run that was stopped.
             shutil.rmtree(self.unfinished, ignore_errors=True)
             self.unfinished.mkdir(exist_ok=True)
-            self._write(_MARK, json.dumps(description, indent=2, ensure_ascii=False).encode())
+            text = json.dumps(description, indent=2, ensure_ascii=False)
+            write_file(self.root / _MARK, text.encode())
             yield
             shutil.rmtree(self.unfinished, ignore_errors=True)
 
@@ -80,9 +83,9 @@ class StudyDirectory:
     def write_results(self, frame: pl.DataFrame) -> Path:
         """Write the dataset, whole or not at all."""
         place = self.root / "results.parquet"
-        staged = self.unfinished / "results.parquet"
-        frame.write_parquet(staged)
-        staged.replace(place)
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        write_file(place, content.getvalue())
         return place
 
     def write_failures(self, failures: Iterable[Mapping[str, Any]]) -> None:
@@ -90,14 +93,9 @@ class StudyDirectory:
         found = list(failures)
         if found:
             text = json.dumps(found, indent=2, ensure_ascii=False)
-            self._write("failures.json", text.encode())
+            write_file(self.root / "failures.json", text.encode())
         else:
             (self.root / "failures.json").unlink(missing_ok=True)
-
-    def _write(self, name: str, content: bytes) -> None:
-        from skyhop.plot.writing import write_files
-
-        write_files(self.root, {name: content})
 
     def _is_ours(self) -> bool:
         # The lock is what a study that was stopped at once leaves.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skyhop.report_timing import report_timing
+from skyhop.analysis.report_timing import report_timing
 
 
 def timing_error_rows(old: Path, new: Path) -> list[dict[str, object]]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skyhop import _core
+from skyhop.data.toml import toml_text
 from skyhop.errors import SkyhopError
-from skyhop.report.toml import scenario_toml
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.metrics import MetricSet
 
@@ -77,8 +77,8 @@ def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
 
 
 def _run(recipe: Recipe, task: Task, root: Path, place: Path) -> None:
+    from skyhop.data.places import position_of
     from skyhop.engines import run_with
-    from skyhop.places import position_of
 
     scenario = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))
     base, sets = dict(recipe.base), list(task.sets)
@@ -97,7 +97,7 @@ def _run(recipe: Recipe, task: Task, root: Path, place: Path) -> None:
     # Relative names in the scenario are looked up beside `origin`, as when it was checked.
     loaded = _core.Scenario.from_json(json.dumps(base), recipe.origin, sets)
     run_with(recipe.engine, loaded, place, force=True)
-    (place / "scenario.toml").write_text(scenario_toml(resolved), "utf-8")
+    (place / "scenario.toml").write_text(toml_text(resolved), "utf-8")
 
 
 def _ignore(_done: int, _total: int) -> None:

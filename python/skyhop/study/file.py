@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from skyhop.data.quantities import DURATION, seconds
 from skyhop.errors import InputError
-from skyhop.quantities import seconds
 
 Value: TypeAlias = bool | int | float | str
 Choice: TypeAlias = dict[str, Value | list[Value]]
@@ -72,7 +72,7 @@ class Axis(_Strict):
         return self
 
 
-Duration = Annotated[str, Field(pattern=r"^\s*[0-9.]+\s*(ns|us|ms|s|min|h)\s*$")]
+Duration = Annotated[str, Field(pattern=DURATION)]
 
 
 class Metric(_Strict):

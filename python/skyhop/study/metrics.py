@@ -17,20 +17,18 @@ from typing import Any
 import numpy as np
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
+from skyhop.analysis.binning import binned
+from skyhop.analysis.statistics import delay_inflation, in_windows, jain, power, statistic
+from skyhop.analysis.summary import summary_row_values
+from skyhop.data.arrays import FloatArray
+from skyhop.data.quantities import seconds
+from skyhop.data.reading import run_record
+from skyhop.data.records import FLOW_SUMMARY_KEYS, FlowSeries, RunRecord
 from skyhop.errors import InputError
-from skyhop.plot.records import (
-    FLOW_SUMMARY_KEYS,
-    FloatArray,
-    FlowSeries,
-    RunRecord,
-    read_runs,
-)
-from skyhop.quantities import seconds
-from skyhop.report.summary import summary_row_values
+from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED, Metric
-from skyhop.study.statistics import delay_inflation, in_windows, jain, power, statistic
 
 _LAYOUT = 3
 """Counts up when the rows below change, so that finished runs are measured again."""
@@ -147,9 +145,10 @@ class MetricSet:
         Raises:
             InputError: the directory lacks something.
         """
-        summary = json.loads((directory / "summary.json").read_text("utf-8"))
+        run = Run(directory)
+        summary = run.summary
         rows = [_base_row(row, summary) for row in summary_row_values(summary)]
-        record = read_runs([directory])[0] if self.needs_series else None
+        record = run_record(run) if self.needs_series else None
         for row in rows:
             for metric in self.own:
                 info = self.infos[metric.name]
@@ -181,9 +180,6 @@ def binned_samples(
     flow: FlowSeries, name: str, bin_s: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return times (s) and values of a series; where binned, the bins' ends and means."""
-    # Imported here: most studies need no samples, and no drawing library.
-    from skyhop.plot.style import binned
-
     values = series_of(flow, name)
     if bin_s is None or not len(values):
         return flow.t_s, values

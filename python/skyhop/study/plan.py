@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
+from skyhop.data.quantities import seconds_or_none
+from skyhop.data.scenarios import download_sets, path_sections
 from skyhop.errors import InputError
-from skyhop.quantities import seconds_or_none
-from skyhop.scenarios import download_sets, path_sections
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file

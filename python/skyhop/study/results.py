@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from skyhop.plot.records import FloatArray
+from skyhop.analysis.statistics import Interval, bootstrap_interval, mean, statistic
+from skyhop.data.arrays import FloatArray
 from skyhop.study.expression import Selected, UnknownValueError
 from skyhop.study.metrics import MetricInfo, MetricSet
-from skyhop.study.statistics import Interval, bootstrap_interval, mean, statistic
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import skyhop
+from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
-from skyhop.report.toml import scenario_toml
 from skyhop.study.axes import numeric_axes
 from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
@@ -175,7 +175,7 @@ def _gather(study: Study, runs: Sequence[PlannedRun], directory: StudyDirectory)
 
 
 def _failed(run: PlannedRun, error: str) -> FailedRun:
-    return FailedRun(run.labels, run.seed, error, scenario_toml(run.resolved))
+    return FailedRun(run.labels, run.seed, error, toml_text(run.resolved))
 
 
 def _failure_entry(failure: FailedRun) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     import skyhop
-    from skyhop.moment import Moment
+    from skyhop.analysis.moment import Moment
 
 GROUND_HELP = """\
 Draw a map of a computed path at a moment: its links, gateways and satellites.
@@ -43,9 +43,11 @@ def ground(file: File, output: Figure, at: At = "0 s", gateways: Gateways = None
     """Draw a map."""
     check_figure(output)
     _, moment = _read(file, at, gateways)
-    from skyhop.plot.path_ground import ground_figure
+    from skyhop.analysis.ground import ground_view
+    from skyhop.figures import save
+    from skyhop.figures.ground import draw_ground
 
-    ground_figure(moment, output)
+    save(draw_ground(ground_view(moment)), output)
     print_note(f"figure: {output}")
 
 
@@ -63,19 +65,23 @@ def sky(
     if end not in ("from", "to"):
         raise InputError(f'--end: "{end}" is no end of a path; expected from or to')
     path, moment = _read(file, at, gateways)
-    from skyhop.moment import end_deg
-    from skyhop.plot.path_sky import sky_figure
+    from skyhop.analysis.sky import sky_view
+    from skyhop.data.positions import end_deg
+    from skyhop.figures import save
+    from skyhop.figures.sky import draw_sky
 
     nearest = moment.nodes[1 if end == "from" else -2] if moment.nodes else -1
     serving = nearest if nearest in moment.chosen else None
-    sky_figure(moment, path.header[end]["name"], end_deg(path.header, end), serving, output)
+    place, place_deg = path.header[end]["name"], end_deg(path.header, end)
+    save(draw_sky(sky_view(moment, place, place_deg, serving)), output)
     print_note(f"figure: {output}")
 
 
 def _read(file: Path, at: str, gateways: str | None) -> tuple[skyhop.Path, Moment]:
     import skyhop
     from skyhop import _core
-    from skyhop.moment import GATEWAYS, moment_of
+    from skyhop.analysis.moment import moment_of
+    from skyhop.data.positions import GATEWAYS
 
     path = skyhop.read_path(file)
     at_s = _core.duration_s("--at", at)

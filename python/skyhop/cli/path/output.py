@@ -35,9 +35,9 @@ def finish(trace: Any, output: Path, plot: Path | None) -> None:
     trace.write(output)
     print_note(_description(trace, output))
     if plot is not None:
-        from skyhop.plot import path_figure
+        from skyhop.figures import path_figure
 
-        path_figure(output, plot)
+        path_figure(trace, plot)
         print_note(f"figure: {plot}")
 
 

@@ -31,10 +31,10 @@ def stats(
 ) -> None:
     """Print the figures of a path."""
     import skyhop
-    from skyhop.path_statistics import path_statistics
-    from skyhop.plot.records import read_path
+    from skyhop.analysis.path_statistics import path_statistics
+    from skyhop.data.reading import path_record
 
-    figures = path_statistics(read_path(skyhop.read_path(file).frames))
+    figures = path_statistics(path_record(skyhop.read_path(file)))
     if as_json:
         print(json.dumps({"file": str(file), **figures}, indent=2, ensure_ascii=False))
     else:

@@ -1,0 +1,119 @@
+"""What sets all flows of all runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skyhop.analysis.binning import binned, ecdf, round_step
+from skyhop.analysis.flows import FlowKey, FlowStyle, flow_styles
+from skyhop.analysis.timeline import (
+    EventStrip,
+    Line,
+    Mark,
+    Panel,
+    Stroke,
+    event_strip,
+    from_zero,
+)
+from skyhop.data.arrays import FloatArray
+from skyhop.data.records import Events, FlowSeries, RunRecord
+
+
+@dataclass(frozen=True)
+class Group:
+    """Flows that share a colour, and the mean goodput (Mbit/s) of each."""
+
+    name: str
+    colour: str
+    goodputs_mbps: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Which share of a flow's samples stays at or below a value, shape (n,) each."""
+
+    values: FloatArray
+    shares: FloatArray
+    stroke: Stroke
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Goodput over time, mean goodput, and the spread of goodput and srtt of every flow."""
+
+    end_s: float
+    strip: EventStrip | None
+    """The events of the path, where all runs saw the same."""
+    goodput: Panel
+    title: str
+    """Of the panel of goodput."""
+    groups: Sequence[Group]
+    goodput_shares: Sequence[Shares]
+    srtt_shares: Sequence[Shares]
+    base_rtt_ms: float | None
+    """The mean over all flows."""
+
+
+def compare(
+    runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle] | None = None
+) -> Comparison:
+    """Compare all flows of the runs; `styles` says how each is drawn where that is settled."""
+    styles = styles if styles is not None else flow_styles(runs)
+    events, end_s = shared_events(runs), max((run.duration_s for run in runs), default=0.0)
+    flows = [
+        (styles[index, int(flow["id"])], run.flows[int(flow["id"])], flow)
+        for index, run in enumerate(runs)
+        for flow in run.flow_summaries()
+    ]
+    width_s = round_step(end_s / 120) if end_s > 0 else 1.0
+    bases_ms = [float(flow["base_rtt_mean_us"]) / 1e3 for _, _, flow in flows]
+    return Comparison(
+        end_s=end_s,
+        strip=None if events is None else event_strip(events, end_s),
+        goodput=_goodput([(style, series) for style, series, _ in flows], width_s),
+        title=f"goodput over time (means over {width_s:g} s)",
+        groups=_groups(
+            [(style, float(str(flow["goodput_bps"])) / 1e6) for style, _, flow in flows]
+        ),
+        goodput_shares=[Shares(*ecdf(s.goodput_mbps), style.stroke) for style, s, _ in flows],
+        srtt_shares=[Shares(*ecdf(s.srtt_ms), style.stroke) for style, s, _ in flows],
+        base_rtt_ms=float(np.mean(bases_ms)) if bases_ms else None,
+    )
+
+
+def shared_events(runs: Sequence[RunRecord]) -> Events | None:
+    """Return the path events that all runs saw alike, None where they did not."""
+    if not runs:
+        return None
+    longest = max(runs, key=lambda run: run.duration_s)
+    for run in runs:
+        expected = longest.events.within(0.0, run.duration_s)
+        events = run.events.within(0.0, run.duration_s)
+        if events.kinds != expected.kinds or not np.allclose(events.t_s, expected.t_s):
+            return None
+    return longest.events.within(0.0, longest.duration_s)
+
+
+def _goodput(flows: Sequence[tuple[FlowStyle, FlowSeries]], width_s: float) -> Panel:
+    named: set[str] = set()
+    marks: list[Mark] = []
+    highest = 0.0
+    for style, series in flows:
+        label = "" if style.group in named else style.group
+        named.add(style.group)
+        t_s, means = binned(series.t_s, series.goodput_mbps, width_s)
+        marks.append(Line(t_s, means, style.stroke, label))
+        highest = max(highest, float(np.nanmax(means, initial=0.0)))
+    return Panel("goodput", "Mbit/s", marks, from_zero(highest))
+
+
+def _groups(flows: Sequence[tuple[FlowStyle, float]]) -> list[Group]:
+    goodputs_mbps: dict[str, list[float]] = {}
+    colours: dict[str, str] = {}
+    for style, goodput_mbps in flows:
+        goodputs_mbps.setdefault(style.group, []).append(goodput_mbps)
+        colours[style.group] = style.colour
+    return [Group(name, colours[name], values) for name, values in goodputs_mbps.items()]

@@ -1,0 +1,83 @@
+"""A path at one moment: where its satellites, gateways and ends are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from skyhop.data.arrays import FloatArray
+from skyhop.data.paths import Path
+from skyhop.data.positions import GATEWAYS, located, satellites_at, start_of
+from skyhop.errors import InputError
+
+TRACK_S = 120
+"""How far a satellite's track reaches before and after a moment."""
+
+_TRACK_STEP_S = 10
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A path at one moment, in earth-fixed metres."""
+
+    at_s: float
+    """Since the path's begin."""
+    utc: datetime
+    satellites_m: FloatArray
+    """Every satellite of the constellation by number, shape (n, 3)."""
+    minimum_elevation_deg: float
+    nodes: list[int]
+    """The path's nodes from -1 to -2; empty without a path."""
+    route_m: FloatArray
+    """Where these nodes are, shape (len(nodes), 3)."""
+    names: list[str]
+    """What they are called."""
+    tracks_m: dict[int, FloatArray]
+    """Where each of the path's satellites is from `TRACK_S` before to `TRACK_S` after, (k, 3)."""
+
+    @property
+    def chosen(self) -> list[int]:
+        """The satellites of the path, in its order."""
+        return [node for node in self.nodes if 0 <= node < len(self.satellites_m)]
+
+
+def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
+    """Return what a computed path is like `at_s` seconds after its begin.
+
+    Raises:
+        InputError: the path is a measured one, does not last that long, or numbers its satellites
+            otherwise than the constellation that it names.
+    """
+    header = path.header
+    if not header.get("constellation") or not header.get("start"):
+        raise InputError("the path does not come from a constellation: its satellites are unknown")
+    duration_s = header["duration_ns"] / 1e9
+    if not 0 <= at_s <= duration_s:
+        raise InputError(f"--at: {at_s:g} s is not within the path, which lasts {duration_s:g} s")
+    satellites_m, minimum_elevation_deg = satellites_at(header, at_s)
+    begins_s = path.frames["t_ns"].to_numpy() / 1e9
+    frame = int(np.searchsorted(begins_s, at_s, side="right")) - 1
+    nodes: list[int] = path.frames["nodes"][frame].as_py()
+    places = [located(node, header, satellites_m, gateways) for node in nodes]
+    return Moment(
+        at_s=at_s,
+        utc=start_of(header) + timedelta(seconds=at_s),
+        satellites_m=satellites_m,
+        minimum_elevation_deg=minimum_elevation_deg,
+        nodes=nodes,
+        route_m=np.array([position_m for _, position_m in places]).reshape(-1, 3),
+        names=[name for name, _ in places],
+        tracks_m=_tracks_m(header, at_s, [node for node in nodes if 0 <= node < len(satellites_m)]),
+    )
+
+
+def _tracks_m(
+    header: Mapping[str, Any], at_s: float, satellites: list[int]
+) -> dict[int, FloatArray]:
+    offsets_s = range(-TRACK_S, TRACK_S + 1, _TRACK_STEP_S)
+    positions_m = np.array([satellites_at(header, at_s + offset)[0] for offset in offsets_s])
+    return {satellite: positions_m[:, satellite] for satellite in satellites}

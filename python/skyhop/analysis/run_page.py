@@ -1,0 +1,304 @@
+"""What a page about runs says: facts, warnings, answers at a glance, tables, how to repeat it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
+from skyhop.analysis.comparison import Comparison, compare
+from skyhop.analysis.flows import FlowKey, FlowStyle, by_duration, flow_styles
+from skyhop.analysis.path_timeline import path_timeline
+from skyhop.analysis.run_timeline import run_timeline
+from skyhop.analysis.summary import column, rows_of, rows_of_more_links, summary_table
+from skyhop.analysis.tables import MISSING, Column, Table, three_digits
+from skyhop.analysis.timeline import Timeline
+from skyhop.data.records import PathRecord, RunRecord
+from skyhop.data.toml import toml_text
+
+_FLOW_KEYS = (
+    "run", "engine", "seed", "cc", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
+    "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
+)  # fmt: skip
+_RUN_KEYS = (
+    "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
+    "handovers_end", "handovers_intermediate", "handovers_reroute",
+    "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "rtt_excess_p99_us",
+)  # fmt: skip
+
+_CARDS_AT_MOST = 8
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answer for one flow."""
+
+    colour: str
+    name: str
+    goodput: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """What is said of one run."""
+
+    name: str
+    anchor: str
+    flows: str
+    made_by: Sequence[tuple[str, str]]
+    command: str
+    scenario: str
+    """As TOML."""
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure of the page."""
+
+    file: str
+    """What to call it as a file."""
+    caption: str
+    view: Callable[[], Timeline | Comparison]
+    """Makes what it shows; that takes its time."""
+    run: int | None = None
+    """Which of the runs it is about; None: all of them."""
+
+
+@dataclass(frozen=True)
+class RunsPage:
+    """A page about one or several runs."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    """What the runs were about: name, and what differs between them, each once."""
+    warnings: Sequence[tuple[str, str]]
+    """Run and text."""
+    cards: Sequence[Card]
+    flow_table: Table
+    run_table: Table
+    probe_table: Sequence[Sequence[str]]
+    figures: Sequence[PageFigure]
+    runs: Sequence[RunSection]
+
+
+def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
+    """Return what the page about runs says; its title is the ends of the paths unless given."""
+    rows = [list(rows_of(run)) for run in runs]
+    flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
+    run_rows = [of_run[0] for of_run in rows]
+    link_rows = [
+        row
+        for run, of_run in zip(runs, run_rows, strict=True)
+        for row in (of_run, *rows_of_more_links(run))
+    ]
+    return RunsPage(
+        title=title or _heading(runs),
+        facts=_facts(runs),
+        warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
+        cards=_cards(runs, rows),
+        flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        run_table=summary_table([column(key) for key in _RUN_KEYS], link_rows),
+        probe_table=list(_probe_rows(runs)),
+        figures=_figures(runs),
+        runs=[_section(run, index) for index, run in enumerate(runs)],
+    )
+
+
+def _figures(runs: Sequence[RunRecord]) -> list[PageFigure]:
+    styles = flow_styles(runs)
+    return [*_comparisons(runs, styles), *_paths(runs), *_runs(runs, styles)]
+
+
+def _comparisons(
+    runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]
+) -> Iterator[PageFigure]:
+    """Yield a figure for each group of runs that share a time axis and have flows to compare."""
+    caption = (
+        "Goodput of every flow over time, its mean, and which share of the samples "
+        "stayed at or below a value."
+    )
+    groups = by_duration(runs)
+    for index, group in enumerate(groups):
+        of_group = {
+            (group.index(run), flow): style for (run, flow), style in styles.items() if run in group
+        }
+        if len(of_group) > 1:
+            file = "comparison.png" if len(groups) == 1 else f"comparison-{index + 1}.png"
+            view = partial(compare, [runs[run] for run in group], of_group)
+            yield PageFigure(file, caption, view)
+
+
+def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
+    paths = _distinct_paths(runs)
+    for index, (path, until_s) in enumerate(paths):
+        file = "path.png" if len(paths) == 1 else f"path-{index + 1}.png"
+        caption = f"{_path_name(path)}: one-way delay without queueing, hops, and handovers."
+        if path.duration_s > until_s:
+            caption += f" The path file goes on until {path.duration_s:,.0f} s."
+        yield PageFigure(file, caption, partial(path_timeline, path, until_s))
+
+
+def _runs(runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]) -> Iterator[PageFigure]:
+    for index, run in enumerate(runs):
+        own = {flow: style for (of, flow), style in styles.items() if of == index}
+        file = f"run-{index + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', run.name)}.png"
+        yield PageFigure(file, _run_caption(run), partial(run_timeline, run, own), run=index)
+
+
+def _distinct_paths(runs: Sequence[RunRecord]) -> list[tuple[PathRecord, float]]:
+    """Return each path once, with how much of it was run."""
+    found: dict[bytes, tuple[PathRecord, float]] = {}
+    for run in runs:
+        if run.path is not None:
+            path = run.path
+            key = b"".join(a.tobytes() for a in (path.t_s, path.delay_ms, path.events.t_s))
+            _, until_s = found.get(key, (path, 0.0))
+            found[key] = (path, max(until_s, run.duration_s))
+    return list(found.values())
+
+
+def _path_name(path: PathRecord) -> str:
+    return f"{path.endpoint('from')} \N{RIGHTWARDS ARROW} {path.endpoint('to')}"
+
+
+def _run_caption(run: RunRecord) -> str:
+    parts = [
+        "The strip on top shows each event of the path; grey bands are times when it was down."
+    ]
+    if run.flows:
+        parts.append("Retransmits and drops are counted per bar.")
+    return " ".join(parts)
+
+
+def _heading(runs: Sequence[RunRecord]) -> str:
+    names = dict.fromkeys(_ends(run) for run in runs)
+    return "; ".join(names)
+
+
+def _ends(run: RunRecord) -> str:
+    if run.path is not None and run.path.header.get("constellation"):
+        return _path_name(run.path)
+    path = _part(run.scenario, "path")
+    if path.get("kind") == "fixed":
+        return f"A fixed path, RTT {path.get('rtt', 'not known')}"
+    if path.get("from") and path.get("to"):
+        return f"{path['from']} \N{RIGHTWARDS ARROW} {path['to']}"
+    return _path_name(run.path) if run.path is not None else run.name
+
+
+def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
+    """Say what the runs were about: (name, values), each value once."""
+    names = ("constellation", "relay", "handover", "outage", "start")
+    facts = [(name, [_path_fact(run, name) for run in runs]) for name in names]
+    facts += [
+        ("link", [_link_fact(run) for run in runs]),
+        ("duration", [f"{three_digits(run.duration_s)} s" for run in runs]),
+        ("engine", [str(run.summary["engine"]) for run in runs]),
+        ("handovers", [_handover_fact(run) for run in runs]),
+    ]
+    joined = [(name, " / ".join(dict.fromkeys(v for v in values if v))) for name, values in facts]
+    return [(name, text) for name, text in joined if text]
+
+
+def _path_fact(run: RunRecord, name: str) -> str:
+    header = run.path.header if run.path is not None else {}
+    return str(header.get(name) or _part(run.scenario, "path").get(name) or "")
+
+
+def _link_fact(run: RunRecord) -> str:
+    link = _part(run.scenario, "link")
+    parts = [str(link[key]) for key in ("rate", "qdisc") if link.get(key)]
+    if link.get("queue"):
+        parts.append(f"queue {link['queue']}")
+    return ", ".join(parts)
+
+
+def _handover_fact(run: RunRecord) -> str:
+    counts = run.summary["handovers"]
+    return ", ".join(f"{counts[kind]:,} {kind}" for kind in HANDOVER_KINDS)
+
+
+def _part(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = scenario.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) -> list[Card]:
+    """Give the answer at a glance, a card per flow; none where there are too many for that."""
+    styles = flow_styles(runs)
+    cards = []
+    for index, of_run in enumerate(rows):
+        for row in of_run:
+            if row["flow"] is None:
+                continue
+            style = styles[index, int(row["flow"])]
+            srtt = column("srtt_mean_us").text(row)
+            base = column("base_rtt_mean_us").text(row)
+            ratio = row["retransmit_ratio"]
+            lines = [
+                f"srtt {srtt} ms over a base RTT of {base} ms",
+                f"{column('retransmits').text(row)} of {column('sent_packets').text(row)} packets "
+                f"sent again{'' if ratio is None else f' ({three_digits(100 * ratio)} %)'}",
+            ]
+            if row["completion_s"] is not None:
+                lines.append(f"complete after {column('completion_s').text(row)} s")
+            goodput = column("goodput_bps").text(row)
+            cards.append(Card(style.colour, style.label, goodput, tuple(lines)))
+    return cards if len(cards) <= _CARDS_AT_MOST else []
+
+
+def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Choose the flow table's columns: completion where a flow could complete, ids as needed."""
+    keys = list(_FLOW_KEYS)
+    if all(row["completion_s"] is None for row in rows):
+        keys.remove("completion_s")
+    if len({row["run"] for row in rows}) < len(rows):
+        keys.insert(keys.index("cc"), "flow")
+    return [column(key) for key in keys]
+
+
+def _probe_rows(runs: Sequence[RunRecord]) -> Iterator[list[str]]:
+    for run in runs:
+        for probe in run.summary.get("probes") or []:
+            quantiles = [probe.get(f"rtt_{q}_us") for q in ("p50", "p95", "p99")]
+            counts = [f"{probe['sent']:,}", f"{probe['lost']:,}"]
+            texts = [MISSING if q is None else f"{q / 1e3:,.1f}" for q in quantiles]
+            yield [run.name, str(probe["id"]), *counts, *texts]
+
+
+def _section(run: RunRecord, index: int) -> RunSection:
+    ccs = list(dict.fromkeys(str(flow["cc"]) for flow in run.flow_summaries()))
+    engine = str(run.summary["engine"])
+    return RunSection(
+        name=run.name,
+        anchor=f"run-{index + 1}",
+        flows=", ".join(ccs) if ccs else "no TCP flow",
+        made_by=_made_by(run),
+        command=f"skyhop {engine} scenario.toml -o {shlex.quote(run.directory.name)} "
+        f"--seed {run.summary['seed']}",
+        scenario=toml_text(run.scenario),
+    )
+
+
+def _made_by(run: RunRecord) -> list[tuple[str, str]]:
+    """List everything in run.json but the scenario, as (name, text)."""
+    facts = [("engine", str(run.summary["engine"])), ("seed", str(run.summary["seed"]))]
+    facts.append(("run time", f"{three_digits(float(run.summary['wall_s']))} s"))
+    shown = {"schema", "scenario", "engine", "seed", "wall_s"}
+    for key, value in run.manifest.items():
+        if key not in shown and value is not None and value is not False:
+            facts += _flattened(key, value)
+    return facts
+
+
+def _flattened(key: str, value: Any) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        return [fact for inner, v in value.items() for fact in _flattened(f"{key}.{inner}", v)]
+    if isinstance(value, float):
+        return [(key, three_digits(value))]
+    return [(key, MISSING if value is None else str(value))]

@@ -1,0 +1,90 @@
+"""What the sky over one end of a path shows at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skyhop.analysis.moment import TRACK_S, Moment
+from skyhop.data.arrays import BoolArray, FloatArray
+from skyhop.data.geometry import seen_from
+
+_NAMES_AT_MOST = 40
+"""With more usable satellites than this only the chosen one is named."""
+
+
+@dataclass(frozen=True)
+class SkyView:
+    """Satellites by elevation and azimuth (from north over east), in degrees."""
+
+    title: str
+    elevation_deg: FloatArray
+    """Of every satellite of the constellation, shape (n,)."""
+    azimuth_deg: FloatArray
+    low: BoolArray
+    """Which are above the horizon and too low to serve, shape (n,)."""
+    low_label: str
+    usable: BoolArray
+    usable_label: str
+    minimum_elevation_deg: float
+    serving: int | None
+    track_deg: Sequence[tuple[FloatArray, FloatArray]]
+    """The serving satellite's elevations and azimuths before the moment, and after it."""
+    track_label: str
+    named: Sequence[int]
+    """Satellites whose numbers are worth showing."""
+
+
+def sky_view(
+    moment: Moment, place: str, place_deg: tuple[float, float], serving: int | None
+) -> SkyView:
+    """Return what stands above a place.
+
+    Args:
+        moment: the path at the moment.
+        place: the name of the place.
+        place_deg: its latitude and longitude.
+        serving: the satellite that serves it, if one does.
+    """
+    elevation_deg, azimuth_deg = seen_from(*place_deg, moment.satellites_m)
+    usable = elevation_deg >= moment.minimum_elevation_deg
+    low = (elevation_deg > 0) & ~usable
+    named = np.flatnonzero(usable).tolist()
+    if len(named) > _NAMES_AT_MOST:
+        named = [] if serving is None else [serving]
+    return SkyView(
+        title=_title(moment, place, serving, elevation_deg),
+        elevation_deg=elevation_deg,
+        azimuth_deg=azimuth_deg,
+        low=low,
+        low_label=f"too low ({low.sum()})",
+        usable=usable,
+        usable_label=f"above {moment.minimum_elevation_deg:g}\N{DEGREE SIGN} ({usable.sum()})",
+        minimum_elevation_deg=moment.minimum_elevation_deg,
+        serving=serving,
+        track_deg=[] if serving is None else _track(moment, place_deg, serving),
+        track_label=f"its track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min",
+        named=named,
+    )
+
+
+def _track(
+    moment: Moment, place_deg: tuple[float, float], serving: int
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return what of the satellite's track is above the horizon: before the moment, and after."""
+    elevation_deg, azimuth_deg = seen_from(*place_deg, moment.tracks_m[serving])
+    now = len(elevation_deg) // 2
+    parts = [(elevation_deg[part], azimuth_deg[part]) for part in (np.s_[: now + 1], np.s_[now:])]
+    return [(elevation[elevation > 0], azimuth[elevation > 0]) for elevation, azimuth in parts]
+
+
+def _title(moment: Moment, place: str, serving: int | None, elevation_deg: FloatArray) -> str:
+    when = moment.utc.strftime("%Y-%m-%d %H:%M:%S UTC")
+    what = (
+        "no path"
+        if serving is None
+        else f"served by {serving} at {elevation_deg[serving]:.0f}\N{DEGREE SIGN}"
+    )
+    return f"the sky over {place}   ({when}, {moment.at_s:g} s): {what}"

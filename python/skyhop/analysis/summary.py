@@ -1,0 +1,180 @@
+"""The summary as a table: a row per flow, and how each figure is written for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
+from skyhop.analysis.tables import Column, Table, three_digits
+from skyhop.data.reading import read_runs
+from skyhop.data.records import FLOW_SUMMARY_KEYS, RunRecord
+
+
+def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
+    """Return the table for a terminal: one row per TCP flow of each run, units in the names.
+
+    A run without TCP flows has one row with what is known of the link. Every row has the same
+    keys; figures are rounded to what a reader needs, None where there is none.
+
+    Raises:
+        InputError: if one of `run_dirs` is not a run directory.
+
+    """
+    rows = [row for run in read_runs(run_dirs) for row in rows_of(run)]
+    ids = len({(row["run"], row["cc"]) for row in rows}) < len(rows)
+    live = any(row["lateness_p99_us"] is not None for row in rows)
+    finite = any(row["completion_s"] is not None for row in rows)
+    return [_terminal_row(row, ids=ids, live=live, finite=finite) for row in rows]
+
+
+def _terminal_row(row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool) -> dict[str, Any]:
+    drops = sum(row[f"drops_{reason}"] for reason in LOSS_REASONS)
+    handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
+    return {
+        "run": row["run"],
+        **({"flow": row["flow"]} if ids else {}),
+        "cc": row["cc"],
+        "engine": row["engine"],
+        "goodput_mbps": _rounded(row["goodput_bps"], 1e-6, 2),
+        "link_used_pct": _rounded(row["utilisation"], 100, 1),
+        "srtt_ms": _rounded(row["srtt_mean_us"], 1e-3, 1),
+        "rtt_p95_ms": _rounded(row["rtt_p95_us"], 1e-3, 1),
+        "base_rtt_ms": _rounded(row["base_rtt_mean_us"], 1e-3, 1),
+        "retransmits": row["retransmits"],
+        "sent": row["sent_packets"],
+        **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
+        "drops": drops,
+        "handovers": handovers,
+        **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
+    }
+
+
+def _rounded(value: float | None, factor: float, digits: int) -> float | None:
+    return None if value is None else round(value * factor, digits)
+
+
+def rows_of(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield `summary_row_values` of a run, each with the run's name as `run` and `warnings`."""
+    warnings = list(run.summary.get("warnings") or [])
+    for row in summary_row_values(run.summary):
+        yield {"run": run.name, **row, "wall_s": run.summary["wall_s"], "warnings": warnings}
+
+
+def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield one row per TCP flow of a summary.json; without any, one whose flow is None.
+
+    The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …); what
+    belongs to the run is repeated in each row: `engine`, `seed`, `utilisation`, `drops_queue` and
+    so on, `handovers_end` and so on, `lateness_p50_us` and so on, `rtt_excess_p99_us`. `COLUMNS`
+    tells how to write them.
+    """
+    of_run = _of_run(summary)
+    for flow in list(summary["flows"]) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
+        sent = flow["sent_packets"]
+        yield {
+            "engine": summary["engine"],
+            "seed": summary["seed"],
+            "flow": flow["id"],
+            **{key: value for key, value in flow.items() if key != "id"},
+            "retransmit_ratio": flow["retransmits"] / sent if sent else None,
+            **of_run,
+        }
+
+
+def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
+    link, handovers = summary["link"], summary["handovers"]
+    lateness, excess = summary.get("lateness_us") or {}, summary.get("rtt_excess_us") or {}
+    return {
+        "virtual_s": summary["virtual_s"],
+        **_of_link(link),
+        **{f"handovers_{kind}": handovers[kind] for kind in HANDOVER_KINDS},
+        **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
+        "rtt_excess_p99_us": excess.get("p99"),
+    }
+
+
+def rows_of_more_links(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` that a link has."""
+    for name, link in run.summary.get("links", {}).items():
+        yield {"run": f"{run.name}: {name}", **_of_link(link)}
+
+
+def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "utilisation": link["utilisation"],
+        "backlog_mean_bytes": link["backlog_mean_bytes"],
+        **{f"drops_{reason}": link["drops"].get(reason, 0) for reason in LOSS_REASONS},
+    }
+
+
+def _scaled(factor: float) -> Callable[[float], str]:
+    return lambda value: three_digits(value * factor)
+
+
+def _one_decimal(factor: float) -> Callable[[float], str]:
+    return lambda value: f"{value * factor:,.1f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,}"
+
+
+_MBPS, _MS, _KB, _PERCENT = _scaled(1e-6), _one_decimal(1e-3), _scaled(1e-3), _one_decimal(100)
+
+COLUMNS: tuple[Column, ...] = (
+    Column("run", "run", "", str, numeric=False),
+    Column("engine", "engine", "", str, numeric=False),
+    Column("seed", "seed", "", str),
+    Column("flow", "flow", "", str),
+    Column("cc", "cc", "", str, numeric=False),
+    Column("goodput_bps", "goodput", "Mbit/s", _MBPS),
+    Column("utilisation", "link used", "%", _PERCENT),
+    Column("srtt_mean_us", "srtt mean", "ms", _MS),
+    Column("rtt_p95_us", "RTT p95", "ms", _MS),
+    Column("base_rtt_mean_us", "base RTT mean", "ms", _MS),
+    Column("cwnd_mean_packets", "cwnd mean", "packets", three_digits),
+    Column("retransmits", "retransmits", "packets", _count),
+    Column("sent_packets", "sent", "packets", _count),
+    Column("completion_s", "completion", "s", three_digits),
+    Column("backlog_mean_bytes", "queue mean", "kB", _KB),
+    *(Column(f"drops_{reason}", reason, "", _count) for reason in LOSS_REASONS),
+    *(Column(f"handovers_{kind}", kind, "", _count) for kind in HANDOVER_KINDS),
+    Column("lateness_p50_us", "p50", "", three_digits),
+    Column("lateness_p99_us", "p99", "", three_digits),
+    Column("lateness_max_us", "max", "", three_digits),
+    Column("rtt_excess_p99_us", "p99", "", three_digits),
+)
+"""Every column that a reader may want, in order. Titles of drops, handovers and lateness stand
+below a common heading; alone they need it in front (`GROUPS`)."""
+
+GROUPS: Mapping[str, str] = {
+    "drops_": "drops (packets)",
+    "handovers_": "handovers",
+    "lateness_": "lateness (µs)",
+    "rtt_excess_": "RTT excess (µs)",
+}
+"""By the beginning of a key: the heading that columns share."""
+
+
+def column(key: str) -> Column:
+    """Return the column with this key."""
+    return next(column for column in COLUMNS if column.key == key)
+
+
+def summary_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows as a table, without columns that no row knows."""
+    shown = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
+    groups: list[tuple[str, int]] = []
+    for shown_column in shown:
+        name = _group(shown_column)
+        if groups and groups[-1][0] == name:
+            groups[-1] = (name, groups[-1][1] + 1)
+        else:
+            groups.append((name, 1))
+    return Table(groups, shown, [[c.text(row) for c in shown] for row in rows])
+
+
+def _group(of: Column) -> str:
+    return next((name for start, name in GROUPS.items() if of.key.startswith(start)), "")

@@ -1,0 +1,148 @@
+"""A computed path as CZML, for Cesium's globe: ends, gateways, satellites and links over time.
+
+Cesium moves the satellites between the positions that are given here, in earth-fixed axes, and
+draws a link while the path has it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from skyhop.data.paths import Path
+from skyhop.data.positions import located, satellites_at, start_of
+from skyhop.errors import InputError
+
+_SATELLITE_RGBA, _LINK_RGBA = [0, 114, 178, 255], [213, 94, 0, 255]
+_END_RGBA, _GATEWAY_RGBA = [136, 34, 85, 255], [17, 119, 51, 255]
+
+STEP = "30 s"
+"""The time between two positions of a satellite unless told otherwise."""
+
+MOST_POSITIONS = 5000
+"""Of moments with positions: a longer path is given in longer steps."""
+
+Span = tuple[float, float]
+
+
+def czml_text(path: Path, step_s: float, gateways: str) -> str:
+    """Return the CZML of a path, with satellites' positions every `step_s`.
+
+    Raises:
+        InputError: the path does not come from a constellation, has too many steps, or numbers its
+            satellites otherwise than the constellation that it names.
+    """
+    header = path.header
+    if not header.get("constellation") or not header.get("start"):
+        raise InputError("the path does not come from a constellation: a globe cannot show it")
+    duration_s = header["duration_ns"] / 1e9
+    if step_s <= 0 or duration_s / step_s > MOST_POSITIONS:
+        least_s = duration_s / MOST_POSITIONS
+        raise InputError(f"--step: {step_s:g} s is too short; expected at least {least_s:.3g} s")
+    packets = [_document(path), *_nodes(path, step_s, gateways), *_links(path)]
+    return json.dumps(packets, ensure_ascii=False, indent=1) + "\n"
+
+
+def _document(path: Path) -> dict[str, Any]:
+    begin = start_of(path.header)
+    end = begin + timedelta(seconds=path.header["duration_ns"] / 1e9)
+    ends = f"{path.header['from']['name']} - {path.header['to']['name']}"
+    return {
+        "id": "document",
+        "name": ends,
+        "version": "1.0",
+        "clock": {
+            "interval": f"{_utc(begin)}/{_utc(end)}",
+            "currentTime": _utc(begin),
+            "multiplier": 10,
+            "range": "LOOP_STOP",
+        },
+    }
+
+
+def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]:
+    """Yield a packet per node that the path ever uses."""
+    used = sorted({node for row in path.frames["nodes"].to_pylist() for node in row})
+    header = path.header
+    satellites = [node for node in used if 0 <= node < header["satellites"]]
+    at_s = np.append(np.arange(0, header["duration_ns"] / 1e9, step_s), header["duration_ns"] / 1e9)
+    tracks: dict[int, list[float]] = {node: [] for node in satellites}
+    positions_m = np.empty((0, 3))
+    for moment_s in at_s.tolist():
+        positions_m, _ = satellites_at(header, moment_s)
+        for node in satellites:
+            tracks[node] += [round(moment_s, 3), *np.round(positions_m[node], 1).tolist()]
+    for node in used:
+        if node in tracks:
+            position: dict[str, Any] = {
+                "epoch": _utc(start_of(header)),
+                "referenceFrame": "FIXED",
+                "interpolationAlgorithm": "LAGRANGE",
+                "interpolationDegree": 5,
+                "cartesian": tracks[node],
+            }
+            yield _point(node, f"satellite {node}", position, _SATELLITE_RGBA)
+        else:
+            name, place_m = located(node, header, positions_m, gateways)
+            colour = _END_RGBA if node < 0 else _GATEWAY_RGBA
+            position = {"cartesian": np.round(place_m, 1).tolist()}
+            yield _point(node, name, position, colour)
+
+
+def _point(node: int, name: str, position: dict[str, Any], rgba: list[int]) -> dict[str, Any]:
+    return {
+        "id": _id(node),
+        "name": name,
+        "position": position,
+        "point": {"pixelSize": 8, "color": {"rgba": rgba}},
+        "label": {"text": name, "font": "11px sans-serif", "pixelOffset": {"cartesian2": [0, -14]}},
+    }
+
+
+def _links(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a packet per pair of nodes that are ever linked, shown while they are."""
+    for (a, b), spans in sorted(_link_spans(path).items()):
+        begin = start_of(path.header)
+        intervals = [
+            f"{_utc(begin + timedelta(seconds=since))}/{_utc(begin + timedelta(seconds=until))}"
+            for since, until in spans
+        ]
+        yield {
+            "id": f"link {a} {b}",
+            "availability": intervals,
+            "polyline": {
+                "positions": {"references": [f"{_id(a)}#position", f"{_id(b)}#position"]},
+                "arcType": "NONE",
+                "width": 2,
+                "material": {"solidColor": {"color": {"rgba": _LINK_RGBA}}},
+            },
+        }
+
+
+def _link_spans(path: Path) -> dict[tuple[int, int], list[Span]]:
+    """Return when each pair of neighbouring nodes is linked, in s."""
+    begins_s = path.frames["t_ns"].to_numpy() / 1e9
+    ends_s = np.append(begins_s[1:], path.header["duration_ns"] / 1e9)
+    spans: dict[tuple[int, int], list[Span]] = {}
+    rows = path.frames["nodes"].to_pylist()
+    for nodes, begin_s, end_s in zip(rows, begins_s.tolist(), ends_s.tolist(), strict=True):
+        for link in itertools.pairwise(nodes):
+            held = spans.setdefault(link, [])
+            if held and held[-1][1] == begin_s:
+                held[-1] = (held[-1][0], end_s)
+            else:
+                held.append((begin_s, end_s))
+    return spans
+
+
+def _id(node: int) -> str:
+    return {-1: "from", -2: "to"}.get(node, f"node {node}")
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,49 @@
+"""Where on its way a path's delay arises: the segments of T3P's Figure 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from skyhop.data.paths import Path
+
+COLUMNS = ("user_link_ns", "isl_ns", "gateway_link_ns", "fibre_ns")
+
+
+def delay_segments(path: Path) -> pa.Table:
+    """Return the one-way delay of each segment: one row per frame, null without a path.
+
+    `user_link_ns` is between the ends and their satellites, `isl_ns` between satellites,
+    `gateway_link_ns` between satellites and gateways, `fibre_ns` on the ground. They add up to
+    `delay_ns`. A measured path knows no hops: all of its rows are null.
+    """
+    satellites = path.header["satellites"]
+    frames = path.frames
+    hops = zip(frames["nodes"].to_pylist(), frames["hop_delay_ns"].to_pylist(), strict=True)
+    rows = [_segments(nodes, delays_ns, satellites) for nodes, delays_ns in hops]
+    columns = {
+        name: pa.array([None if row is None else row[index] for row in rows], pa.int64())
+        for index, name in enumerate(COLUMNS)
+    }
+    return pa.table({"t_ns": frames["t_ns"], **columns})
+
+
+def _segments(nodes: list[int], delays_ns: list[int], satellites: int) -> list[int] | None:
+    if not nodes:
+        return None
+    sums_ns = [0] * len(COLUMNS)
+    for a, b, delay_ns in zip(nodes, nodes[1:], delays_ns, strict=False):
+        sums_ns[_segment(a, b, satellites)] += delay_ns
+    return sums_ns
+
+
+def _segment(a: int, b: int, satellites: int) -> int:
+    """Return the column of a hop: ends are negative, what is above the satellites is ground."""
+    in_space = [0 <= node < satellites for node in (a, b)]
+    if all(in_space):
+        return 1
+    if not any(in_space):
+        return 3
+    return 0 if min(a, b) < 0 else 2

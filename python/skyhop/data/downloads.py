@@ -1,0 +1,72 @@
+"""Files by address: downloaded once, kept for a while.
+
+CelesTrak updates its element sets every two hours and asks not to be asked more often, so a file
+that is younger than that is used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from skyhop.data.files import write_file
+from skyhop.errors import InputError, RunError
+
+FRESH_S = 2 * 3600.0
+TIMEOUT_S = 60.0
+# As the loaders have it: the whole public catalogue is smaller.
+MOST_BYTES = 128_000_000
+_CHUNK_BYTES = 1 << 20
+
+
+def is_address(name: str) -> bool:
+    """Return whether a name is an address to download from."""
+    return name.startswith(("https://", "http://"))
+
+
+def cache_directory() -> Path:
+    """Return where downloads are kept: `$XDG_CACHE_HOME/skyhop`, or `~/.cache/skyhop`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "skyhop"
+
+
+def downloaded(address: str) -> Path:
+    """Return the local copy of what is at an address, downloading it where that is older than 2 h.
+
+    Raises:
+        InputError: the address cannot be reached or answers with an error.
+        RunError: the copy cannot be written.
+    """
+    name = hashlib.sha256(address.encode()).hexdigest()[:16]
+    copy = cache_directory() / f"{name}.elements"
+    if copy.is_file() and time.time() - copy.stat().st_mtime < FRESH_S:
+        return copy
+    content = _fetched(address)
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{copy}: cannot write: {error.strerror}") from None
+    write_file(copy, content)
+    return copy
+
+
+def _fetched(address: str) -> bytes:
+    request = urllib.request.Request(address, headers={"User-Agent": "skyhop"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            content = bytearray()
+            while chunk := answer.read(_CHUNK_BYTES):
+                content += chunk
+                if len(content) > MOST_BYTES:
+                    raise InputError(f"{address}: more than {MOST_BYTES // 10**6} MB; is it right?")
+            return bytes(content)
+    except urllib.error.HTTPError as error:
+        raise InputError(f"{address}: the server answers {error.code} {error.reason}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise InputError(f"{address}: cannot download: {reason}") from None

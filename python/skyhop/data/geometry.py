@@ -1,0 +1,62 @@
+"""Places on the Earth and what stands above them: WGS84, metres and degrees."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skyhop.data.arrays import FloatArray
+
+LIGHT_M_PER_S = 299_792_458.0
+
+_EQUATORIAL_RADIUS_M = 6_378_137.0
+_FLATTENING = 1 / 298.257223563
+_ECCENTRICITY_SQUARED = _FLATTENING * (2 - _FLATTENING)
+# The mean radius of the IUGG, for distances along the surface.
+_MEAN_RADIUS_M = 6_371_008.8
+
+
+def great_circle_m(from_deg: tuple[float, float], to_deg: tuple[float, float]) -> float:
+    """Return the distance along a sphere's surface between two (latitude, longitude)."""
+    (lat_a, lon_a), (lat_b, lon_b) = (map(math.radians, place) for place in (from_deg, to_deg))
+    haversine = (
+        math.sin((lat_b - lat_a) / 2) ** 2
+        + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
+    )
+    return 2 * _MEAN_RADIUS_M * math.asin(math.sqrt(min(haversine, 1.0)))
+
+
+def earth_fixed_m(latitude_deg: float, longitude_deg: float, altitude_m: float = 0) -> FloatArray:
+    """Return the earth-fixed position of a place, shape (3,)."""
+    lat, lon = math.radians(latitude_deg), math.radians(longitude_deg)
+    normal = _EQUATORIAL_RADIUS_M / math.sqrt(1 - _ECCENTRICITY_SQUARED * math.sin(lat) ** 2)
+    axial = (normal + altitude_m) * math.cos(lat)
+    height = (normal * (1 - _ECCENTRICITY_SQUARED) + altitude_m) * math.sin(lat)
+    return np.array([axial * math.cos(lon), axial * math.sin(lon), height])
+
+
+def ground_points_deg(positions_m: FloatArray) -> FloatArray:
+    """Return the latitude and longitude below positions (n, 3), shape (n, 2).
+
+    Latitudes are geocentric: within 0.2 degrees of geodetic ones, which no map shows.
+    """
+    x, y, z = positions_m.T
+    return np.asarray(
+        np.degrees(np.column_stack((np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x))))
+    )
+
+
+def seen_from(
+    latitude_deg: float, longitude_deg: float, positions_m: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return elevations and azimuths (from north over east) of positions (n, 3), in degrees."""
+    lat, lon = math.radians(latitude_deg), math.radians(longitude_deg)
+    up = np.array([math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)])
+    east = np.array([-math.sin(lon), math.cos(lon), 0.0])
+    north = np.cross(up, east)
+    sight = positions_m - earth_fixed_m(latitude_deg, longitude_deg)
+    sight = sight / np.linalg.norm(sight, axis=1, keepdims=True)
+    elevation = np.degrees(np.arcsin(np.clip(sight @ up, -1, 1)))
+    azimuth = np.degrees(np.arctan2(sight @ east, sight @ north)) % 360
+    return elevation, azimuth

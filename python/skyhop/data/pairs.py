@@ -1,0 +1,139 @@
+"""Routes between all pairs of many sites, computed at once and kept in one compact file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skyhop import _core
+from skyhop.data.paths import Progress, ignore_progress
+from skyhop.data.places import position_of
+from skyhop.data.scenarios import load_scenario
+from skyhop.errors import InputError
+
+
+class AllPairs:
+    """The routes between all pairs of sites as they change over time.
+
+    Attributes:
+        header: constellation, relay, start, step and sites.
+        sites: the sites' names.
+        pairs: the pairs in the order of the arrays, as indices into `sites`.
+        times_ns: the times of the steps.
+    """
+
+    def __init__(self, table: pa.Table, header: dict[str, Any]) -> None:
+        self._table = table
+        self.header = header
+        self.sites: list[str] = [site["name"] for site in header["sites"]]
+        self.pairs = list(combinations(range(len(self.sites)), 2))
+        self.times_ns: npt.NDArray[np.int64] = table["t_ns"].to_numpy()
+
+    @cached_property
+    def delays_ns(self) -> npt.NDArray[np.int64]:
+        """One-way delays, an array of shape (steps, pairs); 0 where a pair has no path."""
+        flat = np.asarray(pc.list_flatten(self._table["delay_dd_ns"]), dtype=np.int64)
+        differences = flat.reshape(self._table.num_rows, len(self.pairs))
+        return np.cumsum(np.cumsum(differences, axis=0), axis=0)
+
+    @cached_property
+    def changes(self) -> pa.Table:
+        """One row per change of a route: `t_ns`, `pair`, `nodes` (empty without a path)."""
+        times = np.repeat(self.times_ns, pc.list_value_length(self._table["changes"]))
+        rows = pc.list_flatten(self._table["changes"])
+        pair, nodes = (pc.struct_field(rows, name) for name in ("pair", "nodes"))
+        return pa.table({"t_ns": times, "pair": pair, "nodes": nodes})
+
+    def routes(self, from_: str | int, to: str | int) -> list[tuple[int, list[int]]]:
+        """Return the routes of a pair: since when (ns), and over which satellites and gateways.
+
+        Args:
+            from_: a site, as it was asked for or by its index; routes begin there.
+            to: another one.
+
+        Raises:
+            InputError: there is no such pair.
+        """
+        ends = [self._index(from_), self._index(to)]
+        if ends[0] == ends[1]:
+            raise InputError(f"{from_} and {to} are the same site")
+        pair = self.pairs.index((min(ends), max(ends)))
+        rows = self.changes.filter(pc.equal(self.changes["pair"], pair)).to_pylist()
+        step = 1 if ends[0] < ends[1] else -1
+        return [(row["t_ns"], row["nodes"][::step]) for row in rows]
+
+    def _index(self, site: str | int) -> int:
+        if isinstance(site, int) and 0 <= site < len(self.sites):
+            return site
+        name = site if site in self.sites else position_of(str(site))[0]
+        if name in self.sites:
+            return self.sites.index(str(name))
+        raise InputError(f'no site "{site}"; expected one of {", ".join(self.sites[:10])}')
+
+    def __repr__(self) -> str:
+        return f"<skyhop.AllPairs {len(self.sites)} sites, {len(self.times_ns)} steps>"
+
+
+def all_pairs(
+    sites: Sequence[str],
+    file: str | os.PathLike[str],
+    *,
+    duration: str = "60 s",
+    progress: Progress | None = None,
+    **keys: str,
+) -> AllPairs:
+    """Compute the shortest routes between all pairs of sites, write them to a file, and read it.
+
+    Each pair uses the satellites over which its path is shortest at each step.
+
+    Args:
+        sites: at least two places: cities, sites, or "lat,lon".
+        file: the Parquet file to write; steps are written as they come, so that any duration fits
+            in memory.
+        duration: how much time to cover.
+        progress: called with the steps done and the steps in all.
+        keys: keys of `[path]`: constellation, relay ("isl" where not given, or "bent-pipe"), start,
+            step, compat, ….
+
+    Raises:
+        InputError: a place, key or value is wrong.
+        RunError: the file cannot be written.
+    """
+    if len(sites) < 2:  # noqa: PLR2004 - a pair
+        raise InputError(f"all pairs of {len(sites)} sites; expected at least two")
+    path = {"from": sites[0], "to": sites[1], "relay": "isl", **keys}
+    scenario = load_scenario(
+        {"path": path, "run": {"duration": duration}}, origin="all pairs' options"
+    )
+    target = os.fspath(file)
+    _core.write_all_pairs(scenario, position_of, list(sites), target, progress or ignore_progress)
+    return read_all_pairs(file)
+
+
+def read_all_pairs(file: str | os.PathLike[str]) -> AllPairs:
+    """Read a file of all pairs.
+
+    Raises:
+        InputError: the file is missing, cut, or something else.
+    """
+    name = os.fspath(file)
+    try:
+        parquet = pq.ParquetFile(name)
+        header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
+        table = parquet.read()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{name}: cannot read: {reason}") from None
+    if header.get("source") != "skyhop all pairs" or "delay_dd_ns" not in table.column_names:
+        raise InputError(f"{name}: not a file of all pairs")
+    return AllPairs(table, header)

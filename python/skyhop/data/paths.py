@@ -1,0 +1,177 @@
+"""Time-varying paths between two places: computed, imported, read from a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skyhop import _core
+from skyhop.data.places import position_of
+from skyhop.data.scenarios import Scenario, load_scenario
+from skyhop.errors import InputError
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+COMPUTED = "skyhop path"
+"""What the header of a path computed over a constellation says about its source."""
+
+
+class Path:
+    """The path between two places as it changes over time.
+
+    Attributes:
+        header: how it was made: ends, constellation, relay, policies, seed.
+        account: of a path just computed over a file of element sets: how many were used, how many
+            were not and why, in a line.
+    """
+
+    def __init__(self, core: _core.PathTrace) -> None:
+        self._core = core
+        self.header: dict[str, Any] = json.loads(core.header_json())
+        self.account: str | None = None
+        self._frames: pa.Table | None = None
+
+    @property
+    def frames(self) -> pa.Table:
+        """One row per frame: `t_ns`, `nodes`, `hop_delay_ns`, `delay_ns`, …, `events`."""
+        if self._frames is None:
+            # Not read_table: its threads may outlive the interpreter, which then aborts.
+            self._frames = pq.ParquetFile(io.BytesIO(self._core.to_parquet())).read()
+        return self._frames
+
+    @property
+    def segments(self) -> pa.Table:
+        """Where the delay arises, one row per frame: user links, ISLs, gateway links, fibre."""
+        from skyhop.data.delay_segments import delay_segments
+
+        return delay_segments(self)
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write a path file, whole or not at all.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
+        self._core.write(os.fspath(file))
+
+    def export(self, file: str | os.PathLike[str], format: str, **options: str) -> None:  # noqa: A002
+        """Write the path for another tool, whole or not at all.
+
+        Args:
+            file: where to.
+            format: "csv" (which import_path reads back exactly), "mahimahi", "netem" or "czml".
+            options: rate (mahimahi, where the path has none), step (netem, czml), gateways (czml).
+
+        Raises:
+            InputError: the format cannot hold this path.
+            RunError: the file cannot be written.
+        """
+        if format == "czml":
+            self._export_czml(os.fspath(file), options)
+        else:
+            self._core.export(os.fspath(file), format, options)
+
+    def _export_czml(self, file: str, options: dict[str, str]) -> None:
+        from skyhop.data.czml import STEP, czml_text
+        from skyhop.data.files import write_file
+        from skyhop.data.positions import GATEWAYS
+
+        unknown = options.keys() - {"step", "gateways"}
+        if unknown:
+            raise InputError(f"{file}: --{unknown.pop()}: the format czml has no use for it")
+        step_s = _core.duration_s(f"{file}: --step", options.get("step", STEP))
+        text = czml_text(self, step_s, options.get("gateways", GATEWAYS))
+        write_file(pathlib.Path(file), text.encode())
+
+    def __repr__(self) -> str:
+        ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
+        return f"<skyhop.Path {ends}, {self.frames.num_rows} frames>"
+
+
+def path(
+    from_: str | None = None,
+    to: str | None = None,
+    *,
+    scenario: Scenario | None = None,
+    sets: Sequence[str] = (),
+    duration: str | None = None,
+    progress: Progress | None = None,
+    **keys: str | float,
+) -> Path:
+    """Compute the path between two places, or the `[path]` of a scenario.
+
+    Args:
+        from_: one end: a site, a city, or "lat,lon[,alt_m]".
+        to: the other end.
+        scenario: a scenario file or its content as a dictionary, instead of or beneath the rest.
+        sets: overrides of the scenario's keys, each "KEY=VALUE".
+        duration: how much time the path covers; `[run] duration` where not given.
+        progress: called with the frames done and the frames in all.
+        keys: other keys of `[path]`: constellation, relay, handover, start, step, …
+
+    Raises:
+        InputError: a place, key or value is wrong.
+        RunError: the path never exists.
+    """
+    content: dict[str, str | float | None] = {"from": from_, "to": to, **keys}
+    keyed = [
+        f"path.{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in content.items()
+        if value is not None
+    ]
+    if duration is not None:
+        keyed.append(f"run.duration={json.dumps(duration)}")
+    source: Scenario = {"path": {}} if scenario is None else scenario
+    loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
+    trace = Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
+    if trace.header["source"] == COMPUTED:
+        trace.account = _core.Constellation.of(loaded).account
+    return trace
+
+
+def import_path(
+    file: str | os.PathLike[str],
+    format: str,  # noqa: A002
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    **options: str,
+) -> Path:
+    """Read another tool's log or measurement as a path; docs/measured-paths.md has the rules.
+
+    Args:
+        file: the log, plain or gzipped.
+        format: what wrote it: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
+        from_: the end that sends, or that probed: a site, a city, or "lat,lon".
+        to: the other end.
+        options: what the format cannot say itself: interval (ping), direction (csv), rtt
+            (mahimahi), delay_file (leocc).
+
+    Raises:
+        InputError: the file cannot be read or is not such a log; the message names the line.
+    """
+    ends = (
+        None if from_ is None else position_of(from_),
+        None if to is None else position_of(to),
+    )
+    return Path(_core.PathTrace.import_log(os.fspath(file), format, ends, options))
+
+
+def read_path(file: str | os.PathLike[str]) -> Path:
+    """Read a path file.
+
+    Raises:
+        InputError: the file is missing, cut, or something else.
+    """
+    return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file))))
+
+
+def ignore_progress(_done: int, _total: int) -> None:
+    """Show nothing."""

@@ -1,0 +1,255 @@
+"""Records from runs and paths: `Run` and `Path` read the files, and these are views of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from skyhop._core import DIRECTIONS, LOSS_REASONS, PATH_LINK, PHASE_KINDS
+from skyhop.data.arrays import FloatArray
+from skyhop.data.paths import Path, read_path
+from skyhop.data.records import (
+    FLOW_SUMMARY_KEYS,
+    SHOWN_EVENT_KINDS,
+    Events,
+    FlowSeries,
+    LinkSeries,
+    PathRecord,
+    Phases,
+    ProbeSeries,
+    RunRecord,
+)
+from skyhop.errors import InputError
+from skyhop.runs import Run
+
+_FLOW_COLUMNS = (
+    "t_ns", "flow", "goodput_bps", "cwnd_packets", "ssthresh_packets", "srtt_us",
+    "inflight_packets", "retransmits",
+)  # fmt: skip
+_LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes")
+_EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
+_PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
+_PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
+
+_SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
+
+
+def read_runs(directories: Sequence[FilePath | str]) -> list[RunRecord]:
+    """Read run directories; one that holds runs (`seed-1/`, `seed-2/`, …) stands for them all.
+
+    Raises:
+        InputError: there is none, or one is not a run directory.
+    """
+    found = [run for directory in directories for run in _run_directories(FilePath(directory))]
+    if not found:
+        raise InputError("no run directory given: name at least one")
+    names = _unique_names(found)
+    return [run_record(Run(file), name) for file, name in zip(found, names, strict=True)]
+
+
+def run_record(run: Run, name: str = "") -> RunRecord:
+    """Return a run as arrays; its name is its directory's where none is given.
+
+    Raises:
+        InputError: a file of the run is missing, damaged, or lacks a key or a column.
+    """
+    directory = run.directory
+    _check_keys(directory / "run.json", run.info, ("scenario",))
+    _check_keys(directory / "summary.json", run.summary, _SUMMARY_KEYS)
+    _check_summary(directory / "summary.json", run.summary)
+    flows = _frame(run.flows, _FLOW_COLUMNS, directory / "flows.parquet")
+    link = _frame(run.link, _LINK_COLUMNS, directory / "link.parquet")
+    events = _frame(run.events, _EVENT_COLUMNS, directory / "events.parquet")
+    has_probes = (directory / "probes.parquet").exists()
+    path_file = directory / "path.parquet"
+    return RunRecord(
+        directory=directory,
+        name=name or directory.resolve().name,
+        manifest=run.info,
+        summary=run.summary,
+        flows={
+            int(flow["id"]): _flow_series(flows.filter(pl.col("flow") == flow["id"]))
+            for flow in run.summary["flows"]
+        },
+        link=_link_series_by_name(link),
+        events=_events(events),
+        announced_s=_floats(
+            events.filter(pl.col("kind") == "announcement").sort("t_ns"), "t_ns", 1e9
+        ),
+        phases=_phases(events),
+        probes=_probe_series(_frame(run.probes, _PROBE_COLUMNS, directory / "probes.parquet"))
+        if has_probes
+        else {},
+        path=path_record(read_path(path_file)) if path_file.exists() else None,
+    )
+
+
+def path_record(source: Path | pa.Table) -> PathRecord:
+    """Return a path, or a table with its frames and its header as metadata, as arrays.
+
+    Raises:
+        InputError: the table is not a path's.
+    """
+    table = source.frames if isinstance(source, Path) else source
+    header = (table.schema.metadata or {}).get(b"skyhop")
+    frame = _frame(table, _PATH_COLUMNS, "the path table")
+    if header is None:
+        raise InputError("the path table: not a path: the metadata key `skyhop` is missing")
+    if frame.is_empty():
+        raise InputError("the path table: the path has no frames")
+    frame = frame.sort("t_ns")
+    nodes = frame.get_column("nodes")
+    lengths = _floats(pl.DataFrame({"n": nodes.list.len()}), "n")
+    return PathRecord(
+        header=json.loads(header),
+        t_s=_floats(frame, "t_ns", 1e9),
+        delay_ms=_floats(frame, "delay_ns", 1e6),
+        delay_back_ms=_floats(frame, "delay_back_ns", 1e6),
+        hops=np.where(lengths > 0, lengths - 1, np.nan),
+        rate_mbps=_floats(frame, "rate_bps", 1e6),
+        same_nodes=np.asarray((nodes == nodes.shift(1)).fill_null(False).to_numpy(), dtype=bool),
+        events=_events(frame.select(pl.col("events").explode()).drop_nulls().unnest("events")),
+    )
+
+
+def _run_directories(directory: FilePath) -> list[FilePath]:
+    if not directory.is_dir():
+        what = "is not a directory" if directory.exists() else "does not exist"
+        raise InputError(f"{directory}: {what}; a report is made from run directories")
+    here = [directory] if (directory / "run.json").exists() else []
+    inside = here or [found.parent for found in directory.glob("*/run.json")]
+    if not inside:
+        raise InputError(f"{directory}: not a run directory: run.json is missing")
+    for run in inside:
+        if not (run / "summary.json").exists():
+            raise InputError(f"{run / 'summary.json'}: missing; the run was not finished")
+    return sorted(inside, key=lambda run: (len(run.name), run.name))
+
+
+def _unique_names(directories: Sequence[FilePath]) -> list[str]:
+    """Take as many of the last parts of each path as it takes to tell them apart."""
+    parts = [directory.resolve().parts for directory in directories]
+    for depth in range(1, max(len(part) for part in parts) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{part[-1]} ({index + 1})" for index, part in enumerate(parts)]
+
+
+def _check_keys(file: FilePath, content: Mapping[str, Any], keys: Sequence[str]) -> None:
+    for key in keys:
+        if key not in content:
+            raise InputError(f"{file}: the key `{key}` is missing")
+
+
+def _check_summary(file: FilePath, summary: Mapping[str, Any]) -> None:
+    link = summary["link"]
+    parts: list[tuple[str, Any, Sequence[str]]] = [
+        ("link", link, ("utilisation", "backlog_mean_bytes", "drops")),
+        ("handovers", summary["handovers"], ("end", "intermediate", "reroute")),
+    ]
+    for index, flow in enumerate(summary["flows"]):
+        parts.append((f"flows[{index}]", flow, FLOW_SUMMARY_KEYS))
+    if isinstance(link, Mapping):
+        parts.append(("link.drops", link.get("drops"), ()))
+    for name, part, keys in parts:
+        if not isinstance(part, Mapping):
+            raise InputError(f"{file}: `{name}` should be an object")
+        for key in keys:
+            if key not in part:
+                raise InputError(f"{file}: the key `{name}.{key}` is missing")
+
+
+def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> pl.DataFrame:
+    for column in columns:
+        if column not in table.column_names:
+            raise InputError(f"{origin}: the column `{column}` is missing")
+    return pl.DataFrame(pl.from_arrow(table))
+
+
+def _floats(frame: pl.DataFrame, column: str, scale: float = 1.0) -> FloatArray:
+    """Return a column divided by `scale`, shape (n,), NaN for null."""
+    values = frame.get_column(column).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return np.asarray(values, dtype=np.float64) / scale
+
+
+def _flow_series(frame: pl.DataFrame) -> FlowSeries:
+    frame = frame.sort("t_ns")
+    return FlowSeries(
+        t_s=_floats(frame, "t_ns", 1e9),
+        goodput_mbps=_floats(frame, "goodput_bps", 1e6),
+        cwnd_packets=_floats(frame, "cwnd_packets"),
+        ssthresh_packets=_floats(frame, "ssthresh_packets"),
+        srtt_ms=_floats(frame, "srtt_us", 1e3),
+        retransmits=_floats(frame, "retransmits"),
+    )
+
+
+def _link_series_by_name(frame: pl.DataFrame) -> dict[str, LinkSeries]:
+    names = frame.get_column("link").unique(maintain_order=True).to_list() or [PATH_LINK]
+    if names == [PATH_LINK]:
+        labels = {(PATH_LINK, direction): direction for direction in DIRECTIONS}
+    else:
+        labels = {
+            (name, direction): name if direction == DIRECTIONS[0] else f"{name} back"
+            for name in names
+            for direction in DIRECTIONS
+        }
+    return {
+        label: _link_series(
+            frame.filter((pl.col("link") == name) & (pl.col("direction") == direction))
+        )
+        for (name, direction), label in labels.items()
+    }
+
+
+def _link_series(frame: pl.DataFrame) -> LinkSeries:
+    frame = frame.sort("t_ns")
+    return LinkSeries(
+        t_s=_floats(frame, "t_ns", 1e9),
+        backlog_bytes=_floats(frame, "backlog_bytes"),
+        # Runs of before a reason was known lack its column, and have none of it.
+        drops={
+            reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
+            for reason, column in ((reason, f"drops_{reason}") for reason in LOSS_REASONS)
+        },
+    )
+
+
+def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:
+    probes = {}
+    for probe in frame.get_column("probe").unique().sort().to_list():
+        rows = frame.filter(pl.col("probe") == probe).sort("t_ns")
+        probes[int(probe)] = ProbeSeries(
+            t_s=_floats(rows, "t_ns", 1e9),
+            rtt_ms=_floats(rows, "rtt_ns", 1e6),
+            scheduled_rtt_ms=_floats(rows, "scheduled_rtt_ns", 1e6),
+        )
+    return probes
+
+
+def _events(frame: pl.DataFrame) -> Events:
+    frame = frame.filter(pl.col("kind").is_in(SHOWN_EVENT_KINDS)).sort("t_ns", maintain_order=True)
+    return Events(
+        t_s=_floats(frame, "t_ns", 1e9),
+        kinds=tuple(frame.get_column("kind").to_list()),
+        outage_s=_floats(frame.with_columns(pl.col("outage_ns").fill_null(0)), "outage_ns", 1e9),
+    )
+
+
+def _phases(frame: pl.DataFrame) -> Phases:
+    frame = frame.filter(pl.col("kind").is_in(PHASE_KINDS)).sort("t_ns", maintain_order=True)
+    # Runs of before announcements were recorded lack the column, and have no phases.
+    length_s = _floats(frame, "length_ns", 1e9) if len(frame) else np.empty(0)
+    return Phases(
+        begin_s=_floats(frame, "t_ns", 1e9),
+        length_s=length_s,
+        kinds=tuple(frame.get_column("kind").to_list()),
+        flows=tuple(frame.get_column("flow").to_list()) if len(frame) else (),
+    )

@@ -1,0 +1,222 @@
+"""Runs and paths as arrays: what figures, tables and metrics are made of.
+
+They are views of `Run` and `Path` in the units that people read: times in seconds, delays in
+milliseconds, NaN for what is not known. `reading` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skyhop._core import PATH_EVENT_KINDS
+from skyhop.data.arrays import BoolArray, FloatArray
+
+SHOWN_EVENT_KINDS = (*PATH_EVENT_KINDS, "change")
+"""What happens to a path, by itself or as the scenario says, in the order of figures."""
+
+FLOW_SUMMARY_KEYS = (
+    "id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
+    "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
+)  # fmt: skip
+"""What summary.json says of each TCP flow."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """What happened to a path: n events ordered by time."""
+
+    t_s: FloatArray
+    """When, shape (n,)."""
+    kinds: tuple[str, ...]
+    """What, n of `SHOWN_EVENT_KINDS`."""
+    outage_s: FloatArray
+    """How long the path is down from then on, shape (n,)."""
+
+    def times(self, kind: str) -> FloatArray:
+        """Return when events of one kind happened, in seconds."""
+        return self.t_s[[name == kind for name in self.kinds]]
+
+    def within(self, begin_s: float, end_s: float) -> Events:
+        """Keep the events from `begin_s` on and before `end_s`."""
+        kept = (self.t_s >= begin_s) & (self.t_s < end_s)
+        kinds = tuple(kind for kind, keep in zip(self.kinds, kept, strict=True) if keep)
+        return Events(self.t_s[kept], kinds, self.outage_s[kept])
+
+    def down_spans(self, end_s: float) -> list[tuple[float, float]]:
+        """Return disjoint, ordered (begin, end) in s when the path was down, up to `end_s`."""
+        spans = [
+            (begin, begin + outage)
+            for begin, outage in zip(self.t_s.tolist(), self.outage_s.tolist(), strict=True)
+            if outage > 0
+        ]
+        lost_at: float | None = None
+        for at, kind in zip(self.t_s.tolist(), self.kinds, strict=True):
+            if kind == "lost" and lost_at is None:
+                lost_at = at
+            elif kind == "restored" and lost_at is not None:
+                spans.append((lost_at, at))
+                lost_at = None
+        if lost_at is not None:
+            spans.append((lost_at, end_s))
+        return _merged(spans, end_s)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What congestion controls did about announced handovers: n phases ordered by their begin."""
+
+    begin_s: FloatArray
+    """When each began, shape (n,)."""
+    length_s: FloatArray
+    """How long it lasted, shape (n,)."""
+    kinds: tuple[str, ...]
+    """What, n of `PHASE_KINDS`."""
+    flows: tuple[int, ...]
+    """Whose, n flow ids."""
+
+    def spans(self, kind: str, end_s: float) -> list[tuple[float, float]]:
+        """Return disjoint, ordered (begin, end) in s when any flow was in a phase of this kind."""
+        phases = zip(self.begin_s.tolist(), self.length_s.tolist(), self.kinds, strict=True)
+        return _merged(
+            [(begin, begin + length) for begin, length, of in phases if of == kind], end_s
+        )
+
+
+@dataclass(frozen=True)
+class PathRecord:
+    """A path: n frames."""
+
+    header: Mapping[str, Any]
+    """The JSON header: endpoints, constellation, policies, seed."""
+    t_s: FloatArray
+    """When each frame begins, shape (n,)."""
+    delay_ms: FloatArray
+    """One-way delay from -> to, shape (n,), NaN without a path."""
+    delay_back_ms: FloatArray
+    """One-way delay to -> from, shape (n,), NaN without a path."""
+    hops: FloatArray
+    """Number of hops, shape (n,), NaN where they are not known."""
+    rate_mbps: FloatArray
+    """The path's measured rate in Mbit/s, shape (n,), NaN where not known."""
+    same_nodes: BoolArray
+    """Whether a frame has the nodes of the one before, shape (n,)."""
+    events: Events
+
+    @property
+    def duration_s(self) -> float:
+        """The time that the path covers."""
+        last_s = float(self.t_s[-1]) if len(self.t_s) else 0.0
+        return max(float(self.header.get("duration_ns", 0)) / 1e9, last_s)
+
+    def endpoint(self, end: str) -> str:
+        """Return the name of the end `from` or `to`."""
+        value = self.header.get(end)
+        return str(value.get("name", end)) if isinstance(value, Mapping) else end
+
+    def curve(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return times (s) and values to draw, (m,) each.
+
+        Within the same nodes a value goes linearly to the next frame where the header says so;
+        where the nodes change it stays and then jumps. The last value holds until the end.
+        """
+        linear = self.header.get("between_frames", "linear") == "linear"
+        jumps = np.zeros(len(values), dtype=bool)
+        jumps[1:] = ~self.same_nodes[1:] if linear else True
+        at = np.flatnonzero(jumps)
+        t_s = np.insert(self.t_s, at, self.t_s[at])
+        drawn = np.insert(values, at, values[at - 1])
+        if len(values) and self.duration_s > self.t_s[-1]:
+            t_s, drawn = np.append(t_s, self.duration_s), np.append(drawn, values[-1])
+        return t_s, drawn
+
+
+@dataclass(frozen=True)
+class FlowSeries:
+    """One TCP flow's samples, shape (n,) each; NaN where a value is not known."""
+
+    t_s: FloatArray
+    goodput_mbps: FloatArray
+    cwnd_packets: FloatArray
+    ssthresh_packets: FloatArray
+    srtt_ms: FloatArray
+    retransmits: FloatArray
+
+
+@dataclass(frozen=True)
+class LinkSeries:
+    """One direction of the link, shape (n,) each."""
+
+    t_s: FloatArray
+    backlog_bytes: FloatArray
+    drops: Mapping[str, FloatArray]
+    """Packets lost during each sample, by reason."""
+
+
+@dataclass(frozen=True)
+class ProbeSeries:
+    """One probe's packets, shape (n,) each; NaN for the RTT of a lost one."""
+
+    t_s: FloatArray
+    rtt_ms: FloatArray
+    scheduled_rtt_ms: FloatArray
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run."""
+
+    directory: Path
+    name: str
+    """What to call the run; `read_runs` makes it unique."""
+    manifest: Mapping[str, Any]
+    """The content of run.json."""
+    summary: Mapping[str, Any]
+    """The content of summary.json."""
+    flows: Mapping[int, FlowSeries]
+    """By flow id; a flow of the summary that has no samples has an empty series."""
+    link: Mapping[str, LinkSeries]
+    """By direction, forward and back; with several links by name: path, path back, NAME …"""
+    events: Events
+    """Path events and changes; losses are counted in `link`."""
+    announced_s: FloatArray
+    """When handovers were announced."""
+    phases: Phases
+    probes: Mapping[int, ProbeSeries]
+    path: PathRecord | None
+    """The path that the run went over, where the directory holds a copy of it."""
+
+    @property
+    def duration_s(self) -> float:
+        """How much of the scenario's time passed."""
+        return float(self.summary["virtual_s"])
+
+    @property
+    def scenario(self) -> Mapping[str, Any]:
+        """The scenario as resolved."""
+        scenario = self.manifest["scenario"]
+        return scenario if isinstance(scenario, Mapping) else {}
+
+    @property
+    def has_one_link(self) -> bool:
+        """Whether all flows share the link of `[path]` and `[link]` and nothing else."""
+        flows = self.scenario.get("flow", [])
+        return not self.scenario.get("links") and not any("extra_rtt" in flow for flow in flows)
+
+    def flow_summaries(self) -> Iterator[Mapping[str, Any]]:
+        """Yield summary.json's entries for TCP flows."""
+        yield from self.summary["flows"]
+
+
+def _merged(spans: Sequence[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted((begin, min(end, end_s)) for begin, end in spans if begin < end_s):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged

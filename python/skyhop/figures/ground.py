@@ -1,0 +1,92 @@
+"""The figure of a path on the ground at one moment: a map with satellites, gateways and links."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from skyhop.analysis.ground import NODE_KINDS, GroundNode, GroundView
+from skyhop.analysis.timeline import LIGHT_GREY
+from skyhop.figures.style import new_figure, side_legend
+
+_LAND, _SATELLITE, _LINK = "#D9D2C5", "#9DB4C8", "#D55E00"
+_LOOKS = {
+    "chosen satellite": ("#0072B2", "o"),
+    "gateway": ("#117733", "s"),
+    "end": ("#882255", "^"),
+}
+"""Colour and shape by the kind of a node."""
+
+
+def draw_ground(view: GroundView) -> Figure:
+    """Draw a map of a path at a moment: links, every satellite around, tracks of the chosen ones.
+
+    Where there is no path at that moment only satellites are drawn.
+    """
+    (south, north), (west, east) = view.latitudes_deg, view.longitudes_deg
+    height_in = float(np.clip(9.0 * (north - south) / (east - west) * 1.25, 3.2, 7.5))
+    figure, (ax,) = new_figure(height_in, [1])
+    figure.suptitle(view.title, x=0.01, ha="left", fontsize=11)
+    ax.scatter(view.cities_deg[:, 1], view.cities_deg[:, 0], s=3.5, color=_LAND, linewidths=0,
+               zorder=0.5, rasterized=True, label="city")  # fmt: skip
+    ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
+    ax.scatter(view.satellites_deg[:, 1], view.satellites_deg[:, 0], s=9, color=_SATELLITE,
+               linewidths=0, label="satellite", gid="satellites")  # fmt: skip
+    _draw_tracks(ax, view)
+    _draw_route(ax, view)
+    ax.set_xlim(west, east)
+    ax.set_ylim(south, north)
+    # A degree of longitude is as wide as it is in the middle of the map.
+    ax.set_aspect(1 / np.cos(np.radians((south + north) / 2)))
+    ax.set_xlabel("longitude (\N{DEGREE SIGN}, east positive)", fontsize=9)
+    ax.set_ylabel("latitude (\N{DEGREE SIGN})", fontsize=9)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{(value + 180) % 360 - 180:g}")
+    side_legend(ax)
+    return figure
+
+
+def _draw_tracks(ax: Axes, view: GroundView) -> None:
+    """Draw where the path's satellites come from (thin) and go to (thick)."""
+    label = view.track_label
+    for before, after in view.tracks_deg:
+        for part, width in ((before, 0.7), (after, 1.6)):
+            ax.plot(part[:, 1], part[:, 0], color=_SATELLITE, linewidth=width, zorder=2,
+                    label=label, gid="track")  # fmt: skip
+            label = "_"
+
+
+def _draw_route(ax: Axes, view: GroundView) -> None:
+    ax.plot(view.route_deg[:, 1], view.route_deg[:, 0], color=_LINK, linewidth=1.6, label="link",
+            gid="links", zorder=3)  # fmt: skip
+    for kind in NODE_KINDS:
+        places = np.array([node.at_deg for node in view.nodes if node.kind == kind])
+        if len(places):
+            colour, shape = _LOOKS[kind]
+            ax.scatter(places[:, 1], places[:, 0], s=42, marker=shape, color=colour, zorder=4,
+                       edgecolors="white", linewidths=0.8, label=kind)  # fmt: skip
+    for node in view.nodes:
+        _name(ax, node)
+
+
+def _name(ax: Axes, node: GroundNode) -> None:
+    """Name satellites above them, gateways to their lower right, ends outside the path."""
+    if node.kind == "chosen satellite":
+        offset, side = (0, 7 + 11 * node.stacked), "center"
+    elif node.kind == "gateway":
+        offset, side = (4, -13), "left"
+    else:
+        offset, side = ((-8, -4), "right") if node.is_west else ((8, -4), "left")
+    latitude_deg, longitude_deg = node.at_deg
+    ax.annotate(
+        node.text,
+        (longitude_deg, latitude_deg),
+        xytext=offset,
+        textcoords="offset points",
+        ha=side,
+        fontsize=8,
+        color=_LOOKS[node.kind][0],
+        zorder=5,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")],
+    )

@@ -1,0 +1,69 @@
+"""Figures straight from runs and paths: the view model made and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from skyhop.analysis.comparison import compare
+from skyhop.analysis.flows import FlowKey, FlowStyle
+from skyhop.analysis.path_timeline import path_timeline
+from skyhop.analysis.run_timeline import run_timeline
+from skyhop.data.paths import Path, read_path
+from skyhop.data.reading import path_record, read_runs
+from skyhop.data.records import PathRecord, RunRecord
+from skyhop.figures.comparison import draw_comparison
+from skyhop.figures.style import save
+from skyhop.figures.timeline import draw_timeline
+
+
+def run_figure(
+    source: RunRecord | FilePath | str, *, styles: Mapping[int, FlowStyle] | None = None
+) -> Figure:
+    """Draw goodput, RTT, cwnd and retransmits of each flow, the queue, the probes and the drops.
+
+    Args:
+        source: a run directory, or what `read_runs` returned for it.
+        styles: how to draw each flow, by its id; by default chosen for this run alone.
+
+    Raises:
+        InputError: `source` is not a run directory.
+    """
+    run = source if isinstance(source, RunRecord) else read_runs([source])[0]
+    return draw_timeline(run_timeline(run, styles))
+
+
+def comparison_figure(
+    runs: Sequence[RunRecord], *, styles: Mapping[FlowKey, FlowStyle] | None = None
+) -> Figure:
+    """Draw goodput over time, mean goodput, and the spread of goodput and srtt of every flow."""
+    return draw_comparison(compare(runs, styles))
+
+
+def path_figure(
+    source: PathRecord | Path | pa.Table | FilePath | str,
+    output: FilePath | str | None = None,
+    *,
+    until_s: float | None = None,
+) -> Figure:
+    """Draw one-way delay, number of hops and events of a path.
+
+    Args:
+        source: a path, its file, or a table with its frames and its header as metadata.
+        output: a PNG file to write the figure to, where one is wanted.
+        until_s: where to stop, in seconds; by default where the path ends.
+
+    Raises:
+        InputError: `source` is not a path, or `output` cannot be a PNG file.
+        RunError: `output` cannot be written.
+    """
+    if isinstance(source, FilePath | str):
+        source = read_path(source)
+    path = source if isinstance(source, PathRecord) else path_record(source)
+    figure = draw_timeline(path_timeline(path, until_s))
+    if output is not None:
+        save(figure, output)
+    return figure

@@ -1,0 +1,122 @@
+"""How figures look: axes, legends, files.
+
+Figures are made without pyplot, so they keep no global state and need no display.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from skyhop.data.files import write_files
+from skyhop.errors import InputError
+
+WIDTH_IN = 11.0
+"""Width of every figure in inches."""
+
+DPI = 140
+"""Pixels per inch of a PNG."""
+
+AXIS_COLOUR = "#BBBBBB"
+SHARES = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+"""Ticks of an axis of shares, and what stands at them."""
+
+
+def new_figure(height_in: float, ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """Make a white figure with one column of axes that share their time axis."""
+    with rc_context(FIGURE_STYLE):
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(
+            len(ratios), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": list(ratios)}
+        )
+    axes: list[Axes] = list(grid[:, 0])
+    for ax in axes:
+        dress(ax)
+    return figure, axes
+
+
+def dress(ax: Axes) -> None:
+    """Give the axes a light grid and no box."""
+    ax.grid(visible=True, color="#E6E6E6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(length=3, color=AXIS_COLOUR, labelsize=9)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(AXIS_COLOUR)
+
+
+def label_y(ax: Axes, what: str, unit: str, *, whole: bool = False) -> None:
+    """Name a panel and its unit; `whole` for counts, which need no decimals."""
+    ax.set_ylabel(f"{what}\n({unit})" if unit else what, fontsize=9)
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, integer=whole))
+
+
+def label_time(ax: Axes, end_s: float) -> None:
+    """Let time go from 0 to `end_s`, and name it."""
+    ax.set_xlim(0, end_s if end_s > 0 else 1)
+    ax.set_xlabel("time since the start (s)", fontsize=9)
+
+
+def side_legend(ax: Axes) -> None:
+    """Put a legend right of the axes, where it covers no data."""
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        ax.legend(
+            handles,
+            labels,
+            loc="upper left",
+            bbox_to_anchor=(1.005, 1.03),
+            frameon=False,
+            fontsize=8.5,
+            handlelength=1.6,
+            borderaxespad=0,
+            labelspacing=0.35,
+        )
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """Return the figure as a PNG."""
+    return figure_bytes(figure, "png")
+
+
+def figure_bytes(figure: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
+    """Return the figure as a file of that kind, the same bytes for the same figure."""
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    buffer = io.BytesIO()
+    with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, facecolor="white", metadata=undated.get(kind))
+    return buffer.getvalue()
+
+
+def save(figure: Figure, output: Path | str) -> Path:
+    """Write a figure as a PNG, whole or not at all, and return where.
+
+    Raises:
+        InputError: the name does not end in .png, or its directory does not exist.
+        RunError: it cannot be written.
+    """
+    output = Path(output)
+    if output.suffix.lower() != ".png":
+        raise InputError(f"{output}: figures are written as PNG: give a name that ends in .png")
+    write_files(output.parent, {output.name: png_bytes(figure)})
+    return output
+
+
+FIGURE_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "path.simplify": True,
+    "agg.path.chunksize": 20000,
+}

@@ -1,0 +1,274 @@
+"""Timelines as figures: strips of events, panels, and marks of events in the panels.
+
+A kind of event is told apart by colour, by shape and by its lane. Where events are too dense for
+shapes they become thin ticks in the same lane, so that a strip stays readable with a thousand of
+them. Colours of events are from Paul Tol's muted scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from skyhop.analysis.timeline import (
+    FAR_DASH,
+    GREY,
+    Band,
+    Bars,
+    Dots,
+    EventStrip,
+    Lane,
+    Level,
+    Line,
+    Mark,
+    Missing,
+    Panel,
+    PhaseLane,
+    SignalStrip,
+    Span,
+    Stroke,
+    Timeline,
+)
+from skyhop.figures.style import label_time, label_y, new_figure, side_legend
+
+SHAPES_AT_MOST = 90
+"""A lane with more events than this shows ticks in place of shapes."""
+
+_LANE_IN = 0.2
+"""Height of a lane in inches."""
+
+_LARGE_DOTS_AT_MOST = 3000
+_OUTAGE_COLOUR = "#777777"
+_PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC"}
+_TICK_HEIGHT = 0.06
+"""Drains are marked this high along the upper edge of a panel, as a part of it."""
+
+_HEIGHTS_IN = {
+    "goodput": 1.7, "srtt": 1.7, "probe RTT": 1.5, "cwnd": 1.5, "retransmits": 1.0, "queue": 1.2,
+    "drops": 1.0, "one-way delay": 2.3, "hops": 1.0, "rate": 1.3,
+}  # fmt: skip
+"""By what a panel shows."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How a kind of event is drawn."""
+
+    colour: str
+    shape: str
+
+
+_LOOKS = {
+    "end": _Look("#882255", "v"),
+    "intermediate": _Look("#44AA99", "o"),
+    "reroute": _Look("#999933", "s"),
+    "lost": _Look("#000000", "X"),
+    "restored": _Look("#117733", "^"),
+    "change": _Look("#332288", "D"),
+}
+
+
+def draw_timeline(timeline: Timeline) -> Figure:
+    """Draw a timeline: strips of events, and panels below them."""
+    strips = [strip_height_in(timeline.strip)]
+    if timeline.signal is not None:
+        strips.append(_LANE_IN * (1 + len(timeline.signal.lanes)) + 0.12)
+    heights = [*strips, *(_HEIGHTS_IN[panel.what] for panel in timeline.panels)]
+    gaps_in = 0.75 if timeline.about == "path" else 0.6 + 0.12 * len(heights)
+    figure, drawn = new_figure(sum(heights) + gaps_in, heights)
+    axes = drawn[len(strips) :]
+    figure.suptitle(timeline.title, x=0.01, ha="left", fontsize=11)
+    draw_strip(drawn[0], timeline.strip)
+    if timeline.signal is not None:
+        _draw_signal(drawn[1], timeline.signal)
+        shown = zip(axes, timeline.panels, strict=True)
+        _mark_phases([ax for ax, panel in shown if panel.shows_phases], timeline.signal)
+    for ax, panel in zip(axes, timeline.panels, strict=True):
+        draw_panel(ax, panel)
+        side_legend(ax)
+    mark_panels(axes, timeline.strip)
+    for ax in axes[:-1]:
+        ax.tick_params(labelbottom=False)
+    label_time(axes[-1], timeline.end_s)
+    figure.align_ylabels(axes)
+    return figure
+
+
+def draw_panel(ax: Axes, panel: Panel) -> None:
+    """Draw a panel's marks, and name what it shows."""
+    for mark in panel.marks:
+        draw_mark(ax, mark)
+    if panel.span is not None:
+        ax.set_ylim(*panel.span)
+    label_y(ax, panel.what, panel.unit, whole=panel.whole)
+
+
+def draw_mark(ax: Axes, mark: Mark) -> None:
+    """Draw one mark of a panel."""
+    match mark:
+        case Line():
+            _draw_line(ax, mark)
+        case Band():
+            _draw_band(ax, mark)
+        case Level():
+            ax.axhline(mark.value, label=mark.label, **stroked(Stroke(GREY, 0.9, FAR_DASH)))
+        case Dots():
+            size = 5.0 if len(mark.t_s) <= _LARGE_DOTS_AT_MOST else 1.5
+            ax.scatter(mark.t_s, mark.values, s=size, color=mark.colour, linewidths=0, alpha=0.6,
+                       rasterized=True, label=mark.label, gid=mark.gid)  # fmt: skip
+        case Missing():
+            ax.scatter(mark.t_s, np.full(len(mark.t_s), 0.97), s=14, marker="x", linewidths=0.8,
+                       color="black", transform=ax.get_xaxis_transform(), label=mark.label,
+                       gid=mark.gid)  # fmt: skip
+        case Bars():
+            _draw_bars(ax, mark)
+
+
+def stroked(stroke: Stroke) -> dict[str, Any]:
+    """Return a stroke as keywords of lines."""
+    return {
+        "color": stroke.colour,
+        "linewidth": stroke.width,
+        "linestyle": stroke.dash,
+        "alpha": stroke.alpha,
+    }
+
+
+def _draw_line(ax: Axes, line: Line) -> None:
+    keywords = {"label": _label(line.label), "gid": line.gid, **stroked(line.stroke)}
+    if line.behind:
+        keywords["zorder"] = 1
+    if line.step:
+        ax.step(line.t_s, line.values, where=line.step, **keywords)
+    else:
+        ax.plot(line.t_s, line.values, **keywords)
+
+
+def _draw_band(ax: Axes, band: Band) -> None:
+    keywords: dict[str, Any] = {"color": band.colour, "alpha": band.alpha, "linewidth": 0,
+                "label": _label(band.label), "step": band.step or None}  # fmt: skip
+    if band.low is None:
+        ax.fill_between(band.t_s, band.high, **keywords)
+    else:
+        ax.fill_between(band.t_s, band.low, band.high, **keywords)
+
+
+def _draw_bars(ax: Axes, bars: Bars) -> None:
+    shown = bars.counts > 0
+    width_s = float(bars.edges_s[1] - bars.edges_s[0])
+    # The outline keeps a single narrow bar visible.
+    ax.bar(bars.edges_s[:-1][shown], bars.counts[shown], width_s, bars.base[shown], align="edge",
+           color=bars.colour, edgecolor=bars.colour, linewidth=0.6, label=bars.label)  # fmt: skip
+
+
+def _label(label: str) -> str:
+    return label or "_nolegend_"
+
+
+def strip_height_in(strip: EventStrip) -> float:
+    """Return how high a strip is, in inches."""
+    return _LANE_IN * (max(len(strip.lanes), 1) + bool(strip.down)) + 0.12
+
+
+def draw_strip(ax: Axes, strip: EventStrip) -> None:
+    """Draw one marker per event, in one lane per kind, and the outages in a lane of their own.
+
+    The markers of a kind are one collection with the kind as its gid.
+    """
+    lanes = len(strip.lanes) + bool(strip.down)
+    for index, lane in enumerate(strip.lanes):
+        _draw_lane(ax, lane, lanes - 1 - index)
+    if strip.down:
+        ax.broken_barh(_widths(strip.down), (-0.3, 0.6), color=_OUTAGE_COLOUR, linewidth=0.8,
+                       gid="outage")  # fmt: skip
+        _label_lane(ax, 0, strip.down_label, _OUTAGE_COLOUR)
+    if lanes == 0:
+        ax.text(0.5, 0.5, "no handovers", transform=ax.transAxes, ha="center", va="center",
+                color=GREY, fontsize=8.5)  # fmt: skip
+    _bare(ax, -0.6, max(lanes, 1) - 0.4)
+
+
+def mark_panels(panels: Sequence[Axes], strip: EventStrip) -> None:
+    """Shade the outages in each panel and, where they are few, draw a faint line per event."""
+    for ax in panels:
+        if strip.shaded:
+            ax.broken_barh(_widths(strip.shaded), (0, 1), transform=ax.get_xaxis_transform(),
+                           color=_OUTAGE_COLOUR, alpha=0.22, linewidth=0, zorder=0,
+                           gid="outage")  # fmt: skip
+        for kind, at_s in strip.lines:
+            ax.axvline(at_s, color=_LOOKS[kind].colour, linewidth=0.7, alpha=0.35, zorder=0.5)
+
+
+def _draw_lane(ax: Axes, lane: Lane, height: int) -> None:
+    look, count = _LOOKS[lane.kind], len(lane.t_s)
+    heights = np.full(count, height)
+    ax.axhline(height, color="#EEEEEE", linewidth=0.8, zorder=0)
+    if count > SHAPES_AT_MOST:
+        alpha = float(np.clip(400 / count, 0.25, 0.9))
+        ax.scatter(lane.t_s, heights, s=55, marker="|", linewidths=0.7, color=look.colour,
+                   alpha=alpha, rasterized=True, gid=lane.kind)  # fmt: skip
+    else:
+        ax.scatter(lane.t_s, heights, s=26, marker=look.shape, color=look.colour, linewidths=0,
+                   clip_on=False, zorder=3, gid=lane.kind)  # fmt: skip
+    ax.plot([1.012], [height], marker=look.shape, color=look.colour, markersize=5,
+            markeredgewidth=0, transform=ax.get_yaxis_transform(), clip_on=False)  # fmt: skip
+    _label_lane(ax, height, lane.label, look.colour)
+
+
+def _draw_signal(ax: Axes, strip: SignalStrip) -> None:
+    """Draw a tick per announcement, and a lane of spans per kind of phase.
+
+    The ticks are a collection with the gid `announcement`, the spans of a kind one with the kind.
+    """
+    top = len(strip.lanes)
+    ax.scatter(strip.announced_s, [top] * len(strip.announced_s), s=55, marker="|", linewidths=0.8,
+               color=GREY, gid="announcement")  # fmt: skip
+    _label_lane(ax, top, strip.announced_label, GREY)
+    for index, lane in enumerate(strip.lanes):
+        height, colour = top - 1 - index, _PHASE_COLOURS[lane.kind]
+        ax.broken_barh(_widths(lane.spans), (height - 0.3, 0.6), color=colour, linewidth=0.8,
+                       gid=lane.kind)  # fmt: skip
+        _label_lane(ax, height, lane.label, colour)
+    _bare(ax, -0.6, top + 0.6)
+
+
+def _mark_phases(panels: Sequence[Axes], strip: SignalStrip) -> None:
+    """Shade holds over the whole height and mark the others along the upper edge.
+
+    Where there are too many to be told apart only the strip shows them.
+    """
+    for lane in strip.lanes:
+        for ax in panels if lane.in_panels else ():
+            _mark_phase(ax, lane)
+
+
+def _mark_phase(ax: Axes, lane: PhaseLane) -> None:
+    holds = lane.kind == "hold"
+    height = (0.0, 1.0) if holds else (1.0 - _TICK_HEIGHT, _TICK_HEIGHT)
+    ax.broken_barh(_widths(lane.spans), height, transform=ax.get_xaxis_transform(),
+                   color=_PHASE_COLOURS[lane.kind], alpha=0.14 if holds else 0.9,
+                   linewidth=0 if holds else 0.8, zorder=0, gid=lane.kind)  # fmt: skip
+
+
+def _widths(spans: Sequence[Span]) -> list[Span]:
+    return [(begin, end - begin) for begin, end in spans]
+
+
+def _label_lane(ax: Axes, height: int, text: str, colour: str) -> None:
+    """Write a lane's name to the right of its strip."""
+    ax.text(1.022, height, text, transform=ax.get_yaxis_transform(), ha="left", va="center",
+            fontsize=8.5, color=colour)  # fmt: skip
+
+
+def _bare(ax: Axes, low: float, high: float) -> None:
+    ax.set_ylim(low, high)
+    ax.set_yticks([])
+    ax.grid(visible=False)
+    ax.tick_params(bottom=False, labelbottom=False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_visible(False)

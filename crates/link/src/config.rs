@@ -1,11 +1,12 @@
 //! What one direction of a link is made of.
 
+use serde::{Deserialize, Serialize};
 use skyhop_units::QueueLimit;
 
 use crate::LinkSchedule;
 
 /// One direction of a link, ready to be built.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkConfig {
     /// What happens over time.
     pub schedule: LinkSchedule,

@@ -1,5 +1,6 @@
 //! What a link will do over time, in one direction: delay, rate, loss, outages, dismantled hops.
 
+use serde::{Deserialize, Serialize};
 use skyhop_model::DuringOutage;
 use skyhop_units::{Duration, Instant, Rate, Ratio};
 
@@ -7,7 +8,7 @@ use crate::ScheduleError;
 use crate::timeline::{Begins, index_at};
 
 /// A value that holds from `from` until the next piece begins.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Piece<T> {
     /// When the piece begins; the first piece begins at [`Instant::START`].
     pub from: Instant,
@@ -16,7 +17,7 @@ pub struct Piece<T> {
 }
 
 /// The delay of one piece of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayPiece {
     /// When the piece begins; the first piece begins at [`Instant::START`].
     pub from: Instant,
@@ -30,7 +31,7 @@ pub struct DelayPiece {
 }
 
 /// A time in which nothing passes the end of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
     /// The first moment without service.
     pub from: Instant,
@@ -39,7 +40,7 @@ pub struct Outage {
 }
 
 /// A hop that ceases to exist at a moment: what is on it then is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dismantled {
     /// When it happens.
     pub at: Instant,
@@ -50,13 +51,14 @@ pub struct Dismantled {
 }
 
 /// Everything that a link does over time, in one direction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkSchedule {
     /// One-way delay, ordered by time, never empty.
     pub delay: Vec<DelayPiece>,
     /// Wire rate, ordered by time, never empty.
     pub rate: Vec<Piece<Rate>>,
     /// Probability that a packet is lost at random, ordered by time, never empty.
+    #[serde(with = "fractions")]
     pub loss: Vec<Piece<Ratio>>,
     /// Ordered by time, not overlapping.
     pub outages: Vec<Outage>,
@@ -64,6 +66,34 @@ pub struct LinkSchedule {
     pub dismantled: Vec<Dismantled>,
     /// What an outage does.
     pub during_outage: DuringOutage,
+}
+
+/// Losses as fractions: per cent in text are not exact.
+mod fractions {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use skyhop_units::Ratio;
+
+    use super::Piece;
+
+    pub(super) fn serialize<S: Serializer>(
+        losses: &[Piece<Ratio>],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let exact = losses.iter().map(|one| Piece { from: one.from, value: one.value.fraction() });
+        exact.collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Piece<Ratio>>, D::Error> {
+        let exact = Vec::<Piece<f64>>::deserialize(deserializer)?.into_iter();
+        let checked = exact.map(|Piece { from, value }| {
+            Ratio::new(value)
+                .map(|value| Piece { from, value })
+                .ok_or_else(|| de::Error::custom("a loss is not a fraction"))
+        });
+        checked.collect()
+    }
 }
 
 impl LinkSchedule {

@@ -16,7 +16,7 @@ pub const NODE_TO: i32 = -2;
 /// A path as it changes over time.
 ///
 /// Frames are ordered by time and the first is at [`Instant::START`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathTrace {
     /// How the trace was made.
     pub header: PathHeader,
@@ -81,7 +81,7 @@ pub enum BetweenFrames {
 }
 
 /// The path at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     /// When this frame begins.
     pub at: Instant,
@@ -102,7 +102,7 @@ pub struct Frame {
 }
 
 /// A change of the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvent {
     /// When it happens.
     pub at: Instant,

@@ -96,6 +96,17 @@ impl PyExperiment {
         })
     }
 
+    /// What another process or machine builds the same from.
+    fn to_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(|error| input_error(&error.to_string()))
+    }
+
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        let wrong = |error: serde_json::Error| input_error(&format!("not an experiment: {error}"));
+        serde_json::from_str(text).map(Self).map_err(wrong)
+    }
+
     fn duration_s(&self) -> f64 {
         self.0.duration.as_secs_f64()
     }

@@ -1,5 +1,6 @@
-//! A scenario with everything resolved and built: what an engine runs.
+//! A scenario with everything resolved and built: what an engine runs, here or wherever it is sent.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
@@ -9,8 +10,9 @@ use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Bytes, Duration, Instant};
 
-/// What an engine runs.
-#[derive(Debug, Clone, PartialEq)]
+/// What an engine runs. It needs no file and no name any more: as JSON it can be sent elsewhere and is
+/// the same there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// The scenario as resolved, for run.json.
     pub scenario: serde_json::Value,
@@ -35,7 +37,7 @@ pub struct Experiment {
 }
 
 /// A link.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkPlan {
     /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, else that of `[links]`.
     pub name: String,
@@ -48,7 +50,7 @@ pub struct LinkPlan {
 }
 
 /// A moment at which the scenario changes something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PlannedChange {
     /// When.
     pub at: Instant,
@@ -61,7 +63,7 @@ pub struct PlannedChange {
 }
 
 /// The links that a flow crosses from a moment on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// From when.
     pub from: Instant,
@@ -70,7 +72,7 @@ pub struct Route {
 }
 
 /// One flow.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowPlan {
     /// Its place in the scenario, counted from 0.
     pub id: u32,
@@ -158,7 +160,7 @@ impl FlowPlan {
 }
 
 /// What a flow sends.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Traffic {
     /// A bulk TCP transfer.
     Tcp {

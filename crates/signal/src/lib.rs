@@ -28,6 +28,7 @@ mod report_timing;
 pub mod schedule;
 mod timing;
 
+use serde::{Deserialize, Serialize};
 use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant};
 
@@ -48,7 +49,7 @@ pub struct Handover {
 }
 
 /// A handover that is said to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// When it is said.
     pub announced: Instant,

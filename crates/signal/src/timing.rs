@@ -1,5 +1,6 @@
 //! When a handover is announced, and how wrong its moment is.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,7 +13,7 @@ use crate::report_timing;
 use crate::{Announcement, Handover};
 
 /// How handovers are announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// How long before the moment that is announced.
     pub lead: Duration,
@@ -23,7 +24,7 @@ pub struct Timing {
 }
 
 /// What is added to the moment that is announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimingError {
     /// Nothing.
     None,

@@ -1,5 +1,6 @@
 //! Instants of a run and the durations between them, in whole nanoseconds.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -145,7 +146,9 @@ impl fmt::Display for Duration {
 text_quantity!(Duration, "Duration", "a length of time: ns, us, ms, s, min, h or d", "20 ms");
 
 /// A moment of a run: nanoseconds since the run began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Instant(u64);
 
 impl Instant {

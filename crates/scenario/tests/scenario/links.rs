@@ -252,3 +252,24 @@ fn a_measured_loss_is_that_of_the_way_there() {
     assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.5).unwrap());
     assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO);
 }
+
+#[test]
+fn an_experiment_is_the_same_after_it_was_sent_as_text() {
+    let text = "[path]\nconstellation = \"starlink-shell1\"\nfrom = \"San Diego\"\nto = \"New York\"\n\
+                [link]\nloss = \"0.3 %\"\n[links.more]\nrtt = \"7 ms\"\n[run]\nduration = \"90 s\"\n\
+                [[change]]\nat = \"3 s\"\nloss = \"0.123456789 %\"\noutage = \"1.5 ms\"\n\
+                [signal]\nsource = \"path\"\nerror = \"report-timing\"\n\
+                [[flow]]\ncc = \"cubic\"\ncubic.beta = 0.7\nvia = [\"path\", \"more\"]\n\
+                [[flow]]\nkind = \"probe\"\n";
+    let place = |name: &str| {
+        let known = [("San Diego", 32.7, -117.2), ("New York", 40.7, -74.0)];
+        let (name, latitude, longitude) = known.into_iter().find(|one| one.0 == name).unwrap();
+        Ok(skyhop_path::Place::new(name, latitude, longitude))
+    };
+    let experiment = parse_scenario(text, "x.toml", &[])
+        .unwrap()
+        .experiment(&place, &mut |_, _| std::ops::ControlFlow::Continue(()))
+        .unwrap();
+    let sent = serde_json::to_string(&experiment).unwrap();
+    assert_eq!(serde_json::from_str::<Experiment>(&sent).unwrap(), experiment);
+}

@@ -1,5 +1,6 @@
 //! The grid as a run itself learns it.
 
+use serde::{Deserialize, Serialize};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::{Estimate, FEWEST_MOMENTS, Period, Sample, Traffic};
@@ -12,7 +13,7 @@ pub const ESTIMATE_EVERY: Duration = Duration::from_secs(30);
 pub const WINDOW: Duration = Duration::from_secs(600);
 
 /// What a run looks for, and how it announces what it finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlindPlan {
     /// The time between handovers.
     pub period: Duration,

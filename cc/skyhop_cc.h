@@ -556,6 +556,11 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 							  .state_bytes = SKYHOP_STATE_BYTES }
 #endif
 
+/* For headers whose rows LIST(P) modules take into their tables: struct config { LIST(SKYHOP_CONFIG_MEMBER) } has
+ * their values, (struct config){ LIST(SKYHOP_CONFIG_VALUE) } fills it from the `sk` in scope. */
+#define SKYHOP_CONFIG_MEMBER(name, scale, initial, least, most, unit, about) u64 name;
+#define SKYHOP_CONFIG_VALUE(name, scale, initial, least, most, unit, about) .name = skyhop_param(sk, name),
+
 /* ---- What the kernel offers to its modules, under its names ---- */
 
 #define min_of(a, b) ((a) < (b) ? (a) : (b))
@@ -693,68 +698,6 @@ static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	return max_u32(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
-}
-
-/* A windowed maximum in three samples (Nichols): the best, the best after it, the best after that. The later
- * ones are refreshed each quarter and half of the window, so that a successor is there when the best expires. */
-struct windowed_max {
-	struct {
-		u32 t;
-		u32 v;
-	} best, second, third;
-};
-
-static inline u32 windowed_max_restart(struct windowed_max *max, u32 t, u32 v)
-{
-	max->best.t = t;
-	max->best.v = v;
-	max->second = max->third = max->best;
-	return v;
-}
-
-static inline u32 windowed_max_update(struct windowed_max *max, u32 window, u32 t, u32 v)
-{
-	struct windowed_max sample;
-	u32 age = t - max->best.t;
-
-	if (v >= max->best.v || t - max->third.t > window)
-		return windowed_max_restart(max, t, v);
-	windowed_max_restart(&sample, t, v);
-	if (v >= max->second.v)
-		max->second = max->third = sample.best;
-	else if (v >= max->third.v)
-		max->third = sample.best;
-
-	if (age > window) {
-		max->best = max->second;
-		max->second = max->third;
-		max->third = sample.best;
-		if (t - max->best.t > window) {
-			max->best = max->second;
-			max->second = max->third;
-		}
-	} else if (max->second.t == max->best.t && age > window / 4) {
-		max->second = max->third = sample.best;
-	} else if (max->third.t == max->second.t && age > window / 2) {
-		max->third = sample.best;
-	}
-	return max->best.v;
-}
-
-/* The largest r with r * r * r <= a, by Newton's method from above: 38 steps of at worst a third each bring any u64
- * near, six more make it exact. A fixed number without a branch, for the verifier walks both ways of each. */
-static inline u32 cubic_root(u64 a)
-{
-	u64 root = 1ULL << 22;
-
-	if (!a)
-		return 0;
-	for (int step = 0; step < 44; step++)
-		root = (2 * root + a / (root * root)) / 3;
-	/* the last steps may have swung over it, for the least numbers by two */
-	root -= root * root * root > a;
-	root -= root * root * root > a;
-	return (u32)root;
 }
 
 #endif

@@ -95,22 +95,22 @@ struct bbr {
 	bool lt_is_used;
 };
 
-static u32 bbr_max_bw(const struct bbr *bbr)
+static inline u32 bbr_max_bw(const struct bbr *bbr)
 {
 	return bbr->max_bw.best.v;
 }
 
-static u32 bbr_bandwidth(const struct bbr *bbr)
+static inline u32 bbr_bandwidth(const struct bbr *bbr)
 {
 	return bbr->lt_is_used ? bbr->lt_bw : bbr_max_bw(bbr);
 }
 
-static u64 bbr_us_since(u64 then, u64 now)
+static inline u64 bbr_us_since(u64 then, u64 now)
 {
 	return now > then ? now - then : 0;
 }
 
-static u32 bbr_ticks_of_ms(struct sock *sk, u64 ms)
+static inline u32 bbr_ticks_of_ms(struct sock *sk, u64 ms)
 {
 	return (u32)((ms * skyhop_hz(sk) + 999) / 1000);
 }
@@ -118,13 +118,13 @@ static u32 bbr_ticks_of_ms(struct sock *sk, u64 ms)
 /* ---- Pacing rate and bursts ---- */
 
 /* Linux: a little under the estimate, so that no queue persists */
-static u64 bbr_bytes_per_sec(struct sock *sk, const struct bbr *bbr, u64 bw, u32 gain)
+static inline u64 bbr_bytes_per_sec(struct sock *sk, const struct bbr *bbr, u64 bw, u32 gain)
 {
 	return pacing_bytes_per_sec(sk, bw, gain, bbr->config.pacing_margin);
 }
 
 /* draft 4.2.1: before there is a bandwidth, a window per RTT; 1 ms where there is no RTT either */
-static void bbr_pace_by_first_rtt(struct sock *sk, struct bbr *bbr)
+static inline void bbr_pace_by_first_rtt(struct sock *sk, struct bbr *bbr)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u64 rtt_us = USEC_PER_MSEC;
@@ -138,7 +138,7 @@ static void bbr_pace_by_first_rtt(struct sock *sk, struct bbr *bbr)
 }
 
 /* draft 4.2.1: until the pipe is full the rate only rises */
-static void bbr_set_pacing_rate(struct sock *sk, struct bbr *bbr, u32 bw, u32 gain)
+static inline void bbr_set_pacing_rate(struct sock *sk, struct bbr *bbr, u32 bw, u32 gain)
 {
 	u64 rate = min_u64(bbr_bytes_per_sec(sk, bbr, bw, gain), sk->sk_max_pacing_rate);
 
@@ -149,12 +149,12 @@ static void bbr_set_pacing_rate(struct sock *sk, struct bbr *bbr, u32 bw, u32 ga
 }
 
 /* draft 4.2.2: one packet per burst below 1.2 Mbit/s, two above */
-static u32 bbr_least_burst(struct sock *sk)
+static inline u32 bbr_least_burst(struct sock *sk)
 {
 	return sk->sk_pacing_rate < BBR_SMALL_BURST_RATE ? 1 : 2;
 }
 
-static u32 bbr_burst_goal(struct sock *sk)
+static inline u32 bbr_burst_goal(struct sock *sk)
 {
 	return pacing_burst_segments(sk, bbr_least_burst(sk));
 }
@@ -162,7 +162,7 @@ static u32 bbr_burst_goal(struct sock *sk)
 /* ---- Windows ---- */
 
 /* draft 4.2.3.2: gain times the bandwidth-delay product, rounded up */
-static u32 bbr_bdp(const struct bbr *bbr, u32 bw, u32 gain)
+static inline u32 bbr_bdp(const struct bbr *bbr, u32 bw, u32 gain)
 {
 	u64 product = (u64)bw * bbr->min_rtt_us;
 
@@ -173,7 +173,7 @@ static u32 bbr_bdp(const struct bbr *bbr, u32 bw, u32 gain)
 
 /* draft 4.2.3.2: three bursts more: in the sender, in the receiver, on the way. Linux: an even number, for
  * receivers that acknowledge every other packet; two more when probing, so that small windows probe too. */
-static u32 bbr_with_burst_allowance(struct sock *sk, const struct bbr *bbr, u32 cwnd)
+static inline u32 bbr_with_burst_allowance(struct sock *sk, const struct bbr *bbr, u32 cwnd)
 {
 	cwnd += 3 * bbr_burst_goal(sk);
 	cwnd = (cwnd + 1) & ~1U;
@@ -182,13 +182,13 @@ static u32 bbr_with_burst_allowance(struct sock *sk, const struct bbr *bbr, u32 
 	return cwnd;
 }
 
-static u32 bbr_inflight_for(struct sock *sk, const struct bbr *bbr, u32 bw, u32 gain)
+static inline u32 bbr_inflight_for(struct sock *sk, const struct bbr *bbr, u32 bw, u32 gain)
 {
 	return bbr_with_burst_allowance(sk, bbr, bbr_bdp(bbr, bw, gain));
 }
 
 /* Linux: what will be in the network when pacing lets the next packet go */
-static u32 bbr_inflight_at_departure(struct sock *sk, const struct bbr *bbr, u32 inflight_now)
+static inline u32 bbr_inflight_at_departure(struct sock *sk, const struct bbr *bbr, u32 inflight_now)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u64 wait_us = bbr_us_since(tp->tcp_clock_cache, tp->tcp_wstamp_ns) / NSEC_PER_USEC;
@@ -201,7 +201,7 @@ static u32 bbr_inflight_at_departure(struct sock *sk, const struct bbr *bbr, u32
 }
 
 /* Linux: what aggregated ACKs held back lately, at most what 100 ms carry */
-static u32 bbr_aggregation_cwnd(const struct bbr *bbr)
+static inline u32 bbr_aggregation_cwnd(const struct bbr *bbr)
 {
 	u32 most;
 	u64 extra;
@@ -214,7 +214,7 @@ static u32 bbr_aggregation_cwnd(const struct bbr *bbr)
 }
 
 /* draft 4.2.3.4: BBRSaveCwnd */
-static void bbr_save_cwnd(struct sock *sk, struct bbr *bbr)
+static inline void bbr_save_cwnd(struct sock *sk, struct bbr *bbr)
 {
 	u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
@@ -226,7 +226,7 @@ static void bbr_save_cwnd(struct sock *sk, struct bbr *bbr)
 
 /* draft 4.2.3.4: in the first round of recovery one packet leaves for one delivered; at its end the window
  * before it returns. */
-static u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs, u32 acked)
+static inline u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs, u32 acked)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 inflight = tcp_packets_in_flight(tp);
@@ -248,7 +248,7 @@ static u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const struct r
 }
 
 /* draft 4.2.3.6: up by what was delivered, down at once, never under four packets */
-static u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 cwnd, u32 acked)
+static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 cwnd, u32 acked)
 {
 	u32 wanted = bbr_bdp(bbr, bbr_bandwidth(bbr), bbr->cwnd_gain) + bbr_aggregation_cwnd(bbr);
 	u32 target = bbr_with_burst_allowance(sk, bbr, wanted);
@@ -260,7 +260,7 @@ static u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 c
 	return max_u32(cwnd, BBR_MIN_CWND);
 }
 
-static void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 acked = rs->acked_sacked;
@@ -281,7 +281,7 @@ static void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct rate_sam
 /* ---- The cycle of PROBE_BW ---- */
 
 /* draft 4.3.4.1: up, down, and six phases at the estimate */
-static u32 bbr_gain_of_phase(const struct bbr *bbr)
+static inline u32 bbr_gain_of_phase(const struct bbr *bbr)
 {
 	u32 up = (u32)bbr->config.probe_gain;
 
@@ -295,14 +295,14 @@ static u32 bbr_gain_of_phase(const struct bbr *bbr)
 	}
 }
 
-static void bbr_next_phase(struct sock *sk, struct bbr *bbr)
+static inline void bbr_next_phase(struct sock *sk, struct bbr *bbr)
 {
 	bbr->phase = (bbr->phase + 1) & (BBR_CYCLE_PHASES - 1);
 	bbr->cycle_start_us = tcp_sk(sk)->delivered_mstamp;
 }
 
 /* draft 4.3.4.2: flows start in different phases, none by emptying the queue */
-static void bbr_enter_probe_bw(struct sock *sk, struct bbr *bbr)
+static inline void bbr_enter_probe_bw(struct sock *sk, struct bbr *bbr)
 {
 	bbr->mode = BBR_PROBE_BW;
 	bbr->phase = BBR_CYCLE_PHASES - 1 - skyhop_random(sk, BBR_CYCLE_PHASES - 1);
@@ -311,7 +311,7 @@ static void bbr_enter_probe_bw(struct sock *sk, struct bbr *bbr)
 
 /* draft 4.3.4.3: a phase lasts a min_rtt; the first until the queue is there or loss shows that it cannot be,
  * the second no longer than until it is gone. */
-static bool bbr_phase_is_over(struct sock *sk, const struct bbr *bbr, const struct rate_sample *rs)
+static inline bool bbr_phase_is_over(struct sock *sk, const struct bbr *bbr, const struct rate_sample *rs)
 {
 	bool is_full_length = bbr_us_since(bbr->cycle_start_us, tcp_sk(sk)->delivered_mstamp) > bbr->min_rtt_us;
 	u32 inflight;
@@ -325,7 +325,7 @@ static bool bbr_phase_is_over(struct sock *sk, const struct bbr *bbr, const stru
 	return is_full_length || inflight <= bbr_inflight_for(sk, bbr, bbr_max_bw(bbr), PACING_GAIN_ONE);
 }
 
-static void bbr_check_cycle_phase(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_check_cycle_phase(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	if (bbr->mode == BBR_PROBE_BW && bbr_phase_is_over(sk, bbr, rs))
 		bbr_next_phase(sk, bbr);
@@ -333,7 +333,7 @@ static void bbr_check_cycle_phase(struct sock *sk, struct bbr *bbr, const struct
 
 /* ---- Long-term bandwidth: Linux's answer to policers (draft-01 does without; Flach et al., 2016) ---- */
 
-static void bbr_lt_start_interval(struct sock *sk, struct bbr *bbr)
+static inline void bbr_lt_start_interval(struct sock *sk, struct bbr *bbr)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
@@ -343,7 +343,7 @@ static void bbr_lt_start_interval(struct sock *sk, struct bbr *bbr)
 	bbr->lt_rounds = 0;
 }
 
-static void bbr_lt_forget(struct sock *sk, struct bbr *bbr)
+static inline void bbr_lt_forget(struct sock *sk, struct bbr *bbr)
 {
 	bbr->lt_bw = 0;
 	bbr->lt_is_used = false;
@@ -352,7 +352,7 @@ static void bbr_lt_forget(struct sock *sk, struct bbr *bbr)
 }
 
 /* Two intervals in a row with much loss and the same rate (within an eighth or 4 kbit/s): a policer's rate. */
-static void bbr_lt_interval_is_done(struct sock *sk, struct bbr *bbr, u32 bw)
+static inline void bbr_lt_interval_is_done(struct sock *sk, struct bbr *bbr, u32 bw)
 {
 	u32 gap = max_u32(bw, bbr->lt_bw) - min_u32(bw, bbr->lt_bw);
 
@@ -369,7 +369,7 @@ static void bbr_lt_interval_is_done(struct sock *sk, struct bbr *bbr, u32 bw)
 }
 
 /* An interval that begins and ends with a loss, is 4 to 16 rounds long and loses a fifth. */
-static void bbr_lt_measure(struct sock *sk, struct bbr *bbr)
+static inline void bbr_lt_measure(struct sock *sk, struct bbr *bbr)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u64 lost = tp->lost - bbr->lt_start_lost;
@@ -382,7 +382,7 @@ static void bbr_lt_measure(struct sock *sk, struct bbr *bbr)
 }
 
 /* What is found is used for 48 rounds of PROBE_BW, then the path is probed anew. */
-static void bbr_lt_use(struct sock *sk, struct bbr *bbr)
+static inline void bbr_lt_use(struct sock *sk, struct bbr *bbr)
 {
 	if (bbr->mode != BBR_PROBE_BW || !bbr->round_starts)
 		return;
@@ -392,7 +392,7 @@ static void bbr_lt_use(struct sock *sk, struct bbr *bbr)
 	}
 }
 
-static void bbr_lt_sample(struct sock *sk, struct bbr *bbr, bool has_losses, bool is_app_limited)
+static inline void bbr_lt_sample(struct sock *sk, struct bbr *bbr, bool has_losses, bool is_app_limited)
 {
 	if (!bbr->config.long_term)
 		return;
@@ -416,7 +416,7 @@ static void bbr_lt_sample(struct sock *sk, struct bbr *bbr, bool has_losses, boo
 /* ---- The model ---- */
 
 /* draft 4.1.1.3: a round ends when something is acknowledged that was sent after its start */
-static void bbr_count_rounds(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_count_rounds(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	bbr->round_starts = false;
 	if (rs->interval_us <= 0 || rs->delivered < 0 || before(rs->prior_delivered, bbr->round_end_delivered))
@@ -428,7 +428,7 @@ static void bbr_count_rounds(struct sock *sk, struct bbr *bbr, const struct rate
 }
 
 /* draft 4.1.1: the largest delivery rate of ten rounds; what the application limited counts if it is larger */
-static void bbr_update_bandwidth(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_update_bandwidth(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	u64 bw;
 
@@ -441,14 +441,14 @@ static void bbr_update_bandwidth(struct sock *sk, struct bbr *bbr, const struct 
 		minmax_running_max(&bbr->max_bw, (u32)bbr->config.bw_window, bbr->rounds, (u32)bw);
 }
 
-static void bbr_start_aggregation_epoch(struct bbr *bbr, u64 now_us)
+static inline void bbr_start_aggregation_epoch(struct bbr *bbr, u64 now_us)
 {
 	bbr->aggregation_start_us = now_us;
 	bbr->aggregation_acked = 0;
 }
 
 /* Linux: the largest excess of ACKs over what the bandwidth explains, in the last five to ten rounds */
-static void bbr_update_aggregation(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_update_aggregation(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 expected, extra, *slot;
@@ -473,7 +473,7 @@ static void bbr_update_aggregation(struct sock *sk, struct bbr *bbr, const struc
 }
 
 /* draft 4.3.2.2: three rounds in which the bandwidth grew by less than a quarter */
-static void bbr_check_full_pipe(struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_check_full_pipe(struct bbr *bbr, const struct rate_sample *rs)
 {
 	u64 enough = bbr->full_bw * bbr->config.full_bw_growth >> PACING_GAIN_SHIFT;
 
@@ -488,7 +488,7 @@ static void bbr_check_full_pipe(struct bbr *bbr, const struct rate_sample *rs)
 }
 
 /* draft 4.3.3: what is in flight falls to one BDP */
-static void bbr_check_drain(struct sock *sk, struct bbr *bbr)
+static inline void bbr_check_drain(struct sock *sk, struct bbr *bbr)
 {
 	u32 one_bdp;
 
@@ -505,7 +505,7 @@ static void bbr_check_drain(struct sock *sk, struct bbr *bbr)
 
 /* ---- PROBE_RTT ---- */
 
-static void bbr_leave_probe_rtt(struct sock *sk, struct bbr *bbr)
+static inline void bbr_leave_probe_rtt(struct sock *sk, struct bbr *bbr)
 {
 	if (bbr->pipe_is_full)
 		bbr_enter_probe_bw(sk, bbr);
@@ -514,7 +514,7 @@ static void bbr_leave_probe_rtt(struct sock *sk, struct bbr *bbr)
 }
 
 /* draft 4.3.5: 200 ms and a round later the window returns */
-static void bbr_check_probe_rtt_done(struct sock *sk, struct bbr *bbr)
+static inline void bbr_check_probe_rtt_done(struct sock *sk, struct bbr *bbr)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 now = skyhop_jiffies(sk);
@@ -526,7 +526,7 @@ static void bbr_check_probe_rtt_done(struct sock *sk, struct bbr *bbr)
 	bbr_leave_probe_rtt(sk, bbr);
 }
 
-static void bbr_probe_rtt(struct sock *sk, struct bbr *bbr)
+static inline void bbr_probe_rtt(struct sock *sk, struct bbr *bbr)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 inflight = tcp_packets_in_flight(tp);
@@ -550,7 +550,7 @@ static void bbr_probe_rtt(struct sock *sk, struct bbr *bbr)
 }
 
 /* draft 4.1.2, 4.3.5: the least RTT of ten seconds; when it is that old, PROBE_RTT */
-static void bbr_update_min_rtt(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_update_min_rtt(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	u32 now = skyhop_jiffies(sk);
 	bool has_expired = after(now, bbr->min_rtt_at + bbr_ticks_of_ms(sk, bbr->config.min_rtt_window));
@@ -574,7 +574,7 @@ static void bbr_update_min_rtt(struct sock *sk, struct bbr *bbr, const struct ra
 /* ---- At the hooks ---- */
 
 /* draft 4.3: the gains of each state */
-static void bbr_update_gains(struct bbr *bbr)
+static inline void bbr_update_gains(struct bbr *bbr)
 {
 	u32 startup_gain = (u32)bbr->config.startup_gain;
 
@@ -598,7 +598,7 @@ static void bbr_update_gains(struct bbr *bbr)
 }
 
 /* draft 3.5.2 */
-static void bbr_on_ack(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+static inline void bbr_on_ack(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	bbr_update_bandwidth(sk, bbr, rs);
 	bbr_update_aggregation(sk, bbr, rs);
@@ -612,7 +612,7 @@ static void bbr_on_ack(struct sock *sk, struct bbr *bbr, const struct rate_sampl
 }
 
 /* draft 4.3.1 */
-static void bbr_start(struct sock *sk, struct bbr *bbr, const struct bbr_config *config)
+static inline void bbr_start(struct sock *sk, struct bbr *bbr, const struct bbr_config *config)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
@@ -629,7 +629,7 @@ static void bbr_start(struct sock *sk, struct bbr *bbr, const struct bbr_config 
 }
 
 /* draft 4.3.4.4: after idle, at the estimate at once, without a probe */
-static void bbr_on_event(struct sock *sk, struct bbr *bbr, enum tcp_ca_event event)
+static inline void bbr_on_event(struct sock *sk, struct bbr *bbr, enum tcp_ca_event event)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
@@ -644,7 +644,7 @@ static void bbr_on_event(struct sock *sk, struct bbr *bbr, enum tcp_ca_event eve
 }
 
 /* A timeout: what was the full bandwidth may be no more. */
-static void bbr_on_state(struct sock *sk, struct bbr *bbr, u8 new_state)
+static inline void bbr_on_state(struct sock *sk, struct bbr *bbr, u8 new_state)
 {
 	if (new_state != TCP_CA_Loss)
 		return;
@@ -655,14 +655,14 @@ static void bbr_on_state(struct sock *sk, struct bbr *bbr, u8 new_state)
 }
 
 /* In ssthresh. BBR has no threshold: the hook tells it that recovery begins. */
-static u32 bbr_on_loss(struct sock *sk, struct bbr *bbr)
+static inline u32 bbr_on_loss(struct sock *sk, struct bbr *bbr)
 {
 	bbr_save_cwnd(sk, bbr);
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
 /* In undo_cwnd. The loss was none, hence neither the plateau nor the policer that it suggested. */
-static u32 bbr_on_undo(struct sock *sk, struct bbr *bbr)
+static inline u32 bbr_on_undo(struct sock *sk, struct bbr *bbr)
 {
 	bbr->full_bw = 0;
 	bbr->full_bw_rounds = 0;

@@ -1,6 +1,6 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
-use skyhop_cc::{Instance, Module};
+use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_model::End;
 use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 /// A TCP connection, both ends.
 pub(crate) struct Connection {
     pub(crate) cc: String,
-    pub(crate) sender: Sender<Instance>,
+    pub(crate) sender: Sender<Controller>,
     pub(crate) receiver: Receiver,
     pub(crate) bytes: Option<Bytes>,
     pub(crate) started: bool,
@@ -131,14 +131,13 @@ impl Connection {
     ) -> Result<Self, SimError> {
         let parameters: Vec<(&str, &str)> =
             parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let name = cc.strip_prefix("skyhop:").unwrap_or(cc);
-        let wrong =
-            |e: skyhop_cc::CcError| SimError::CongestionControl { flow: id, reason: e.to_string() };
-        let module = Module::find(name).map_err(wrong)?;
-        let instance = Instance::new(module, &parameters).map_err(wrong)?.with_seed(seed);
+        let setup = Setup { params: &parameters, seed, ..Setup::default() };
+        let controller = Registry::global()
+            .start(cc, &setup, &skyhop_tcp::CALLER)
+            .map_err(|e| SimError::CongestionControl { flow: id, reason: e.to_string() })?;
         Ok(Self {
             cc: cc.to_owned(),
-            sender: Sender::new(SenderConfig::default(), instance),
+            sender: Sender::new(SenderConfig::default(), controller),
             receiver: Receiver::new(ReceiverConfig::default()),
             bytes,
             started: false,

@@ -119,7 +119,7 @@ impl<C: CongestionControl> Sender<C> {
         let lost = self.tp.lost.wrapping_sub(prior_lost);
         work.sampler.finish(&mut self.tp, work.newly_delivered, lost);
         let may_raise = self.may_raise_cwnd(&work);
-        self.control_congestion(may_raise, work.flags(), &work.sampler.sample);
+        self.control_congestion(may_raise, &work);
         if self.rexmit == Rexmit::Lost {
             self.retransmit_lost();
         }
@@ -260,18 +260,10 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_in_ack_event`, where Linux has it from 6.15 on: behind the clean-up of what was acknowledged.
     fn tell_in_ack_event(&mut self, work: &AckWork) {
-        let flags = work.flags();
-        let mut event = 0;
-        if flags & FLAG_WIN_UPDATE != 0 {
-            event |= CA_ACK_WIN_UPDATE;
-        }
-        if flags & FLAG_SLOWPATH != 0 {
-            event |= CA_ACK_SLOWPATH;
-            if flags & FLAG_ECE != 0 {
-                event |= CA_ACK_ECE;
-            }
-        }
-        self.cc.in_ack_event(&mut self.tp, event);
+        // With ECN: CA_ACK_ECE on the slow path.
+        let window = if work.advanced || work.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
+        let slow_path = if work.slow_path { CA_ACK_SLOWPATH } else { 0 };
+        self.cc.in_ack_event(&mut self.tp, window | slow_path);
     }
 
     /// Anything but a plain advance in the Open state needs a closer look.

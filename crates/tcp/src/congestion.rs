@@ -1,10 +1,10 @@
 //! The congestion control's hooks, and what the sender fills in before it calls one.
 
-use skyhop_cc::bindings::FLAG_SND_UNA_ADVANCED;
-use skyhop_cc::{CaEvent, Caller, CongestionControl, RateSample};
+use skyhop_cc::{CaEvent, Caller, CongestionControl};
 use skyhop_model::CongestionState;
 
 use crate::Sender;
+use crate::ack::AckWork;
 
 /// What this TCP does for a congestion control. It has no ECN yet: [`Sender::cwnd_event`] is where its events go.
 pub const CALLER: Caller = Caller {
@@ -62,19 +62,18 @@ impl<C: CongestionControl> Sender<C> {
         self.cc.ssthresh(&mut self.tp)
     }
 
-    /// `tcp_cong_control`: what an ACK with these [`AckWork::flags`](crate::ack::AckWork::flags) does to the
-    /// window and the pacing rate.
-    pub(crate) fn control_congestion(&mut self, may_raise: bool, flags: u32, s: &RateSample) {
+    /// `tcp_cong_control`: what an ACK does to the window and the pacing rate.
+    pub(crate) fn control_congestion(&mut self, may_raise: bool, work: &AckWork) {
+        let s = &work.sampler.sample;
         self.publish();
         let ack = self.tp.snd_una;
-        if self.cc.has_cong_control() {
-            self.cc.cong_control(&mut self.tp, ack, flags, s);
+        if self.has_cong_control {
+            self.cc.cong_control(&mut self.tp, ack, work.flags(), s);
             debug_assert!(self.tp.snd_cwnd >= 1, "the window holds a segment");
             return;
         }
         if self.in_cwnd_reduction() {
-            let advanced = flags & FLAG_SND_UNA_ADVANCED != 0;
-            self.reduce_cwnd(s.acked_sacked, s.losses > 0, advanced);
+            self.reduce_cwnd(s.acked_sacked, s.losses > 0, work.advanced);
         } else if may_raise {
             self.cc.cong_avoid(&mut self.tp, ack, s.acked_sacked);
             self.tp.snd_cwnd_stamp = self.jiffies();

@@ -65,7 +65,7 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd_stamp = self.jiffies();
         self.last_sent_us = self.now_us;
         self.publish();
-        if !self.cc.has_cong_control() {
+        if !self.has_cong_control {
             self.update_pacing_rate();
         }
         self.cc.init(&mut self.tp);

@@ -27,6 +27,9 @@ use crate::undo::Undo;
 pub struct Sender<C: CongestionControl> {
     pub(crate) config: SenderConfig,
     pub(crate) cc: C,
+    /// What it says of itself, which every ACK asks for: whether it has `cong_control`, and `sndbuf_expand`.
+    pub(crate) has_cong_control: bool,
+    pub(crate) sizes_sndbuf: bool,
     /// What the congestion control sees. Window, threshold, pacing and delivery counts live here,
     /// the rest is copied in before each hook.
     pub(crate) tp: TcpSock,
@@ -80,6 +83,8 @@ impl<C: CongestionControl> Sender<C> {
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
         Self {
             config,
+            has_cong_control: cc.has_cong_control(),
+            sizes_sndbuf: true,
             cc,
             tp,
             phase: Phase::SynDue { attempt: 1 },

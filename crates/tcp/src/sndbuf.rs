@@ -13,7 +13,10 @@ const WINDOWS: u32 = 2;
 impl<C: CongestionControl> Sender<C> {
     /// `tcp_sndbuf_expand`.
     pub(crate) fn expand_sndbuf(&mut self) {
-        let windows = self.cc.sndbuf_expand(&mut self.tp).unwrap_or(WINDOWS);
+        let windows = if self.sizes_sndbuf { self.ask_sndbuf_windows() } else { None };
+        // Who has no such hook once has none at all.
+        self.sizes_sndbuf = windows.is_some();
+        let windows = windows.unwrap_or(WINDOWS);
         let tp = &mut self.tp;
         let segments = tp.snd_cwnd.max(skyhop_cc::TCP_INIT_CWND).max(tp.reordering + 1);
         let wanted = windows.saturating_mul(segments).saturating_mul(BYTES_PER_SEGMENT);
@@ -25,8 +28,12 @@ impl<C: CongestionControl> Sender<C> {
     /// not what holds it back.
     pub(crate) fn check_space(&mut self) {
         if self.board.nxt < self.stream.end() && self.board.in_flight() < self.tp.snd_cwnd {
-            self.publish();
             self.expand_sndbuf();
         }
+    }
+
+    fn ask_sndbuf_windows(&mut self) -> Option<u32> {
+        self.publish();
+        self.cc.sndbuf_expand(&mut self.tp)
     }
 }

@@ -2,8 +2,7 @@
 
 use skyhop_cc::{Caller, CcError, Controller, Instance, Module, Registry, Setup};
 
-use crate::every_module::EVERYTHING;
-use crate::fixed_window::FixedWindow;
+use crate::every_module::{EVERYTHING, with_fixed_window};
 
 #[test]
 fn the_hooks_of_a_module_are_those_that_its_file_defines() {
@@ -46,7 +45,7 @@ fn who_needs_ecn_is_refused_where_there_is_none() {
 
 #[test]
 fn a_registered_controller_is_found_beside_the_modules() {
-    let registry = FixedWindow::registry();
+    let registry = with_fixed_window();
     assert_eq!(registry.names().len(), Module::all().len() + 1);
     let start =
         |name, params| registry.start(name, &Setup { params, ..Setup::default() }, &EVERYTHING);
@@ -62,7 +61,7 @@ fn a_registered_controller_is_found_beside_the_modules() {
 
 #[test]
 fn a_name_is_registered_once() {
-    let registry = FixedWindow::registry();
+    let registry = with_fixed_window();
     let reno = |setup: &Setup<'_>| {
         let reno = Instance::with_setup(Module::find("reno")?, setup)?;
         Ok(Box::new(reno) as Controller)

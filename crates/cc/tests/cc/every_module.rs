@@ -4,8 +4,8 @@ use crate::fixed_window::FixedWindow;
 use crate::path::Sender;
 use proptest::prelude::*;
 use skyhop_cc::{
-    AckSample, CaEvent, Caller, CongestionControl, Controller, Handover, Module, RateSample, Setup,
-    TcpSock,
+    AckSample, CaEvent, Caller, CongestionControl, Controller, Handover, Module, RateSample,
+    Registry, Setup, TcpSock,
 };
 use skyhop_model::CongestionState;
 
@@ -29,9 +29,16 @@ pub const EVERYTHING: Caller = Caller {
     has_ecn: true,
 };
 
+/// The modules, and a controller in Rust.
+pub fn with_fixed_window() -> Registry {
+    let registry = Registry::new();
+    FixedWindow::join(&registry);
+    registry
+}
+
 /// All controllers with their names.
 fn every_one(setup: Setup<'_>) -> impl Iterator<Item = (String, Controller)> {
-    let registry = FixedWindow::registry();
+    let registry = with_fixed_window();
     registry.names().into_iter().map(move |name| {
         let controller = registry.start(&name, &setup, &EVERYTHING);
         (name, controller.expect("the defaults are valid"))

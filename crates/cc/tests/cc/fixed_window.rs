@@ -1,4 +1,4 @@
-//! A controller in Rust: a window that stays what it is. The tests of crates/tcp have it, too.
+//! A controller in Rust: a window that stays what it is. The tests of crates/tcp and crates/sim have it, too.
 
 use skyhop_cc::{
     CcError, CongestionControl, Controller, Param, RateSample, Registry, Setup, TcpSock,
@@ -26,11 +26,9 @@ impl FixedWindow {
         Ok(Box::new(Self { packets: values[0] as u32 }))
     }
 
-    /// A registry with this, as "fixed", beside the modules.
-    pub fn registry() -> Registry {
-        let registry = Registry::new();
-        registry.register("fixed", Self::start).expect("no module is called fixed");
-        registry
+    /// Makes it known as "fixed".
+    pub fn join(registry: &Registry) {
+        registry.register("fixed", Self::start).expect("none is called fixed yet");
     }
 
     fn set(&self, tp: &mut TcpSock) {

@@ -1,6 +1,6 @@
 //! The modules of cc/, and a controller in Rust, over a bottleneck, as a whole.
 
-use skyhop_cc::Setup;
+use skyhop_cc::{Registry, Setup};
 use skyhop_tcp::CALLER;
 use skyhop_units::Duration;
 
@@ -9,7 +9,8 @@ use crate::path::{Path, ms};
 
 #[test]
 fn every_one_fills_a_bottleneck() {
-    let registry = FixedWindow::registry();
+    let registry = Registry::new();
+    FixedWindow::join(&registry);
     for name in registry.names() {
         let params: &[_] = if name == "fixed" { &[("packets", "100")] } else { &[] };
         let setup = Setup { params, ..Setup::default() };

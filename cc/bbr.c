@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* BBR version 1 as Linux has it. */
-#define BBR_OWN_PARAMS(P) /* none */
 #include "bbr_core.h"
 
+SKYHOP_PARAMS(BBR_PARAMS);
 SKYHOP_STATE(struct bbr);
 
 SKYHOP_HOOK(void, bbr_init, struct sock *sk)
@@ -10,7 +10,7 @@ SKYHOP_HOOK(void, bbr_init, struct sock *sk)
 	struct bbr *bbr = skyhop_state_create(sk);
 
 	if (bbr)
-		bbr_start(sk, bbr);
+		bbr_start(sk, bbr, &BBR_CONFIG);
 }
 
 SKYHOP_HOOK(void, bbr_cong_control, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
@@ -55,7 +55,7 @@ SKYHOP_HOOK(u32, bbr_undo_cwnd, struct sock *sk)
 
 SKYHOP_HOOK(u32, bbr_min_tso_segs, struct sock *sk)
 {
-	return least_burst(sk);
+	return bbr_least_burst(sk);
 }
 
 SKYHOP_HOOK(u32, bbr_sndbuf_expand, struct sock *sk)

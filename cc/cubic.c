@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* CUBIC (RFC 9438) as Linux runs it. */
-#define CUBIC_OWN_PARAMS(P) /* none */
 #include "cubic_core.h"
 
+SKYHOP_PARAMS(CUBIC_PARAMS);
 SKYHOP_STATE(struct cubic);
 
 SKYHOP_HOOK(void, cubic_init, struct sock *sk)
@@ -10,7 +10,7 @@ SKYHOP_HOOK(void, cubic_init, struct sock *sk)
 	struct cubic *cubic = skyhop_state_create(sk);
 
 	if (cubic)
-		cubic_start(sk, cubic);
+		cubic_start(sk, cubic, &CUBIC_CONFIG);
 }
 
 SKYHOP_HOOK(void, cubic_set_state, struct sock *sk, u8 new_state)
@@ -26,14 +26,14 @@ SKYHOP_HOOK(void, cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	struct cubic *cubic = skyhop_state(sk);
 
 	if (cubic)
-		cubic_skip_idle(sk, cubic, event);
+		cubic_curve_skip_idle(sk, &cubic->curve, event);
 }
 
 SKYHOP_HOOK(u32, cubic_ssthresh, struct sock *sk)
 {
 	struct cubic *cubic = skyhop_state(sk);
 
-	return cubic ? cubic_reduced(sk, cubic) : tcp_reno_ssthresh(sk);
+	return cubic ? cubic_curve_reduced(sk, &cubic->curve) : tcp_reno_ssthresh(sk);
 }
 
 /* RFC 9438 4.9 */

@@ -8,13 +8,15 @@
  *            at W_max at once, and a timeout does not reset CUBIC. The reduction itself takes place.
  * freeze     The text of V-A: cwnd and ssthresh are not reduced at all.
  */
-#define CUBIC_OWN_PARAMS(P)                                                                               \
-	P(mode, 1, PUBLISHED, PUBLISHED, FREEZE, "published|freeze", "how reduction is inhibited")       \
-	P(hold, 1, 1300, 0, 60000, "ms", "how long it is, from the announcement on")
+#include "cubic_core.h"
 
 enum satcp_mode { PUBLISHED, FREEZE };
 
-#include "cubic_core.h"
+#define SATCP_PARAMS(P)                                                                                   \
+	CUBIC_PARAMS(P)                                                                                   \
+	P(mode, 1, PUBLISHED, PUBLISHED, FREEZE, "published|freeze", "how reduction is inhibited")       \
+	P(hold, 1, 1300, 0, 60000, "ms", "how long it is, from the announcement on")
+SKYHOP_PARAMS(SATCP_PARAMS);
 
 #define K_DIVISOR 9 /* SaTCP, V-D */
 
@@ -59,7 +61,7 @@ SKYHOP_HOOK(void, satcp_init, struct sock *sk)
 	satcp->heard_at_ns = 0;
 	satcp->hold_ends_ns = 0;
 	satcp->kept_ssthresh = 0;
-	cubic_start(sk, &satcp->cubic);
+	cubic_start(sk, &satcp->cubic, &CUBIC_CONFIG);
 }
 
 SKYHOP_HOOK(u32, satcp_ssthresh, struct sock *sk)
@@ -72,7 +74,7 @@ SKYHOP_HOOK(u32, satcp_ssthresh, struct sock *sk)
 	listen(sk, satcp);
 	if (skyhop_param(sk, mode) != FREEZE || !is_holding(sk, satcp)) {
 		satcp->kept_ssthresh = 0;
-		return cubic_reduced(sk, &satcp->cubic);
+		return cubic_curve_reduced(sk, &satcp->cubic.curve);
 	}
 	/* The kernel brings the window to this at the recovery's end: back to what it is now. */
 	satcp->kept_ssthresh = max_u32(satcp->kept_ssthresh, tp->snd_ssthresh);
@@ -114,7 +116,7 @@ SKYHOP_HOOK(void, satcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 
 	if (!satcp)
 		return;
-	cubic_skip_idle(sk, &satcp->cubic, event);
+	cubic_curve_skip_idle(sk, &satcp->cubic.curve, event);
 	if (event == CA_EVENT_COMPLETE_CWR)
 		give_ssthresh_back(sk, satcp);
 }

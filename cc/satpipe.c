@@ -8,11 +8,13 @@
  * The window of a handover, from `guard_before` its announced moment to `guard_after` it, is spent in BBR's own
  * PROBE_RTT (SatPipe, IV-F, merges the two), whose clock starts at the window's end.
  */
-#define BBR_OWN_PARAMS(P)                                                                                 \
+#include "bbr_core.h"
+
+#define SATPIPE_PARAMS(P)                                                                                 \
+	BBR_PARAMS(P)                                                                                     \
 	P(guard_before, 1, 15, 0, 10000, "ms", "how long before the announced moment to drain")          \
 	P(guard_after, 1, 100, 0, 10000, "ms", "how long after it")
-
-#include "bbr_core.h"
+SKYHOP_PARAMS(SATPIPE_PARAMS);
 
 enum satpipe_step {
 	WAITING,  /* BBR as it is, perhaps with a window ahead */
@@ -27,7 +29,7 @@ struct satpipe {
 	u64 end_ns;      /* 0: there is none */
 	u64 step_began_ns;
 	u64 drained_us;   /* when the drain ended */
-	u32 fresh_rtt_us; /* the least RTT of what was sent since; NO_RTT: none yet */
+	u32 fresh_rtt_us; /* the least RTT of what was sent since; BBR_NO_RTT: none yet */
 	u8 step;          /* enum satpipe_step */
 };
 SKYHOP_STATE(struct satpipe);
@@ -63,8 +65,8 @@ static void start_drain(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
 	struct bbr *bbr = &satpipe->bbr;
 
-	save_cwnd(sk, bbr);
-	bbr->mode = PROBE_RTT;
+	bbr_save_cwnd(sk, bbr);
+	bbr->mode = BBR_PROBE_RTT;
 	bbr->probe_rtt_ends_at = 0;
 	satpipe->step = DRAINING;
 	satpipe->step_began_ns = now;
@@ -79,7 +81,7 @@ static void start_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 	satpipe->step_began_ns = now;
 	satpipe->end_ns = 0;
 	satpipe->drained_us = tcp_sk(sk)->tcp_mstamp;
-	satpipe->fresh_rtt_us = NO_RTT;
+	satpipe->fresh_rtt_us = BBR_NO_RTT;
 }
 
 static void follow_window(struct sock *sk, struct satpipe *satpipe, u64 now)
@@ -97,9 +99,9 @@ static void follow_window(struct sock *sk, struct satpipe *satpipe, u64 now)
 /* PROBE_RTT is over: the path's RTT is what was seen in it, be it more or less than before. */
 static void finish_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
-	if (satpipe->step != PROBING || satpipe->bbr.mode == PROBE_RTT)
+	if (satpipe->step != PROBING || satpipe->bbr.mode == BBR_PROBE_RTT)
 		return;
-	if (satpipe->fresh_rtt_us != NO_RTT)
+	if (satpipe->fresh_rtt_us != BBR_NO_RTT)
 		satpipe->bbr.min_rtt_us = satpipe->fresh_rtt_us;
 	skyhop_tell(sk, SKYHOP_PROBE_RTT, satpipe->step_began_ns, now);
 	satpipe->step = WAITING;
@@ -112,7 +114,7 @@ static void take_fresh_rtt(struct sock *sk, struct satpipe *satpipe, const struc
 
 	if (rs->rtt_us < 0 || rs->is_ack_delayed)
 		return;
-	sent_us = us_since((u64)rs->rtt_us, tcp_sk(sk)->tcp_mstamp);
+	sent_us = bbr_us_since((u64)rs->rtt_us, tcp_sk(sk)->tcp_mstamp);
 	if (sent_us >= satpipe->drained_us)
 		satpipe->fresh_rtt_us = min_u32(satpipe->fresh_rtt_us, (u32)rs->rtt_us);
 }
@@ -121,7 +123,7 @@ static void take_fresh_rtt(struct sock *sk, struct satpipe *satpipe, const struc
  * leave the estimate to the first samples after it: the filter's times move on with the rounds. */
 static void keep_bandwidth(struct bbr *bbr, u32 rounds_before)
 {
-	struct windowed_max *max = &bbr->max_bw;
+	struct minmax_filter *max = &bbr->max_bw;
 
 	if (bbr->rounds == rounds_before)
 		return;
@@ -150,7 +152,7 @@ SKYHOP_HOOK(void, satpipe_init, struct sock *sk)
 	satpipe->heard_at_ns = 0;
 	satpipe->end_ns = 0;
 	satpipe->step = WAITING;
-	bbr_start(sk, &satpipe->bbr);
+	bbr_start(sk, &satpipe->bbr, &BBR_CONFIG);
 }
 
 SKYHOP_HOOK(void, satpipe_cong_control, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
@@ -207,7 +209,7 @@ SKYHOP_HOOK(u32, satpipe_undo_cwnd, struct sock *sk)
 
 SKYHOP_HOOK(u32, satpipe_min_tso_segs, struct sock *sk)
 {
-	return least_burst(sk);
+	return bbr_least_burst(sk);
 }
 
 SKYHOP_HOOK(u32, satpipe_sndbuf_expand, struct sock *sk)

@@ -13,7 +13,8 @@
  *     SKYHOP_HOOK(u32, name_ssthresh, struct sock *sk) { ... }
  *     SKYHOP_MODULE(name, "one line about it", .ssthresh = SKYHOP_FN(name_ssthresh), ...);
  *
- * and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
+ * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, cubic_core.h,
+ * bbr_core.h), and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
  * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
  * pointer that skyhop_state() returns compared with NULL before its use.
  */
@@ -37,6 +38,7 @@ typedef _Bool bool;
 #endif
 /* CO-RE: every access to a field carries its name, and the loader puts in the running kernel's offset. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+#define SKYHOP_BITS(width) : width
 #else
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,9 +49,15 @@ typedef uint32_t u32;
 typedef unsigned long long u64;
 typedef int32_t s32;
 typedef long long s64;
+/* Bit fields are whole ones here: the layout is ours, and Rust has no bit fields. */
+#define SKYHOP_BITS(width)
 #endif
 
-/* ---- The kernel's structs: the subset that algorithms need. Names, types and meaning are Linux's. ---- */
+/* ---- The kernel's structs: the subset that algorithms need. Names, types and meaning are Linux's. ----
+ *
+ * From here to "For the algorithm's file" and from struct skyhop_host to struct skyhop_module, this is also where
+ * crates/cc/src/bindings.rs is generated from, comments included: a test there says how.
+ */
 
 /* A windowed minimum or maximum: the three best samples, each with the time it was taken at. */
 struct minmax_sample {
@@ -98,10 +106,7 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	u32 icsk_rto;                /* jiffies */
-	u8 icsk_ca_state : 5,        /* enum tcp_ca_state */
-	    icsk_ca_initialized : 1,
-	    icsk_ca_setsockopt : 1,
-	    icsk_ca_dst_locked : 1;
+	u8 icsk_ca_state SKYHOP_BITS(5); /* enum tcp_ca_state: read it with tcp_ca_state() */
 	u8 icsk_retransmits;         /* timeouts in a row without progress */
 	u8 icsk_backoff;
 	u64 icsk_ca_priv[13];        /* the host keeps its pointer here: use skyhop_state() instead */
@@ -151,7 +156,7 @@ struct tcp_sock {
 	u32 undo_marker;
 	int undo_retrans;
 	u32 lsndtime;          /* jiffies: when data was last sent */
-	u8 is_cwnd_limited : 1;
+	u8 is_cwnd_limited SKYHOP_BITS(1); /* the last window was used up: read it with skyhop_bits() */
 };
 
 /* What one ACK says about its own round trip. */
@@ -190,12 +195,41 @@ enum tcp_ca_state {
 };
 
 enum tcp_ca_event {
-	CA_EVENT_TX_START,
-	CA_EVENT_CWND_RESTART,
-	CA_EVENT_COMPLETE_CWR,
-	CA_EVENT_LOSS,
-	CA_EVENT_ECN_NO_CE,
-	CA_EVENT_ECN_IS_CE,
+	CA_EVENT_TX_START,     /* a packet is sent when none is in flight */
+	CA_EVENT_CWND_RESTART, /* the window restarts after idle */
+	CA_EVENT_COMPLETE_CWR, /* an episode of CWR or Recovery ended */
+	CA_EVENT_LOSS,         /* a timeout */
+	CA_EVENT_ECN_NO_CE,    /* received without an ECN mark: only with TCP_CONG_NEEDS_ECN */
+	CA_EVENT_ECN_IS_CE,    /* received with one */
+};
+
+/* What in_ack_event is told. */
+enum tcp_ca_ack_event_flags {
+	CA_ACK_SLOWPATH = 1 << 0,   /* more than an advance in sequence: SACKs, another window, ECE */
+	CA_ACK_WIN_UPDATE = 1 << 1, /* it advances, or opens the window */
+	CA_ACK_ECE = 1 << 2,        /* the receiver echoes an ECN mark */
+};
+
+/* What cong_control is told in `flag` (tcp_input.c). The simulator's ACKs carry no data. */
+enum tcp_ack_flags {
+	FLAG_DATA = 0x01,
+	FLAG_WIN_UPDATE = 0x02,         /* it advances, or opens the window */
+	FLAG_DATA_ACKED = 0x04,         /* it acknowledges data */
+	FLAG_RETRANS_DATA_ACKED = 0x08, /* some of which was retransmitted */
+	FLAG_SYN_ACKED = 0x10,
+	FLAG_DATA_SACKED = 0x20,        /* something was newly SACKed */
+	FLAG_ECE = 0x40,                /* the receiver echoes an ECN mark */
+	FLAG_LOST_RETRANS = 0x80,       /* it shows that a retransmission was lost */
+	FLAG_SLOWPATH = 0x100,          /* as CA_ACK_SLOWPATH */
+	FLAG_ORIG_SACK_ACKED = 0x200,   /* something sent but once arrived */
+	FLAG_SND_UNA_ADVANCED = 0x400,
+	FLAG_DSACKING_ACK = 0x800,      /* it brings a D-SACK */
+	FLAG_SET_XMIT_TIMER = 0x1000,   /* the transmission timer was set again */
+	FLAG_SACK_RENEGING = 0x2000,
+	FLAG_UPDATE_TS_RECENT = 0x4000,
+	FLAG_NO_CHALLENGE_ACK = 0x8000,
+	FLAG_ACK_MAYBE_DELAYED = 0x10000, /* the receiver may have delayed it */
+	FLAG_DSACK_TLP = 0x20000,         /* the D-SACK is about a loss probe */
 };
 
 enum sk_pacing {
@@ -216,6 +250,8 @@ struct tcp_congestion_ops {
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
 	u32 (*undo_cwnd)(struct sock *sk);
 	u32 (*sndbuf_expand)(struct sock *sk);
+	/* nobody calls it: the kernel not from BPF */
+	u64 (*get_info)(struct sock *sk, u32 ext, int *attr, void *info);
 	char name[16];
 	u32 flags;
 	void (*init)(struct sock *sk);
@@ -227,7 +263,7 @@ struct tcp_congestion_ops {
 #endif
 
 #define TCP_CONG_NON_RESTRICTED 0x1 /* any user may choose it */
-#define TCP_CONG_NEEDS_ECN 0x2
+#define TCP_CONG_NEEDS_ECN 0x2      /* ECN is to be negotiated, and its events to be told */
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_INIT_CWND 10
 #define USEC_PER_MSEC 1000UL
@@ -263,6 +299,25 @@ struct skyhop_phase {
 	u64 begin_ns; /* on the clock of skyhop_now_ns() */
 	u64 end_ns;
 	u64 kind; /* enum skyhop_phase_kind */
+};
+
+/* ---- What the kernel's modules and the loader share in maps ---- */
+
+/* Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
+ * length of 64 bits is the whole namespace, up to 96 with the destination. */
+struct skyhop_signal_key {
+	u32 prefix_bits;
+	u8 netns_cookie[8];
+	u8 ipv4[4];
+};
+
+/* A phase, and whose it is. */
+struct skyhop_told {
+	u64 netns_cookie;
+	struct skyhop_phase phase;
+	u16 local_port;
+	u16 remote_port; /* in network order */
+	u32 unused;
 };
 
 /* ---- For the algorithm's file, the same for both targets ----
@@ -349,14 +404,6 @@ const volatile u32 skyhop_hz_of_kernel = 1000;
 		bits_;                                                                                    \
 	})
 
-/* Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
- * length of 64 bits is the whole namespace, up to 96 with the destination. */
-struct skyhop_signal_key {
-	u32 prefix_bits;
-	u8 netns_cookie[8];
-	u8 ipv4[4];
-};
-
 struct {
 	int(*type)[BPF_MAP_TYPE_LPM_TRIE];
 	int(*map_flags)[BPF_F_NO_PREALLOC];
@@ -380,15 +427,6 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 	*handover = *found;
 	return true;
 }
-
-/* A phase, and whose it is. */
-struct skyhop_told {
-	u64 netns_cookie;
-	struct skyhop_phase phase;
-	u16 local_port;
-	u16 remote_port; /* in network order */
-	u32 unused;
-};
 
 /* Who watches reads them from here; where nobody does, the ring fills up and the rest is dropped. */
 struct {
@@ -440,20 +478,18 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 #else
 /* ---- In the simulator ---- */
 
-/* As many phases as one call of a hook may tell of. */
-#define SKYHOP_MOST_TOLD 4
-
 /* What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call. */
 struct skyhop_host {
 	void *state;
 	const u64 *params; /* in the order of the module's table */
 	u64 random;        /* seed, then state, of skyhop_random() */
 	struct skyhop_handover handover;
-	struct skyhop_phase told[SKYHOP_MOST_TOLD];
-	u32 told_len; /* set to 0 before every call */
+	void (*tell)(void *phases, const struct skyhop_phase *phase);
+	void *phases; /* for tell */
 	u32 hz;
 };
 
+/* A row of a module's table. */
 struct skyhop_param {
 	const char *name;
 	const char *unit;
@@ -464,6 +500,7 @@ struct skyhop_param {
 	u64 most;
 };
 
+/* A module. */
 struct skyhop_module {
 	const char *about;
 	const struct tcp_congestion_ops *ops;
@@ -512,10 +549,9 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 
 static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64 begin_ns, u64 end_ns)
 {
-	struct skyhop_host *host = skyhop_host(sk);
+	struct skyhop_phase phase = { begin_ns, end_ns, kind };
 
-	if (host->told_len < SKYHOP_MOST_TOLD)
-		host->told[host->told_len++] = (struct skyhop_phase){ begin_ns, end_ns, kind };
+	skyhop_host(sk)->tell(skyhop_host(sk)->phases, &phase);
 }
 
 #define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,
@@ -555,6 +591,11 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 							  .params_len = SKYHOP_PARAMS_LEN,                \
 							  .state_bytes = SKYHOP_STATE_BYTES }
 #endif
+
+/* For headers whose rows LIST(P) modules take into their tables: struct config { LIST(SKYHOP_CONFIG_MEMBER) } has
+ * their values, (struct config){ LIST(SKYHOP_CONFIG_VALUE) } fills it from the `sk` in scope. */
+#define SKYHOP_CONFIG_MEMBER(name, scale, initial, least, most, unit, about) u64 name;
+#define SKYHOP_CONFIG_VALUE(name, scale, initial, least, most, unit, about) .name = skyhop_param(sk, name),
 
 /* ---- What the kernel offers to its modules, under its names ---- */
 
@@ -693,68 +734,6 @@ static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	return max_u32(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
-}
-
-/* A windowed maximum in three samples (Nichols): the best, the best after it, the best after that. The later
- * ones are refreshed each quarter and half of the window, so that a successor is there when the best expires. */
-struct windowed_max {
-	struct {
-		u32 t;
-		u32 v;
-	} best, second, third;
-};
-
-static inline u32 windowed_max_restart(struct windowed_max *max, u32 t, u32 v)
-{
-	max->best.t = t;
-	max->best.v = v;
-	max->second = max->third = max->best;
-	return v;
-}
-
-static inline u32 windowed_max_update(struct windowed_max *max, u32 window, u32 t, u32 v)
-{
-	struct windowed_max sample;
-	u32 age = t - max->best.t;
-
-	if (v >= max->best.v || t - max->third.t > window)
-		return windowed_max_restart(max, t, v);
-	windowed_max_restart(&sample, t, v);
-	if (v >= max->second.v)
-		max->second = max->third = sample.best;
-	else if (v >= max->third.v)
-		max->third = sample.best;
-
-	if (age > window) {
-		max->best = max->second;
-		max->second = max->third;
-		max->third = sample.best;
-		if (t - max->best.t > window) {
-			max->best = max->second;
-			max->second = max->third;
-		}
-	} else if (max->second.t == max->best.t && age > window / 4) {
-		max->second = max->third = sample.best;
-	} else if (max->third.t == max->second.t && age > window / 2) {
-		max->third = sample.best;
-	}
-	return max->best.v;
-}
-
-/* The largest r with r * r * r <= a, by Newton's method from above: 38 steps of at worst a third each bring any u64
- * near, six more make it exact. A fixed number without a branch, for the verifier walks both ways of each. */
-static inline u32 cubic_root(u64 a)
-{
-	u64 root = 1ULL << 22;
-
-	if (!a)
-		return 0;
-	for (int step = 0; step < 44; step++)
-		root = (2 * root + a / (root * root)) / 3;
-	/* the last steps may have swung over it, for the least numbers by two */
-	root -= root * root * root > a;
-	root -= root * root * root > a;
-	return (u32)root;
 }
 
 #endif

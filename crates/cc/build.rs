@@ -11,21 +11,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sources = fs::canonicalize("../../cc")?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo:rerun-if-changed={}", sources.display());
-    println!("cargo:rerun-if-changed=src/layout.c");
+    let fixtures = fs::canonicalize("tests/modules")?;
+    println!("cargo:rerun-if-changed={}", fixtures.display());
 
-    let algorithms = algorithms(&sources)?;
-    compile_natively(&sources, &algorithms);
+    let names = algorithms(&sources)?;
+    let test_names = algorithms(&fixtures)?;
+    compile_natively("skyhop_cc", &sources, &sources, &names);
+    compile_natively("skyhop_cc_fixtures", &sources, &fixtures, &test_names);
     let clang = clang_for_bpf();
     if clang.is_none() && env::var_os("CARGO_FEATURE_REQUIRE_BPF").is_some() {
         return Err("require-bpf: there is no clang that targets bpf: install clang".into());
     }
     let mut table = String::from("unsafe extern \"C\" {\n");
-    for name in &algorithms {
+    for name in names.iter().chain(&test_names) {
         writeln!(table, "    #[link_name = \"skyhop_module_{name}\"]")?;
-        writeln!(table, "    static {}: ffi::Module;", name.to_uppercase())?;
+        writeln!(table, "    static {}: bindings::Module;", name.to_uppercase())?;
     }
     table.push_str("}\n\nstatic MODULES: &[Module] = &[\n");
-    for name in &algorithms {
+    for name in &names {
         let bpf = match &clang {
             Some(clang) => {
                 let current = compile_for_bpf(clang, &sources, &out, name, &[])?;
@@ -38,15 +41,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             None => String::from("None"),
         };
-        let upper = name.to_uppercase();
-        writeln!(
-            table,
-            "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf} }},"
-        )?;
+        writeln!(table, "{}", row(name, &bpf))?;
+    }
+    table.push_str("];\n\nstatic FIXTURES: &[Module] = &[\n");
+    for name in &test_names {
+        writeln!(table, "{}", row(name, "None"))?;
     }
     table.push_str("];\n");
     fs::write(out.join("modules.rs"), table)?;
     Ok(())
+}
+
+fn row(name: &str, bpf: &str) -> String {
+    let upper = name.to_uppercase();
+    format!("    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf} }},")
 }
 
 /// The names of the files, in alphabetical order.
@@ -74,15 +82,14 @@ fn algorithms(sources: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(names)
 }
 
-fn compile_natively(sources: &Path, algorithms: &[String]) {
+fn compile_natively(library: &str, headers: &Path, sources: &Path, algorithms: &[String]) {
     cc::Build::new()
         .files(algorithms.iter().map(|name| sources.join(format!("{name}.c"))))
-        .file("src/layout.c")
-        .include(sources)
+        .include(headers)
         .opt_level(2)
         .warnings(true)
         .extra_warnings(true)
-        .compile("skyhop_cc");
+        .compile(library);
 }
 
 /// The clang that compiles for BPF; `None` is a way to build, too: without the kernel's half.

@@ -49,4 +49,32 @@ pub enum CcError {
         /// The hook.
         hook: &'static str,
     },
+    /// The algorithm relies on a hook that nobody would call.
+    #[error(
+        "cc/{module}.c defines {hook}, which {caller} never calls: leave it out, or run it where it is called"
+    )]
+    UncalledHook {
+        /// The algorithm.
+        module: String,
+        /// The hook.
+        hook: &'static str,
+        /// The engine.
+        caller: &'static str,
+    },
+    /// The algorithm relies on ECN where there is none.
+    #[error(
+        "{name} needs ECN (TCP_CONG_NEEDS_ECN), which {caller} has not: run it where there is ECN"
+    )]
+    NoEcn {
+        /// The algorithm.
+        name: String,
+        /// The engine.
+        caller: &'static str,
+    },
+    /// A name can be registered once.
+    #[error("a congestion control is called \"{name}\" already; choose another name")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
 }

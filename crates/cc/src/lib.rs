@@ -1,11 +1,12 @@
-//! Hosts the congestion controls of `cc/` natively.
+//! Congestion controls: what TCP asks of one, and those there are.
 //!
-//! An algorithm is written once, in C, against the kernel's `tcp_congestion_ops`; see `cc/skyhop_cc.h`.
-//! Here are the same structs for Rust ([`TcpSock`] and what it embeds), the list of the algorithms
-//! ([`Module`]) and one connection's running algorithm ([`Instance`]), whose methods are the hooks.
+//! [`CongestionControl`] is the hooks of Linux's `tcp_congestion_ops` with the same structs ([`TcpSock`] and what it
+//! embeds). A controller is written in Rust by implementing it, or once for simulator and kernel in C, in `cc/` (see
+//! `cc/skyhop_cc.h`): here is the list of those ([`Module`]) and their host ([`Instance`]). A [`Registry`] has both
+//! kinds behind one name, and a [`Caller`] says what an engine's TCP does of what they may rely on.
 //!
 //! ```
-//! use skyhop_cc::{Instance, Module, TcpSock};
+//! use skyhop_cc::{CongestionControl, Instance, Module, TcpSock};
 //!
 //! let mut reno = Instance::new(Module::find("reno")?, &[])?.with_hz(1000).with_seed(1);
 //! let mut tp = TcpSock { tcp_mstamp: 1_000_000, snd_cwnd: 100, ..TcpSock::default() };
@@ -14,19 +15,29 @@
 //! # Ok::<(), skyhop_cc::CcError>(())
 //! ```
 
+#[rustfmt::skip]
+pub mod bindings;
+mod caller;
+mod congestion_control;
 mod error;
-mod ffi;
 mod instance;
+mod map;
 mod module;
 mod param;
+mod registry;
 mod sock;
 
+pub use bindings::{
+    AckSample, CaEvent, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample, RateSample,
+    SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock, TCP_INFINITE_SSTHRESH, TCP_INIT_CWND,
+    TcpSock,
+};
+pub use caller::Caller;
+pub use congestion_control::CongestionControl;
 pub use error::CcError;
 pub use instance::Instance;
+pub use map::MapValue;
 pub use module::{BpfObjects, Module};
 pub use param::Param;
-pub use sock::{
-    AckSample, CaEvent, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample, Phase,
-    RateSample, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock, TCP_INFINITE_SSTHRESH,
-    TCP_INIT_CWND, TcpSock, jiffies,
-};
+pub use registry::{Controller, Registry, Setup};
+pub use sock::{Phase, jiffies};

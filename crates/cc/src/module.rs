@@ -1,8 +1,8 @@
 use std::ffi::CStr;
 use std::fmt;
 
+use crate::bindings::{self, TcpCongestionOps};
 use crate::error::CcError;
-use crate::ffi;
 use crate::param::Param;
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
@@ -10,7 +10,7 @@ include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 /// A congestion control: one file in `cc/`.
 pub struct Module {
     name: &'static str,
-    native: *const ffi::Module,
+    native: *const bindings::Module,
     bpf: Option<BpfObjects>,
 }
 
@@ -43,6 +43,12 @@ impl Module {
         })
     }
 
+    /// What tests of hosts and engines need beyond what is in `cc/`: the files of `crates/cc/tests/modules`.
+    #[doc(hidden)]
+    pub fn fixture(name: &str) -> &'static Module {
+        FIXTURES.iter().find(|module| module.name == name).expect("a file of tests/modules")
+    }
+
     /// Its file's name without the extension.
     pub fn name(&self) -> &'static str {
         self.name
@@ -72,24 +78,7 @@ impl Module {
     /// # Errors
     /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`].
     pub fn values(&self, given: &[(&str, &str)]) -> Result<Vec<u64>, CcError> {
-        let table: Vec<_> = self.params().collect();
-        let mut values: Vec<u64> = table.iter().map(|param| param.initial).collect();
-        for (position, (name, text)) in given.iter().enumerate() {
-            let index = table.iter().position(|param| param.name == *name).ok_or_else(|| {
-                let known = match table.is_empty() {
-                    true => "none".to_owned(),
-                    false => comma_separated(table.iter().map(|param| param.name)),
-                };
-                let (module, param) = (self.name().to_owned(), (*name).to_owned());
-                CcError::UnknownParam { module, param, known }
-            })?;
-            if given[..position].iter().any(|(earlier, _)| earlier == name) {
-                let (module, param) = (self.name().to_owned(), (*name).to_owned());
-                return Err(CcError::Twice { module, param });
-            }
-            values[index] = table[index].parse(self.name(), text)?;
-        }
-        Ok(values)
+        Param::values(self.name, &self.params().collect::<Vec<_>>(), given)
     }
 
     /// Whether the algorithm sets cwnd and pacing itself; else Linux's PRR and its `cong_avoid` set cwnd.
@@ -102,7 +91,7 @@ impl Module {
         self.bpf
     }
 
-    pub(crate) fn ops(&self) -> ffi::Ops {
+    pub(crate) fn ops(&self) -> TcpCongestionOps {
         // SAFETY: SKYHOP_MODULE points `ops` to a constant.
         unsafe { *self.native().ops }
     }
@@ -111,12 +100,12 @@ impl Module {
         self.native().state_bytes as usize
     }
 
-    fn native(&self) -> &'static ffi::Module {
+    fn native(&self) -> &'static bindings::Module {
         // SAFETY: the table points to the constant that SKYHOP_MODULE defines.
         unsafe { &*self.native }
     }
 
-    fn raw_params(&self) -> &'static [ffi::Param] {
+    fn raw_params(&self) -> &'static [bindings::Param] {
         let native = self.native();
         if native.params_len == 0 {
             return &[];

@@ -1,6 +1,7 @@
 //! Parameters: declared in the algorithm's file, set from outside by name and text.
 
 use crate::error::CcError;
+use crate::module::comma_separated;
 
 /// A parameter of an algorithm. Inside it is a whole number from `least` to `most`; outside it is written
 /// as that divided by `scale`, or as one of the names in `unit`.
@@ -25,6 +26,35 @@ pub struct Param {
 const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 impl Param {
+    /// The values inside of a `table`'s parameters, in its order, where `given` are set by name and text as in
+    /// the scenario and the others have their defaults. `module` is whose they are, for messages.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`].
+    pub fn values(
+        module: &str,
+        table: &[Param],
+        given: &[(&str, &str)],
+    ) -> Result<Vec<u64>, CcError> {
+        let mut values: Vec<u64> = table.iter().map(|param| param.initial).collect();
+        for (position, (name, text)) in given.iter().enumerate() {
+            let index = table.iter().position(|param| param.name == *name).ok_or_else(|| {
+                let known = match table.is_empty() {
+                    true => "none".to_owned(),
+                    false => comma_separated(table.iter().map(|param| param.name)),
+                };
+                let (module, param) = (module.to_owned(), (*name).to_owned());
+                CcError::UnknownParam { module, param, known }
+            })?;
+            if given[..position].iter().any(|(earlier, _)| earlier == name) {
+                let (module, param) = (module.to_owned(), (*name).to_owned());
+                return Err(CcError::Twice { module, param });
+            }
+            values[index] = table[index].parse(module, text)?;
+        }
+        Ok(values)
+    }
+
     /// The text that sets this parameter to `inside`.
     pub fn text_of(&self, inside: u64) -> String {
         match self.choices().map(|mut names| names.nth(inside as usize)) {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use skyhop_cc::Module;
+use skyhop_model::OUR_CC;
 
 use crate::census::sockets_by_cc;
 use crate::error::{During, KernelError};
@@ -64,7 +65,7 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
         let loaded = |entry: &Entry| entry.place == Place::Loaded(module.name());
         if !entries.iter().any(loaded) {
             let place = Place::Module(module.name());
-            let name = format!("skyhop:{}", module.name());
+            let name = format!("{OUR_CC}{}", module.name());
             entries.push(Entry { name, place, about: about(place), sockets: None });
         }
     }

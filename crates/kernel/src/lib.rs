@@ -15,6 +15,8 @@
     allow(dead_code, reason = "what only loading needs stays where it is read about")
 )]
 
+use skyhop_cc::Caller;
+
 mod census;
 mod entry;
 mod error;
@@ -35,6 +37,26 @@ pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Place, has_own, list, loaded_name, offered};
 pub use error::KernelError;
 pub use names::module_of;
+
+/// What the kernel's TCP does for a module: it has no `get_info` for those that come from BPF.
+pub const CALLER: Caller = Caller {
+    name: "the kernel",
+    calls: &[
+        "ssthresh",
+        "cong_avoid",
+        "set_state",
+        "cwnd_event",
+        "in_ack_event",
+        "pkts_acked",
+        "min_tso_segs",
+        "cong_control",
+        "undo_cwnd",
+        "sndbuf_expand",
+        "init",
+        "release",
+    ],
+    has_ecn: true,
+};
 
 /// One hook of a module, as the verifier saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,18 +5,17 @@ use std::path::Path;
 
 use nix::sys::utsname::uname;
 use skyhop_cc::{CcError, Module};
+use skyhop_model::our_cc_name;
 
 /// What stands before the name where the kernel has an algorithm of that name itself.
 pub(crate) const PREFIX: &str = "skyhop_";
-/// What a user may write to mean ours.
-const OURS: &str = "skyhop:";
 
 /// The module that a user means by "cubic", "skyhop:cubic", "skyhop_cubic" or "cubic_1a2b3c".
 ///
 /// # Errors
 /// [`CcError::UnknownModule`].
 pub fn module_of(name: &str) -> Result<&'static Module, CcError> {
-    let plain = name.strip_prefix(OURS).or(name.strip_prefix(PREFIX)).unwrap_or(name);
+    let plain = our_cc_name(name).or(name.strip_prefix(PREFIX)).unwrap_or(name);
     match held_module(plain) {
         Some(module) => Ok(module),
         None => Module::find(plain),

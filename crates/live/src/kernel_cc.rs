@@ -8,12 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skyhop_cc::Module;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
+use skyhop_model::{OUR_CC, our_cc_name, plain_cc_name};
 use skyhop_scenario::cc_parameters;
 
 use skyhop_host::error::{During, HostError};
-
-/// What stands before the name of one of ours where the kernel's own is not meant.
-const OURS: &str = "skyhop:";
 
 /// The modules that a run has loaded, each once for all flows that give it the same parameters.
 #[derive(Debug, Default)]
@@ -38,7 +36,7 @@ impl LoadedModules {
             Some(module) => self.hold(cc, module, parameters),
             None if parameters.is_empty() => Ok(cc.to_owned()),
             None => Err(HostError::Unsupported(format!(
-                "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{OURS}{cc}\""
+                "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{OUR_CC}{cc}\""
             ))),
         }
     }
@@ -98,7 +96,7 @@ impl LoadedModules {
 
 /// Which of ours `cc` means; `None`: the kernel's own, or what the kernel may know and we do not.
 fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
-    if let Some(name) = cc.strip_prefix(OURS) {
+    if let Some(name) = our_cc_name(cc) {
         let module = Module::find(name).map_err(KernelError::from);
         return module.map(Some).map_err(|error| unavailable(cc, &error));
     }
@@ -108,7 +106,7 @@ fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
 
 /// Whether connections with the scenario's congestion control `cc` are paced by it.
 pub(crate) fn paces(cc: &str) -> bool {
-    let name = cc.strip_prefix(OURS).unwrap_or(cc);
+    let name = plain_cc_name(cc);
     Module::find(name).map_or(name.starts_with("bbr"), Module::has_cong_control)
 }
 

@@ -7,6 +7,7 @@
 #[macro_use]
 mod words;
 
+mod cc;
 mod counts;
 mod ends;
 mod event;
@@ -15,6 +16,7 @@ mod packet;
 mod path;
 mod tcp;
 
+pub use cc::{OUR_CC, our_cc_name, plain_cc_name};
 pub use counts::{Counts, Drops, LossReason};
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};

@@ -59,10 +59,13 @@ pub(crate) fn unload_cc(name: &str) -> PyResult<(String, Option<u64>)> {
         .map_err(|error| from_kernel(&error))
 }
 
-/// What the verifier says of each hook of a module: name, instructions, and how many it looked at.
+/// What the verifier says of each hook of a module: name, instructions, and how many it looked at. Refuses
+/// what the simulator would not call, too.
 #[pyfunction]
 pub(crate) fn check_cc(name: &str) -> PyResult<Vec<(String, u32, Option<u32>)>> {
-    let reports = skyhop_kernel::check(module(name)?).map_err(|error| from_kernel(&error))?;
+    let module = module(name)?;
+    skyhop_tcp::CALLER.accept(module).map_err(|error| input_error(&error.to_string()))?;
+    let reports = skyhop_kernel::check(module).map_err(|error| from_kernel(&error))?;
     let row = |ProgramReport { name, instructions, verified }| (name, instructions, verified);
     Ok(reports.into_iter().map(row).collect())
 }

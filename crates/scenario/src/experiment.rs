@@ -185,8 +185,7 @@ pub fn cc_parameters(
     cc: &str,
     tables: &BTreeMap<String, serde_json::Value>,
 ) -> Vec<(String, String)> {
-    let own =
-        tables.get(cc.strip_prefix("skyhop:").unwrap_or(cc)).and_then(serde_json::Value::as_object);
+    let own = tables.get(skyhop_model::plain_cc_name(cc)).and_then(serde_json::Value::as_object);
     own.into_iter()
         .flatten()
         .map(|(name, value)| {

@@ -239,7 +239,7 @@ fn check_flow(
     if !(1..=MOST_FLOWS).contains(&flow.count) {
         return wrong(".count", format!("is {}; expected 1 to {MOST_FLOWS}", flow.count));
     }
-    let cc_name = flow.cc.strip_prefix("skyhop:").unwrap_or(&flow.cc);
+    let cc_name = skyhop_model::plain_cc_name(&flow.cc);
     if let Some(name) = flow.parameters.keys().find(|name| *name != cc_name) {
         let what = format!("is neither a key of a flow nor its congestion control ({cc_name})");
         return wrong(&format!(".{name}"), what);

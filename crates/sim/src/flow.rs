@@ -1,6 +1,6 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
-use skyhop_cc::{Instance, Module};
+use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_model::End;
 use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 
 /// A TCP connection, both ends.
 pub(crate) struct Connection {
-    pub(crate) sender: Sender<Instance>,
+    pub(crate) sender: Sender<Controller>,
     pub(crate) receiver: Receiver,
     pub(crate) bytes: Option<Bytes>,
     pub(crate) started: bool,
@@ -126,13 +126,12 @@ impl Connection {
     ) -> Result<Self, Unsupported> {
         let parameters: Vec<(&str, &str)> =
             parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let name = cc.strip_prefix("skyhop:").unwrap_or(cc);
-        let wrong =
-            |e: skyhop_cc::CcError| Unsupported::new(format!("flow.{id}.cc"), e.to_string());
-        let module = Module::find(name).map_err(wrong)?;
-        let instance = Instance::new(module, &parameters).map_err(wrong)?.with_seed(seed);
+        let setup = Setup { params: &parameters, seed, ..Setup::default() };
+        let controller = Registry::global()
+            .start(cc, &setup, &skyhop_tcp::CALLER)
+            .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
         Ok(Self {
-            sender: Sender::new(SenderConfig::default(), instance),
+            sender: Sender::new(SenderConfig::default(), controller),
             receiver: Receiver::new(ReceiverConfig::default()),
             bytes,
             started: false,

@@ -1,6 +1,7 @@
 //! What an acknowledgement does, step by step.
 
 use skyhop_cc::AckSample;
+use skyhop_cc::bindings::*;
 
 use crate::rack::DUP_THRESH;
 use crate::rate_sample::Sampler;
@@ -19,6 +20,11 @@ pub(crate) struct AckWork {
     pub(crate) sampler: Sampler,
     /// The cumulative acknowledgement advanced.
     pub(crate) advanced: bool,
+    /// It brings more than an advance: SACKs, or another window.
+    slow_path: bool,
+    /// It acknowledged data cumulatively, and some of that had been retransmitted.
+    data_acked: bool,
+    retransmission_acked: bool,
     /// Something was newly SACKed.
     pub(crate) data_sacked: bool,
     /// It brings a D-SACK.
@@ -46,6 +52,23 @@ impl AckWork {
     pub(crate) fn is_pure_duplicate(&self) -> bool {
         !(self.advanced || self.window_moved || self.data_sacked)
     }
+
+    /// What has been learnt so far, as the kernel has it in `flag`. It has no ECN, no data and no reneging.
+    pub(crate) fn flags(&self) -> u32 {
+        let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
+        of(self.advanced, FLAG_SND_UNA_ADVANCED)
+            | of(self.advanced || self.window_moved, FLAG_WIN_UPDATE)
+            | of(self.slow_path, FLAG_SLOWPATH | FLAG_UPDATE_TS_RECENT)
+            | of(self.data_acked, FLAG_DATA_ACKED)
+            | of(self.retransmission_acked, FLAG_RETRANS_DATA_ACKED)
+            | of(self.data_sacked, FLAG_DATA_SACKED)
+            | of(self.original_acked, FLAG_ORIG_SACK_ACKED)
+            | of(self.lost_retransmission, FLAG_LOST_RETRANS)
+            | of(self.dsack, FLAG_DSACKING_ACK)
+            | of(self.dsack_of_probe, FLAG_DSACK_TLP)
+            | of(self.set_timer, FLAG_SET_XMIT_TIMER)
+            | of(self.sampler.sample.is_ack_delayed, FLAG_ACK_MAYBE_DELAYED)
+    }
 }
 
 /// What the cumulative acknowledgement covered.
@@ -71,6 +94,10 @@ impl<C: CongestionControl> Sender<C> {
         self.tag_sacked(ack, &mut work);
         if ack.cumulative < self.board.una || prior_out == 0 {
             // An old ACK, or nothing is out: only its SACKs may tell something.
+            if ack.cumulative >= self.board.una {
+                self.publish();
+                self.tell_in_ack_event(&work);
+            }
             if work.data_sacked || work.dsack {
                 self.react(&mut work);
             }
@@ -80,6 +107,7 @@ impl<C: CongestionControl> Sender<C> {
         let rtt_us = self.take_rtt(&covered, &mut work);
         self.tell_pkts_acked(&covered, rtt_us, &work);
         self.rack.update_reo_wnd(work.sampler.sample.prior_delivered, self.tp.delivered);
+        self.tell_in_ack_event(&work);
         self.process_tlp_ack(&work);
         if self.is_dubious(&work) {
             work.duplicate_ack = !(work.advanced || work.window_moved || work.dsack);
@@ -91,7 +119,7 @@ impl<C: CongestionControl> Sender<C> {
         let lost = self.tp.lost.wrapping_sub(prior_lost);
         work.sampler.finish(&mut self.tp, work.newly_delivered, lost);
         let may_raise = self.may_raise_cwnd(&work);
-        self.control_congestion(may_raise, work.advanced, &work.sampler.sample);
+        self.control_congestion(may_raise, &work);
         if self.rexmit == Rexmit::Lost {
             self.retransmit_lost();
         }
@@ -103,6 +131,11 @@ impl<C: CongestionControl> Sender<C> {
         let window_moved = window_end > self.window_end && ack.cumulative == self.board.una;
         self.window_end = window_end;
         let advanced = ack.cumulative > self.board.una;
+        // What the kernel's header prediction lets pass.
+        let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window;
+        if advanced || window_moved {
+            self.peer_window = ack.window;
+        }
         if advanced {
             self.tp.inet_conn.icsk_retransmits = 0;
         }
@@ -116,6 +149,9 @@ impl<C: CongestionControl> Sender<C> {
             tsecr: ack.tsecr,
             sampler,
             advanced,
+            slow_path,
+            data_acked: false,
+            retransmission_acked: false,
             data_sacked: false,
             dsack: false,
             dsack_of_probe: false,
@@ -153,6 +189,7 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         if covered.packets > 0 {
+            (work.data_acked, work.retransmission_acked) = (true, covered.retransmitted);
             work.set_timer = true;
             covered.last_was_short = self.stream.payload(cumulative - 1) < self.config.mss;
             self.check_reordering(lowest, work.prior_sacked_end);
@@ -219,6 +256,14 @@ impl<C: CongestionControl> Sender<C> {
         };
         self.publish();
         self.cc.pkts_acked(&mut self.tp, &sample);
+    }
+
+    /// `tcp_in_ack_event`, where Linux has it from 6.15 on: behind the clean-up of what was acknowledged.
+    fn tell_in_ack_event(&mut self, work: &AckWork) {
+        // With ECN: CA_ACK_ECE on the slow path.
+        let window = if work.advanced || work.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
+        let slow_path = if work.slow_path { CA_ACK_SLOWPATH } else { 0 };
+        self.cc.in_ack_event(&mut self.tp, window | slow_path);
     }
 
     /// Anything but a plain advance in the Open state needs a closer look.

@@ -37,7 +37,7 @@ impl<C: CongestionControl> Sender<C> {
         let idle = self.jiffies().wrapping_sub(self.tp.snd_cwnd_stamp);
         if self.config.slow_start_after_idle
             && u64::from(idle) * self.jiffy_us >= self.rto_us
-            && !self.cc.has_cong_control()
+            && !self.has_cong_control
         {
             self.shrink_unused_cwnd();
         }
@@ -67,7 +67,7 @@ impl<C: CongestionControl> Sender<C> {
         let idle_us = self.now_us.saturating_sub(self.last_sent_us);
         if !self.config.slow_start_after_idle
             || self.board.packets_out() > 0
-            || self.cc.has_cong_control()
+            || self.has_cong_control
             || self.data_sent == 0
             || idle_us <= self.rto_us
         {

@@ -56,6 +56,7 @@ impl<C: CongestionControl> Sender<C> {
         self.timer = None;
         self.tp.inet_conn.icsk_retransmits = 0;
         self.window_end = ack.window;
+        self.peer_window = ack.window;
         // The SYN counts as delivered.
         self.tp.delivered = 1;
         self.tp.delivered_mstamp = self.now_us;
@@ -64,10 +65,11 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd_stamp = self.jiffies();
         self.last_sent_us = self.now_us;
         self.publish();
-        if !self.cc.has_cong_control() {
+        if !self.has_cong_control {
             self.update_pacing_rate();
         }
         self.cc.init(&mut self.tp);
+        self.expand_sndbuf();
         self.phase = Phase::AckDue;
     }
 }

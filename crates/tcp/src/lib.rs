@@ -5,7 +5,7 @@
 //! models. After every [`Sender::on_ack`], [`Sender::on_timer`] and [`Sender::write`] it calls
 //! [`Sender::poll_transmit`] until that gives nothing more, and it calls `on_timer` when
 //! `next_timer` has come. Congestion control is a module of cc/, or anything else that implements
-//! the kernel's hooks ([`CongestionControl`]).
+//! the kernel's hooks ([`CongestionControl`]); [`CALLER`] says which are called.
 //!
 //! The sender's parts, each in a file of its own: the scoreboard, RACK-TLP (RFC 8985), PRR
 //! (RFC 6937bis), timeouts with F-RTO (RFC 6298, RFC 5682), undo (RFC 3522, RFC 3708), delivery
@@ -33,16 +33,17 @@ mod sacked_ranges;
 mod scoreboard;
 mod segment;
 mod sender;
+mod sndbuf;
 mod stream;
 mod tlp;
 mod transmit;
 mod undo;
 
 pub use config::{ReceiverConfig, SenderConfig};
-pub use congestion::CongestionControl;
+pub use congestion::CALLER;
 pub use info::TcpInfo;
 pub use receiver::{Receiver, ReceiverStats};
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};
 pub use sender::Sender;
-pub use skyhop_cc::{AckSample, CaEvent, RateSample, TcpSock};
+pub use skyhop_cc::{AckSample, CaEvent, CongestionControl, RateSample, TcpSock};

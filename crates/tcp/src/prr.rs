@@ -55,7 +55,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 6937bis 6.3: at the end the window is ssthresh.
     pub(crate) fn end_cwnd_reduction(&mut self) {
-        if self.cc.has_cong_control() {
+        if self.has_cong_control {
             return;
         }
         let reduced = self.tp.ca_state() == CongestionState::Cwr || self.undo.marker.is_some();

@@ -168,7 +168,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.board.in_flight() != before {
             if self.tp.ca_state() != CongestionState::Recovery {
                 self.enter_recovery();
-                if !self.cc.has_cong_control() {
+                if !self.has_cong_control {
                     self.reduce_cwnd(1, false, false);
                 }
             }

@@ -24,9 +24,12 @@ use crate::undo::Undo;
 /// The connection opens with the first [`Self::poll_transmit`]. Every call carries the time, which
 /// never runs backwards.
 #[derive(Debug)]
-pub struct Sender<C> {
+pub struct Sender<C: CongestionControl> {
     pub(crate) config: SenderConfig,
     pub(crate) cc: C,
+    /// What it says of itself, which every ACK asks for: whether it has `cong_control`, and `sndbuf_expand`.
+    pub(crate) has_cong_control: bool,
+    pub(crate) sizes_sndbuf: bool,
     /// What the congestion control sees. Window, threshold, pacing and delivery counts live here,
     /// the rest is copied in before each hook.
     pub(crate) tp: TcpSock,
@@ -37,6 +40,8 @@ pub struct Sender<C> {
     pub(crate) known_sack: SackBlocks,
     /// The receiver has no room from this segment on.
     pub(crate) window_end: u64,
+    /// The window that the receiver last gave.
+    pub(crate) peer_window: u64,
 
     pub(crate) rtt: RttEstimator,
     pub(crate) rack: Rack,
@@ -78,6 +83,8 @@ impl<C: CongestionControl> Sender<C> {
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
         Self {
             config,
+            has_cong_control: cc.has_cong_control(),
+            sizes_sndbuf: true,
             cc,
             tp,
             phase: Phase::SynDue { attempt: 1 },
@@ -85,6 +92,7 @@ impl<C: CongestionControl> Sender<C> {
             board: Scoreboard::new(),
             known_sack: SackBlocks::EMPTY,
             window_end: 0,
+            peer_window: 0,
             rtt: RttEstimator::new(),
             rack: Rack::new(),
             tlp: Tlp::default(),
@@ -196,15 +204,15 @@ impl<C: CongestionControl> Sender<C> {
         &mut self.cc
     }
 
-    /// Ends the connection and gives its congestion control back.
-    pub fn into_congestion_control(self) -> C {
-        self.cc
-    }
-
     /// The socket as the congestion control sees it.
     pub fn socket(&mut self) -> &TcpSock {
         self.publish();
         &self.tp
+    }
+
+    /// Whether the handshake is over, and the congestion control at work.
+    pub(crate) fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::AckDue | Phase::Established)
     }
 
     pub(crate) fn set_clock(&mut self, now: Instant) {

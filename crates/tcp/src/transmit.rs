@@ -241,6 +241,7 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         self.check_app_limited();
+        self.check_space();
     }
 
     /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.

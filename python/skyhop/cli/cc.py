@@ -109,7 +109,7 @@ def check(name: Name, as_json: Json = False) -> None:
     """Have this kernel's verifier look at a congestion control, and load nothing.
 
     Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
-    ways through the hook.
+    ways through the hook. A hook that the kernel or the simulator never calls is refused.
 
     Example: sudo skyhop cc check bbr
     """

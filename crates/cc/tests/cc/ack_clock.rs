@@ -1,6 +1,8 @@
 //! An ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
-use skyhop_cc::{AckSample, CaEvent, Instance, Module, TCP_INFINITE_SSTHRESH, TcpSock};
+use skyhop_cc::{
+    AckSample, CaEvent, CongestionControl, Instance, Module, TCP_INFINITE_SSTHRESH, TcpSock,
+};
 use skyhop_model::CongestionState;
 
 /// Bytes per packet.

@@ -2,7 +2,7 @@
 //! of 400 packets. The algorithm's state is its own: what is asserted is what it does.
 
 use crate::path::{MSS, Moment, Sender};
-use skyhop_cc::{CaEvent, Instance, Module, RateSample, TcpSock};
+use skyhop_cc::{CaEvent, CongestionControl, Instance, Module, RateSample, TcpSock};
 use skyhop_model::CongestionState;
 
 const TX_US: u64 = 100;

@@ -1,7 +1,7 @@
 //! CUBIC against RFC 9438, driven by an ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
 use crate::ack_clock::{AckClock, MSS};
-use skyhop_cc::{CaEvent, SK_PACING_NEEDED, jiffies};
+use skyhop_cc::{CaEvent, CongestionControl, SK_PACING_NEEDED, jiffies};
 use skyhop_model::CongestionState;
 
 const BETA: f64 = 717.0 / 1024.0;

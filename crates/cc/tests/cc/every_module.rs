@@ -1,12 +1,48 @@
-//! What holds for every congestion control in `cc/`, whatever it is called.
+//! What holds for every congestion control, whatever it is called: those in `cc/`, and one in Rust.
 
+use crate::fixed_window::FixedWindow;
 use crate::path::Sender;
 use proptest::prelude::*;
-use skyhop_cc::{AckSample, CaEvent, Handover, Instance, Module, RateSample, TcpSock};
+use skyhop_cc::{
+    AckSample, CaEvent, Caller, CongestionControl, Controller, Handover, Module, RateSample,
+    Registry, Setup, TcpSock,
+};
 use skyhop_model::CongestionState;
 
-fn instance(module: &'static Module) -> Instance {
-    Instance::new(module, &[]).expect("the defaults are valid")
+/// Who does all that the kernel does.
+pub const EVERYTHING: Caller = Caller {
+    name: "every TCP",
+    calls: &[
+        "ssthresh",
+        "cong_avoid",
+        "set_state",
+        "cwnd_event",
+        "in_ack_event",
+        "pkts_acked",
+        "min_tso_segs",
+        "cong_control",
+        "undo_cwnd",
+        "sndbuf_expand",
+        "init",
+        "release",
+    ],
+    has_ecn: true,
+};
+
+/// The modules, and a controller in Rust.
+pub fn with_fixed_window() -> Registry {
+    let registry = Registry::new();
+    FixedWindow::join(&registry);
+    registry
+}
+
+/// All controllers with their names.
+fn every_one(setup: Setup<'_>) -> impl Iterator<Item = (String, Controller)> {
+    let registry = with_fixed_window();
+    registry.names().into_iter().map(move |name| {
+        let controller = registry.start(&name, &setup, &EVERYTHING);
+        (name, controller.expect("the defaults are valid"))
+    })
 }
 
 #[test]
@@ -51,14 +87,14 @@ fn every_module_compiles_for_the_kernel() {
 
 /// On a path of 10 packets per ms and 20 ms, a BDP of 200 packets, without loss.
 #[test]
-fn every_module_fills_a_clean_path() {
-    for module in Module::all() {
-        let mut sender = Sender::new(instance(module), 100, 20_000);
+fn every_one_fills_a_clean_path() {
+    for (name, controller) in every_one(Setup::default()) {
+        let mut sender = Sender::new(controller, 100, 20_000);
         sender.run_until(5_000_000);
         let before = sender.tp.delivered;
         sender.run_until(9_000_000);
         let delivered = sender.tp.delivered - before;
-        assert!(delivered > 36_000, "{}: {delivered} of 40,000 packets", module.name());
+        assert!(delivered > 36_000, "{name}: {delivered} of 40,000 packets");
     }
 }
 
@@ -97,7 +133,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..300)
 }
 
-fn apply(cc: &mut Instance, tp: &mut TcpSock, call: &Call) {
+fn apply(cc: &mut Controller, tp: &mut TcpSock, call: &Call) {
     match *call {
         Call::Ack { acked, rtt_us, interval_us, losses, limited } => {
             ack(cc, tp, (acked, rtt_us, interval_us, losses, limited));
@@ -126,11 +162,11 @@ fn apply(cc: &mut Instance, tp: &mut TcpSock, call: &Call) {
     }
 }
 
-fn announce(cc: &mut Instance, at_ns: u64) {
+fn announce(cc: &mut Controller, at_ns: u64) {
     cc.announce(Handover { at_ns, outage_ns: 1, error_ns: at_ns, kind: 0, valid: 1 });
 }
 
-fn ack(cc: &mut Instance, tp: &mut TcpSock, of: (u32, i32, i64, i32, bool)) {
+fn ack(cc: &mut Controller, tp: &mut TcpSock, of: (u32, i32, i64, i32, bool)) {
     let (acked, rtt_us, interval_us, losses, limited) = of;
     let prior_in_flight = tp.snd_cwnd;
     tp.tcp_mstamp += u64::from(acked) * 10 + 1;
@@ -164,7 +200,7 @@ fn ack(cc: &mut Instance, tp: &mut TcpSock, of: (u32, i32, i64, i32, bool)) {
     }
 }
 
-fn reduce(cc: &mut Instance, tp: &mut TcpSock, state: CongestionState) {
+fn reduce(cc: &mut Controller, tp: &mut TcpSock, state: CongestionState) {
     tp.prior_cwnd = tp.snd_cwnd;
     tp.snd_ssthresh = cc.ssthresh(tp);
     cc.set_state(tp, state);
@@ -180,15 +216,14 @@ proptest! {
     /// Whatever happens, in any order: a window of at least one packet, a threshold of at least two, a rate.
     #[test]
     fn the_window_is_never_zero(calls in calls(), hz in prop::sample::select(vec![100u32, 250, 1000])) {
-        for module in Module::all() {
-            let mut cc = instance(module).with_hz(hz);
+        for (name, mut cc) in every_one(Setup { hz, ..Setup::default() }) {
             let mut tp = TcpSock { tcp_mstamp: 1_000_000, ..TcpSock::default() };
             tp.snd_cwnd_clamp = 1_000_000;
             cc.init(&mut tp);
             for call in &calls {
                 apply(&mut cc, &mut tp, call);
-                prop_assert!((1..=1_000_000).contains(&tp.snd_cwnd), "{}: {:?}", module.name(), tp);
-                prop_assert!(tp.snd_ssthresh >= 2, "{}: {:?}", module.name(), tp);
+                prop_assert!((1..=1_000_000).contains(&tp.snd_cwnd), "{name}: {tp:?}");
+                prop_assert!(tp.snd_ssthresh >= 2, "{name}: {tp:?}");
                 prop_assert!(cc.min_tso_segs(&mut tp) != Some(0));
             }
             cc.release(&mut tp);

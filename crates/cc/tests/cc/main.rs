@@ -2,8 +2,13 @@
 
 mod ack_clock;
 mod bbr;
+mod bindings;
+mod callers;
+mod cores;
 mod cubic;
 mod every_module;
+mod fixed_window;
+mod host;
 mod params;
 mod path;
 mod reno;

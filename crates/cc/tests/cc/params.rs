@@ -1,7 +1,7 @@
 //! Parameters by name, their errors, and the independence of instances.
 
 use crate::path::Sender;
-use skyhop_cc::{CcError, Instance, Module, TcpSock};
+use skyhop_cc::{CcError, CongestionControl, Instance, Module, TcpSock};
 
 fn cubic(params: &[(&str, &str)]) -> Result<Instance, CcError> {
     Instance::new(Module::find("cubic").unwrap(), params)

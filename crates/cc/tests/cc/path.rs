@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use skyhop_cc::{AckSample, Instance, RateSample, SK_PACING_NONE, TcpSock};
+use skyhop_cc::{AckSample, CongestionControl, Instance, RateSample, SK_PACING_NONE, TcpSock};
 
 /// Bytes per packet.
 pub const MSS: u64 = 1500;
@@ -30,8 +30,8 @@ struct Packet {
 }
 
 /// One flow and its path.
-pub struct Sender {
-    pub cc: Instance,
+pub struct Sender<C = Instance> {
+    pub cc: C,
     pub tp: TcpSock,
     /// Time that a packet takes through the bottleneck.
     pub tx_us: u64,
@@ -45,12 +45,12 @@ pub struct Sender {
     round_end_delivered: u32,
 }
 
-impl Sender {
-    pub fn new(mut cc: Instance, tx_us: u64, rtt_us: u64) -> Sender {
+impl<C: CongestionControl> Sender<C> {
+    pub fn new(mut cc: C, tx_us: u64, rtt_us: u64) -> Self {
         let mut tp = TcpSock { tcp_mstamp: 1_000_000, mss_cache: MSS as u32, ..TcpSock::default() };
         tp.srtt_us = rtt_us as u32 * 8;
         cc.init(&mut tp);
-        Sender {
+        Self {
             cc,
             tp,
             tx_us,

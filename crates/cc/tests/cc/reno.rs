@@ -1,7 +1,7 @@
 //! Reno against RFC 5681.
 
 use crate::path::Sender;
-use skyhop_cc::{Instance, Module, TcpSock};
+use skyhop_cc::{CongestionControl, Instance, Module, TcpSock};
 
 fn reno() -> Instance {
     Instance::new(Module::find("reno").unwrap(), &[]).unwrap()

@@ -1,7 +1,7 @@
 //! SaTCP: what it does about a loss while a handover is announced, and what it does not.
 
 use crate::ack_clock::AckClock;
-use skyhop_cc::{CaEvent, Handover, TCP_INFINITE_SSTHRESH};
+use skyhop_cc::{CaEvent, CongestionControl, Handover, TCP_INFINITE_SSTHRESH};
 use skyhop_model::{CongestionState, PhaseKind};
 
 const RTT_US: u64 = 20_000;

@@ -12,7 +12,7 @@ use skyhop_cc::Module;
 use crate::error::KernelError;
 use crate::names::module_of;
 use crate::pins::{self, Pin};
-use crate::{Loaded, ProgramReport, Unloaded};
+use crate::{CALLER, Loaded, ProgramReport, Unloaded};
 
 use features::Features;
 use object::Prepared;
@@ -24,8 +24,9 @@ pub use signals::{SignalMap, pinned_signal_maps};
 /// Has the verifier look at a module, and registers nothing.
 ///
 /// # Errors
-/// [`KernelError::Refused`], or what this machine or this build of skyhop lacks.
+/// [`KernelError::Refused`], a hook that nobody calls, or what this machine or this build of skyhop lacks.
 pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
+    CALLER.accept(module)?;
     let features = Features::probe()?;
     let name = registration::persistent_name(module)?;
     Prepared::new(module, &[], &name, features)?.load()?.reports()
@@ -34,8 +35,9 @@ pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError>
 /// Loads a module until it is unloaded. `parameters` are names and texts as in the scenario.
 ///
 /// # Errors
-/// [`KernelError::AlreadyLoaded`], wrong parameters, or what this machine or this build of skyhop lacks.
+/// [`KernelError::AlreadyLoaded`], wrong parameters, a hook that nobody calls, or what this machine or this build of skyhop lacks.
 pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Loaded, KernelError> {
+    CALLER.accept(module)?;
     let features = Features::probe()?;
     let mounted_bpffs = pins::ensure_bpffs()?;
     let _alone = pins::lock()?;
@@ -52,8 +54,9 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
 /// Registers a module under a name of its own for as long as the caller lives.
 ///
 /// # Errors
-/// Wrong parameters, or what this machine or this build of skyhop lacks.
+/// Wrong parameters, a hook that nobody calls, or what this machine or this build of skyhop lacks.
 pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held, KernelError> {
+    CALLER.accept(module)?;
     hold_with(module, parameters, Features::probe()?)
 }
 

@@ -1,19 +1,15 @@
 //! What the connections of a registered module say that they do about handovers.
 
-use skyhop_model::PhaseKind;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use skyhop_cc::Phase;
+use skyhop_cc::{MapValue, bindings};
 
 use super::registration::{not_loaded, pin_of};
 use crate::Told;
 use crate::error::{During, KernelError};
 use crate::names::module_of;
-
-/// The bytes of `struct skyhop_told` of cc/skyhop_cc.h.
-const TOLD_BYTES: usize = 40;
 
 /// Reads what the connections of a module tell. There may be one reader of a module at a time.
 pub struct PhaseReader {
@@ -65,13 +61,11 @@ pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
 
 /// `struct skyhop_told`; nothing where it is of another version.
 fn parse(bytes: &[u8]) -> Option<Told> {
-    let bytes: &[u8; TOLD_BYTES] = bytes.try_into().ok()?;
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    let kind = *PhaseKind::ALL.get(usize::try_from(word(24)).ok()?)?;
+    let told = bindings::Told::from_bytes(bytes)?;
     Some(Told {
-        netns_cookie: word(0),
-        local_port: u16::from_ne_bytes([bytes[32], bytes[33]]),
-        remote_port: u16::from_be_bytes([bytes[34], bytes[35]]),
-        phase: Phase { begin_ns: word(8), end_ns: word(16), kind },
+        netns_cookie: told.netns_cookie,
+        local_port: told.local_port,
+        remote_port: u16::from_be(told.remote_port),
+        phase: told.phase.known()?,
     })
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use skyhop_cc::Handover;
+use skyhop_cc::bindings::SignalKey;
+use skyhop_cc::{Handover, MapValue};
 
 use crate::Scope;
 use crate::error::{During, KernelError};
@@ -44,7 +45,7 @@ impl SignalMap {
     /// The map is full (1024 scopes).
     pub fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
         self.map
-            .update(&key(scope), &value(handover), MapFlags::ANY)
+            .update(key(scope).as_bytes(), handover.as_bytes(), MapFlags::ANY)
             .during("cannot announce a handover")
     }
 
@@ -53,7 +54,7 @@ impl SignalMap {
     /// # Errors
     /// The kernel refuses.
     pub fn withdraw(&self, scope: Scope) -> Result<(), KernelError> {
-        match self.map.delete(&key(scope)) {
+        match self.map.delete(key(scope).as_bytes()) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             deleted => deleted.during("cannot withdraw a handover"),
         }
@@ -82,22 +83,11 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
         .collect()
 }
 
-/// `struct skyhop_signal_key` of cc/skyhop_cc.h.
-fn key(scope: Scope) -> Vec<u8> {
+fn key(scope: Scope) -> SignalKey {
     let (address, bits) = scope.destination.map_or(([0; 4], 0), |(ip, bits)| (ip.octets(), bits));
-    let mut key = (COOKIE_BITS + u32::from(bits)).to_ne_bytes().to_vec();
-    key.extend(scope.netns_cookie.to_ne_bytes());
-    key.extend(address);
-    key
-}
-
-/// `struct skyhop_handover` of cc/skyhop_cc.h.
-fn value(handover: &Handover) -> Vec<u8> {
-    let mut value = Vec::new();
-    for ns in [handover.at_ns, handover.outage_ns, handover.error_ns] {
-        value.extend(ns.to_ne_bytes());
+    SignalKey {
+        prefix_bits: COOKIE_BITS + u32::from(bits),
+        netns_cookie: scope.netns_cookie.to_ne_bytes(),
+        ipv4: address,
     }
-    value.extend(handover.kind.to_ne_bytes());
-    value.extend(handover.valid.to_ne_bytes());
-    value
 }

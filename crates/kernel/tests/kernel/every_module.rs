@@ -74,3 +74,17 @@ fn wrong_parameters_are_refused_before_anything_is_loaded() {
         }
     }
 }
+
+/// Before anything is asked of the kernel, and whoever asks.
+#[test]
+fn a_hook_that_the_kernel_never_calls_is_refused_by_its_name() {
+    let info = Module::fixture("info");
+    for refused in [check(info).err(), load(info, &[]).err(), hold(info, &[]).err()] {
+        let refused = refused.unwrap();
+        assert!(refused.is_input());
+        assert_eq!(
+            refused.to_string(),
+            "cc/info.c defines get_info, which the kernel never calls: leave it out, or run it where it is called"
+        );
+    }
+}

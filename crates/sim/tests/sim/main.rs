@@ -3,9 +3,12 @@
 mod announced;
 mod blind;
 mod every_module;
+#[path = "../../../cc/tests/cc/fixed_window.rs"]
+mod fixed_window;
 mod oracle;
 mod order_of_flows;
 mod random_scenarios;
+mod rust_controller;
 mod satcp_table;
 mod scenario;
 mod simulation;

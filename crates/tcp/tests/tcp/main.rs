@@ -6,6 +6,9 @@ mod behaviour_of_modules;
 mod bursts;
 mod clean_path;
 mod cubic_window;
+#[path = "../../../cc/tests/cc/fixed_window.rs"]
+mod fixed_window;
+mod hooks;
 mod hystart;
 mod loss;
 mod oracle;

@@ -3,7 +3,7 @@
 
 use skyhop_cc::{Instance, Module};
 use skyhop_needs::linux::{Scenario, scenarios};
-use skyhop_tcp::{Sender, SenderConfig};
+use skyhop_tcp::SenderConfig;
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::path::{Fate, Path, ms};
@@ -82,8 +82,7 @@ fn run(module: &'static Module, setup: &Setup, seed: u64) -> Outcome {
     // The oracle's kernel ticks a hundred times a second.
     let cc = Instance::new(module, &[]).expect("a whole module").with_hz(100);
     let config = SenderConfig { jiffy: ms(10), tso: true, ..SenderConfig::default() };
-    let mut path = Path::new(cc, setup.one_way);
-    path.sender = Sender::new(config, path.sender.into_congestion_control());
+    let mut path = Path::with_config(config, cc, setup.one_way);
     let rate = Rate::from_bits_per_second(setup.rate_kbps * 1000);
     path.bottleneck = Some((rate, setup.queue_bytes));
     let start = Instant::START + setup.one_way * 2;

@@ -33,7 +33,7 @@ enum Event {
 }
 
 /// One connection over one path.
-pub struct Path<C> {
+pub struct Path<C: CongestionControl> {
     pub sender: Sender<C>,
     pub receiver: Receiver,
     pub now: Instant,
@@ -71,8 +71,12 @@ pub fn ms(n: u64) -> Duration {
 
 impl<C: CongestionControl> Path<C> {
     pub fn new(cc: C, one_way: Duration) -> Self {
+        Self::with_config(SenderConfig::default(), cc, one_way)
+    }
+
+    pub fn with_config(config: SenderConfig, cc: C, one_way: Duration) -> Self {
         Self {
-            sender: Sender::new(SenderConfig::default(), cc),
+            sender: Sender::new(config, cc),
             receiver: Receiver::new(ReceiverConfig::default()),
             now: Instant::START,
             one_way: Box::new(move |_| one_way),

@@ -23,7 +23,7 @@ impl CongestionControl for Reno {
         false
     }
 
-    fn cong_control(&mut self, _: &mut TcpSock, _: u32, _: i32, _: &RateSample) {}
+    fn cong_control(&mut self, _: &mut TcpSock, _: u32, _: u32, _: &RateSample) {}
 
     fn cong_avoid(&mut self, tp: &mut TcpSock, _: u32, acked: u32) {
         let limited =
@@ -68,7 +68,7 @@ impl CongestionControl for FixedWindow {
         true
     }
 
-    fn cong_control(&mut self, tp: &mut TcpSock, _: u32, _: i32, sample: &RateSample) {
+    fn cong_control(&mut self, tp: &mut TcpSock, _: u32, _: u32, sample: &RateSample) {
         tp.snd_cwnd = self.cwnd;
         if sample.delivered > 0 && sample.interval_us > 0 {
             let rate = f64::from(sample.delivered) * 1e6 / sample.interval_us as f64;

@@ -1,6 +1,6 @@
 //! SaTCP over a path that loses packets in an announced outage.
 
-use skyhop_cc::{Handover, Instance, Module};
+use skyhop_cc::{CongestionControl, Handover, Instance, Module};
 use skyhop_tcp::TcpInfo;
 use skyhop_units::Instant;
 

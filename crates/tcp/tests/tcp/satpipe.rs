@@ -1,6 +1,6 @@
 //! SatPipe over a path that changes: what it does while a handover is announced, and after it.
 
-use skyhop_cc::{Handover, Instance, Module, Phase};
+use skyhop_cc::{CongestionControl, Handover, Instance, Module, Phase};
 use skyhop_model::PhaseKind;
 use skyhop_units::{Duration, Instant};
 

@@ -1,0 +1,76 @@
+//! Which hooks an engine calls, so that a module that relies on others is refused.
+
+use crate::bindings::{TCP_CONG_NEEDS_ECN, TcpCongestionOps};
+use crate::error::CcError;
+use crate::module::Module;
+
+/// An engine's TCP, as congestion controls see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// What to call it in a message.
+    pub name: &'static str,
+    /// The hooks that it calls when Linux calls them, by their names in `tcp_congestion_ops`.
+    pub calls: &'static [&'static str],
+    /// Whether it negotiates ECN, and tells of marks.
+    pub has_ecn: bool,
+}
+
+impl Caller {
+    /// Refuses a module that would not do here what it does elsewhere.
+    ///
+    /// # Errors
+    /// [`CcError::UncalledHook`], [`CcError::NoEcn`].
+    pub fn accept(&self, module: &Module) -> Result<(), CcError> {
+        if let Some(hook) = module.hooks().find(|hook| !self.calls.contains(hook)) {
+            let (module, caller) = (module.name().to_owned(), self.name);
+            return Err(CcError::UncalledHook { module, hook, caller });
+        }
+        self.accept_ecn(module.name(), module.needs_ecn())
+    }
+
+    pub(crate) fn accept_ecn(&self, name: &str, needs_ecn: bool) -> Result<(), CcError> {
+        if needs_ecn && !self.has_ecn {
+            return Err(CcError::NoEcn { name: name.to_owned(), caller: self.name });
+        }
+        Ok(())
+    }
+}
+
+impl Module {
+    /// The hooks that its file defines.
+    pub fn hooks(&self) -> impl Iterator<Item = &'static str> + use<> {
+        hooks(&self.ops()).into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name)
+    }
+
+    /// Whether it has to have ECN.
+    pub fn needs_ecn(&self) -> bool {
+        self.ops().flags & TCP_CONG_NEEDS_ECN != 0
+    }
+}
+
+macro_rules! hooks_of {
+    ($ops:expr, $($hook:ident),+) => {{
+        // Without `..`: a hook that the header gains has to be named here.
+        let TcpCongestionOps { $($hook),+, name: _, flags: _ } = $ops;
+        [$((stringify!($hook), $hook.is_some())),+]
+    }};
+}
+
+fn hooks(ops: &TcpCongestionOps) -> [(&'static str, bool); 13] {
+    hooks_of!(
+        ops,
+        ssthresh,
+        cong_avoid,
+        set_state,
+        cwnd_event,
+        in_ack_event,
+        pkts_acked,
+        min_tso_segs,
+        cong_control,
+        undo_cwnd,
+        sndbuf_expand,
+        get_info,
+        init,
+        release
+    )
+}

@@ -1,0 +1,49 @@
+//! What the kernel's modules and the loader share in BPF maps: structs of the header, as bytes.
+
+use crate::bindings::{Handover, Phase, SignalKey, Told};
+
+/// A struct that may lie in a map.
+///
+/// # Safety
+/// It holds whole numbers only, without gaps between them.
+pub unsafe trait MapValue: Copy {
+    /// The bytes that the module sees.
+    fn as_bytes(&self) -> &[u8] {
+        // SAFETY: all bytes of it belong to numbers, so that all are initialised.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
+    }
+
+    /// What the module wrote; `None` where it is of another version.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let is_whole = bytes.len() == size_of::<Self>();
+        // SAFETY: as many bytes are there, and any are a value of its numbers.
+        is_whole.then(|| unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+}
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for SignalKey {}
+const _: () = assert!(size_of::<SignalKey>() == 4 + 8 + 4);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Handover {}
+const _: () = assert!(size_of::<Handover>() == 3 * 8 + 2 * 4);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Told {}
+const _: () = assert!(size_of::<Phase>() == 3 * 8);
+const _: () = assert!(size_of::<Told>() == 8 + size_of::<Phase>() + 2 * 2 + 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_of_another_size() {
+        let phase = Phase { begin_ns: 1, end_ns: 2, kind: 0 };
+        let told = Told { netns_cookie: 7, phase, local_port: 80, remote_port: 9, unused: 0 };
+        assert_eq!(Told::from_bytes(told.as_bytes()), Some(told));
+        assert_eq!(Told::from_bytes(&told.as_bytes()[1..]), None);
+        assert_eq!(told.as_bytes()[..8], 7_u64.to_ne_bytes());
+    }
+}

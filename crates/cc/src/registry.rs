@@ -1,0 +1,117 @@
+//! All congestion controls behind one name: modules of `cc/` by their file, others by registration.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use skyhop_model::plain_cc_name;
+
+use crate::caller::Caller;
+use crate::congestion_control::CongestionControl;
+use crate::error::CcError;
+use crate::instance::Instance;
+use crate::module::{Module, comma_separated};
+
+/// What a connection's controller is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// Its parameters, name and text as in the scenario. What is not named has its default.
+    pub params: &'a [(&'a str, &'a str)],
+    /// Where its random choices start from.
+    pub seed: u64,
+    /// Ticks per second of Linux's coarse clock (CONFIG_HZ: 100, 250 or 1000).
+    pub hz: u32,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self { params: &[], seed: 0, hz: 1000 }
+    }
+}
+
+/// A connection's controller, of whatever kind.
+pub type Controller = Box<dyn CongestionControl>;
+
+type Make = Arc<dyn Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync>;
+
+/// The congestion controls that connections may have: all modules, and what was registered.
+#[derive(Default)]
+pub struct Registry {
+    registered: RwLock<BTreeMap<String, Make>>,
+}
+
+/// The one that runs look into.
+static GLOBAL: Registry = Registry::new();
+
+impl Registry {
+    /// The modules alone.
+    pub const fn new() -> Self {
+        Self { registered: RwLock::new(BTreeMap::new()) }
+    }
+
+    /// The one that runs look into.
+    pub fn global() -> &'static Self {
+        &GLOBAL
+    }
+
+    /// Adds a controller that `make` makes, one for each connection.
+    ///
+    /// # Errors
+    /// [`CcError::NameTaken`].
+    pub fn register(
+        &self,
+        name: &str,
+        make: impl Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync + 'static,
+    ) -> Result<(), CcError> {
+        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
+        if Module::find(name).is_ok() || registered.contains_key(name) {
+            return Err(CcError::NameTaken { name: name.to_owned() });
+        }
+        registered.insert(name.to_owned(), Arc::new(make));
+        Ok(())
+    }
+
+    /// All names, in alphabetical order.
+    pub fn names(&self) -> Vec<String> {
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let modules = Module::all().iter().map(|module| module.name().to_owned());
+        let mut names: Vec<String> = modules.chain(registered.keys().cloned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The controller of a connection of `caller`'s, by its name in a scenario.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownModule`], what is wrong with the parameters, or what `caller` does not do.
+    pub fn start(
+        &self,
+        name: &str,
+        setup: &Setup<'_>,
+        caller: &Caller,
+    ) -> Result<Controller, CcError> {
+        let name = plain_cc_name(name);
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let make = registered.get(name).map(Arc::clone);
+        drop(registered);
+        if let Some(make) = make {
+            let controller = make(setup)?;
+            caller.accept_ecn(name, controller.needs_ecn())?;
+            return Ok(controller);
+        }
+        let module = Module::find(name).map_err(|_| self.unknown(name))?;
+        caller.accept(module)?;
+        Ok(Box::new(Instance::with_setup(module, setup)?))
+    }
+
+    fn unknown(&self, name: &str) -> CcError {
+        let known = comma_separated(self.names().iter().map(String::as_str));
+        CcError::UnknownModule { name: name.to_owned(), known }
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.names()).finish()
+    }
+}

@@ -1,0 +1,73 @@
+//! A module that relies on what an engine does not do is refused there, by name.
+
+use skyhop_cc::{Caller, CcError, Controller, Instance, Module, Registry, Setup};
+
+use crate::every_module::{EVERYTHING, with_fixed_window};
+
+#[test]
+fn the_hooks_of_a_module_are_those_that_its_file_defines() {
+    let hooks = |module: &'static Module| module.hooks().collect::<Vec<_>>();
+    assert_eq!(hooks(Module::find("reno").unwrap()), ["ssthresh", "cong_avoid", "undo_cwnd"]);
+    let info = ["ssthresh", "cong_avoid", "undo_cwnd", "get_info"];
+    assert_eq!(hooks(Module::fixture("info")), info);
+    assert!(Module::fixture("marks").needs_ecn());
+    assert!(!Module::all().iter().any(Module::needs_ecn));
+}
+
+#[test]
+fn a_hook_that_is_never_called_is_refused_by_its_name() {
+    let refused = EVERYTHING.accept(Module::fixture("info")).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "cc/info.c defines get_info, which every TCP never calls: leave it out, or run it where it is called"
+    );
+    let caller = Caller { calls: &["ssthresh", "cong_avoid", "undo_cwnd"], ..EVERYTHING };
+    assert_eq!(caller.accept(Module::find("reno").unwrap()), Ok(()));
+    let hook = |name| match caller.accept(Module::find(name).unwrap()) {
+        Err(CcError::UncalledHook { hook, .. }) => hook,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!((hook("cubic"), hook("hybla")), ("set_state", "set_state"));
+    let started = Registry::new().start("skyhop:bbr", &Setup::default(), &caller);
+    assert!(matches!(started, Err(CcError::UncalledHook { .. })));
+}
+
+#[test]
+fn who_needs_ecn_is_refused_where_there_is_none() {
+    let deaf = Caller { name: "this TCP", has_ecn: false, ..EVERYTHING };
+    assert_eq!(EVERYTHING.accept(Module::fixture("marks")), Ok(()));
+    let refused = deaf.accept(Module::fixture("marks")).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "marks needs ECN (TCP_CONG_NEEDS_ECN), which this TCP has not: run it where there is ECN"
+    );
+}
+
+#[test]
+fn a_registered_controller_is_found_beside_the_modules() {
+    let registry = with_fixed_window();
+    assert_eq!(registry.names().len(), Module::all().len() + 1);
+    let start =
+        |name, params| registry.start(name, &Setup { params, ..Setup::default() }, &EVERYTHING);
+    for name in ["fixed", "skyhop:fixed", "cubic", "skyhop:cubic"] {
+        assert!(start(name, &[]).is_ok(), "{name}");
+    }
+    assert!(format!("{:?}", start("fixed", &[("packets", "7")]).unwrap()).contains('7'));
+    assert!(matches!(start("fixed", &[("window", "7")]), Err(CcError::UnknownParam { .. })));
+    assert!(matches!(start("fixed", &[("packets", "0")]), Err(CcError::BadValue { .. })));
+    let unknown = start("fixd", &[]).unwrap_err().to_string();
+    assert!(unknown.contains("cubic, fixed, hybla"), "{unknown}");
+}
+
+#[test]
+fn a_name_is_registered_once() {
+    let registry = with_fixed_window();
+    let reno = |setup: &Setup<'_>| {
+        let reno = Instance::with_setup(Module::find("reno")?, setup)?;
+        Ok(Box::new(reno) as Controller)
+    };
+    for name in ["fixed", "reno"] {
+        let taken = registry.register(name, reno);
+        assert_eq!(taken, Err(CcError::NameTaken { name: name.to_owned() }));
+    }
+}

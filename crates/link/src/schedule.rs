@@ -47,6 +47,7 @@ pub struct Dismantled {
     /// A packet is on the hop when it has been in the delay line for at least this long …
     pub near: Duration,
     /// … and for less than this; [`Duration::MAX`] for the last hop.
+    #[serde(with = "nanoseconds")]
     pub far: Duration,
 }
 
@@ -66,6 +67,20 @@ pub struct LinkSchedule {
     pub dismantled: Vec<Dismantled>,
     /// What an outage does.
     pub during_outage: DuringOutage,
+}
+
+/// A duration that may be endless, for which there is no text.
+mod nanoseconds {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use skyhop_units::Duration;
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.as_nanos())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_nanos)
+    }
 }
 
 /// Losses as fractions: per cent in text are not exact.

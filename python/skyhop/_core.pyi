@@ -5,6 +5,9 @@ from typing import TypeAlias, TypedDict, final
 
 VERSION: str
 
+# The version of run directories that this skyhop writes.
+RUN_SCHEMA: int
+
 # The words that stand in files, in the order in which tables show them.
 PATH_LINK: str
 CONGESTION_STATES: tuple[str, ...]

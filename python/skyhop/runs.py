@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skyhop import _core
 from skyhop.errors import InputError
 
 
@@ -68,6 +69,12 @@ class Run:
             raise InputError(f"{self.directory / name}: missing") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.directory / name}: cannot read as JSON: {error}") from error
+        version = content.get("schema", 0) if isinstance(content, dict) else 0
+        if version > _core.RUN_SCHEMA:
+            raise InputError(
+                f"{self.directory / name}: version {version}, but this skyhop reads up to "
+                f"{_core.RUN_SCHEMA}; update skyhop"
+            )
         return content
 
     def _table(self, name: str) -> pa.Table:

@@ -8,6 +8,7 @@ use skyhop_model::{
 
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PATH_LINK", PATH_LINK)?;
+    module.add("RUN_SCHEMA", skyhop_record::SCHEMA_VERSION)?;
     add(module, "CONGESTION_STATES", CongestionState::ALL.iter().map(|word| word.name()))?;
     add(module, "DIRECTIONS", Direction::ALL.iter().map(|word| word.name()))?;
     add(module, "EVENT_KINDS", EventKind::all().map(EventKind::name))?;

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_comparison, print_note, progress_bar
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def live(
         raise InputError(
             "--cc is for programs: a flow's congestion control is --set flow.0.cc=NAME"
         )
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    stop_on_signals()
     with progress_bar("computing the path") as path, progress_bar("running") as run:
         try:
             result = live(
@@ -102,13 +100,6 @@ def live(
         print_note(f"warning: {warning}")
     if output is not None:
         print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Stop the run; asking again while it stops must not lose what was measured."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _print(run: Run, *, as_json: bool) -> None:

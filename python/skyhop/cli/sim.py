@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_comparison, print_note, progress_bar
 
 HELP = """\
@@ -63,6 +64,7 @@ def sim(
 
     overrides = sets or []
     if repeat is None:
+        stop_on_signals()
         with progress_bar("computing the path") as path, progress_bar("simulating") as run:
             observer = Observer(path, run)
             sim(scenario, output, seed=seed, sets=overrides, force=force, observer=observer)

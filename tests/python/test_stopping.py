@@ -1,0 +1,116 @@
+"""A simulation that is stopped keeps what was measured; a mock makes runs at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import Skyhop, skyhop_command
+
+import skyhop as sh
+from skyhop.errors import InputError
+
+SCENARIO = """
+[path]
+kind = "fixed"
+rtt = "40 ms"
+[link]
+rate = "100 Mbit/s"
+[run]
+duration = "20 h"
+sample = "10 ms"
+[[flow]]
+[[flow]]
+kind = "probe"
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "long.toml"
+    file.write_text(SCENARIO, "utf-8")
+    return file
+
+
+def written(directory: Path) -> list[Path]:
+    """Return the segments of a run that is being written."""
+    return sorted(directory.glob(".run.partial-*/flows.*.parquet"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_simulation_keeps_what_it_measured(
+    scenario: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        [*skyhop_command(), "sim", str(scenario), "-o", "run"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while len(written(tmp_path / "run")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # What is there already can be read while the run goes on.
+    with pq.ParquetFile(written(tmp_path / "run")[0]) as part:
+        assert part.metadata.num_rows > 1000
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1, errors
+    assert "interrupted after" in errors
+    run = sh.read_run(tmp_path / "run")
+    lasted_s = run.summary["virtual_s"]
+    assert run.info["interrupted"] is True
+    assert 60 < lasted_s < 72_000
+    assert run.flows.num_rows == pytest.approx(100 * lasted_s, abs=2)
+    assert run.flows["t_ns"][-1].as_py() == pytest.approx(lasted_s * 1e9)
+    assert run.summary["flows"][0]["stop_s"] == lasted_s
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        *("events.parquet", "flows.parquet", "link.parquet", "path.parquet", "probes.parquet"),
+        *("run.json", "summary.json"),
+    ]
+
+
+def test_a_killed_simulation_is_in_nobodys_way(scenario: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen([*skyhop_command(), "sim", str(scenario), "-o", "run"], cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not written(tmp_path / "run") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait(timeout=20)
+    assert written(tmp_path / "run")
+    again = sh.sim(scenario, tmp_path / "run", sets=["run.duration=1 s"])
+    assert again.summary["virtual_s"] == 1
+    assert not written(tmp_path / "run")
+
+
+def test_what_reads_runs_can_be_tried_without_one(
+    scenario: Path, skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYHOP_MOCK", "1")
+    done = skyhop("sim", scenario, "-o", "run", "--set", "run.duration=5 s", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["warnings"] == ["these numbers are made up"]
+    assert skyhop("report", "run", "-o", "report.html").returncode == 0
+
+
+def test_runs_of_every_version_are_read_but_those_to_come(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYHOP_MOCK", "1")
+    run = sh.sim(scenario, tmp_path / "run", sets=["run.duration=1 s"])
+    assert run.summary["schema"] == run.info["schema"] == 1
+    for name in ("summary.json", "run.json"):
+        file = tmp_path / "run" / name
+        content = json.loads(file.read_text("utf-8"))
+        del content["schema"]
+        file.write_text(json.dumps(content), "utf-8")
+    assert sh.read_run(tmp_path / "run").info["engine"] == "mock"
+    summary = tmp_path / "run" / "summary.json"
+    summary.write_text(json.dumps({**run.summary, "schema": 99}), "utf-8")
+    with pytest.raises(InputError, match="version 99, but this skyhop reads up to 1"):
+        _ = sh.read_run(tmp_path / "run").summary

@@ -237,6 +237,30 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_compared_again_and_again_loses_nothing_and_repeats_nothing() {
+        for (lead_ms, drift_ns) in [(0, 90_000_i64), (500, -90_000), (20_000, 90_000)] {
+            let mut agenda = agenda(lead_ms, TimingError::None);
+            let start_ns = utc("00:00:01").unix_nanos();
+            agenda.learn(Instant::START, grid(12_000));
+            let mut said = Vec::new();
+            // Every 0.2 s, while NTP slews by 0.45 ms per second.
+            for step in 0..1_500 {
+                let now = at_s(0.2 * f64::from(step));
+                while let Some(Said::Announced(one)) = agenda.pop(now) {
+                    said.push(agenda.utc(one.at).unix_nanos());
+                }
+                let start = UtcInstant::from_unix_nanos(start_ns + drift_ns * i64::from(step));
+                agenda.set_start(now, start);
+            }
+            let apart: Vec<i64> = said.windows(2).map(|two| two[1] - two[0]).collect();
+            assert!(said.len() >= 20, "{lead_ms}: {said:?}");
+            // With a long lead the clock moves by milliseconds from the announcement on.
+            let exact = |ns: &i64| (ns - 15_000_000_000).abs() < 15_000_000;
+            assert!(apart.iter().all(exact), "{lead_ms}: {apart:?}");
+        }
+    }
+
+    #[test]
     fn what_is_learned_is_announced_once_and_taken_back_when_it_was_wrong() {
         let mut agenda = agenda(1_000, TimingError::None);
         assert_eq!((agenda.next(), agenda.pop(at_s(99.0))), (None, None));

@@ -81,9 +81,15 @@ impl Upcoming {
         Ok(news.notes)
     }
 
-    /// What is to be said now, if anything.
+    /// What is to be said now, if anything. Where there is nothing, a grid's next moment is worked out by the
+    /// clock as it was compared last: NTP moves it all the time.
     pub(crate) fn pop(&mut self, clock: &WallClock) -> Option<Said> {
-        self.agenda.pop(clock.now())
+        let now = clock.now();
+        let said = self.agenda.pop(now);
+        if said.is_none() {
+            self.agenda.set_start(now, clock.start());
+        }
+        said
     }
 
     /// How long until there is something to say.
@@ -112,10 +118,16 @@ impl Notice {
     pub(crate) fn of(one: &Announcement, source: &ServiceSource, clock: &WallClock) -> Self {
         Self {
             at_ns: clock.monotonic_ns(one.at),
-            at: clock.utc_at(one.at),
+            at: to_the_microsecond(clock.utc_at(one.at)),
             outage: one.outage,
             error: clock.error_for(source, one.error),
             kind: one.kind,
         }
     }
+}
+
+/// The two clocks cannot be compared better than that.
+fn to_the_microsecond(at: UtcInstant) -> UtcInstant {
+    const US_NS: i64 = 1_000;
+    UtcInstant::from_unix_nanos((at.unix_nanos() + US_NS / 2).div_euclid(US_NS) * US_NS)
 }

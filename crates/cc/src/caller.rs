@@ -16,6 +16,22 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// What Linux's TCP calls of a module from BPF: it has no `get_info` for those.
+    pub const LINUX_CALLS: &'static [&'static str] = &[
+        "ssthresh",
+        "cong_avoid",
+        "set_state",
+        "cwnd_event",
+        "in_ack_event",
+        "pkts_acked",
+        "min_tso_segs",
+        "cong_control",
+        "undo_cwnd",
+        "sndbuf_expand",
+        "init",
+        "release",
+    ];
+
     /// Refuses a module that would not do here what it does elsewhere.
     ///
     /// # Errors

@@ -39,24 +39,7 @@ pub use error::KernelError;
 pub use names::module_of;
 
 /// What the kernel's TCP does for a module: it has no `get_info` for those that come from BPF.
-pub const CALLER: Caller = Caller {
-    name: "the kernel",
-    calls: &[
-        "ssthresh",
-        "cong_avoid",
-        "set_state",
-        "cwnd_event",
-        "in_ack_event",
-        "pkts_acked",
-        "min_tso_segs",
-        "cong_control",
-        "undo_cwnd",
-        "sndbuf_expand",
-        "init",
-        "release",
-    ],
-    has_ecn: true,
-};
+pub const CALLER: Caller = Caller { name: "the kernel", calls: Caller::LINUX_CALLS, has_ecn: true };
 
 /// One hook of a module, as the verifier saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]

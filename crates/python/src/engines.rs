@@ -1,5 +1,7 @@
 //! The engines, by name, and runs of them.
 
+use std::time::Instant;
+
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_engine::{Control, Ended, Engine, Mock};
@@ -40,16 +42,23 @@ fn engine(name: &str, options: Options) -> PyResult<Box<dyn Engine + Send + Sync
     }
 }
 
-struct PyControl<'p>(&'p PyProgress);
+struct PyControl<'p> {
+    progress: &'p PyProgress,
+    started: Instant,
+}
 
 impl Control for PyControl<'_> {
     fn progress(&mut self, elapsed: Duration, total: Duration) {
         // What the callable raises is kept, and answers `interrupted` next.
-        let _: std::ops::ControlFlow<()> = self.0.tell(elapsed.as_nanos(), total.as_nanos());
+        let _: std::ops::ControlFlow<()> = self.progress.tell(elapsed.as_nanos(), total.as_nanos());
     }
 
     fn interrupted(&mut self) -> bool {
-        self.0.interrupted()
+        self.progress.interrupted()
+    }
+
+    fn wall_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
     }
 }
 
@@ -66,8 +75,9 @@ pub(crate) fn run_engine(
 ) -> PyResult<(f64, bool, Option<i32>)> {
     let engine = engine(name, options)?;
     let progress = PyProgress::new(progress);
+    let mut control = PyControl { progress: &progress, started: Instant::now() };
     let mut writer = directory.writer(&experiment.0)?;
-    let result = py.detach(|| engine.run(&experiment.0, &mut writer, &mut PyControl(&progress)));
+    let result = py.detach(|| engine.run(&experiment.0, &mut writer, &mut control));
     drop(writer);
     let Ended { at, interrupted, program_status } = result.map_err(|error| from_engine(&error))?;
     match progress.take_raised() {

@@ -43,7 +43,6 @@ impl Engine for Simulator {
         sink: &mut dyn Sink,
         control: &mut dyn Control,
     ) -> Result<Ended, EngineError> {
-        let wall = wall_clock();
         let mut network = network(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         let mut sampler = Sampler::new(experiment, &network);
@@ -58,7 +57,7 @@ impl Engine for Simulator {
         let at = sampler.conclude(&mut network, &mut recorder);
         let grid = network.signal.found();
         let ending = Ending {
-            wall_s: wall.elapsed().as_secs_f64(),
+            wall_s: control.wall_s(),
             grid: grid.as_ref(),
             ..Ending::of_run(at, interrupted, Own {})
         };
@@ -73,9 +72,4 @@ fn network(experiment: &Experiment) -> Result<Network, Unsupported> {
         return Err(Unsupported::new("flow", what));
     }
     Network::new(experiment)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a run takes is all that is not virtual")]
-fn wall_clock() -> std::time::Instant {
-    std::time::Instant::now()
 }

@@ -7,24 +7,8 @@ use crate::Sender;
 use crate::ack::AckWork;
 
 /// What this TCP does for a congestion control. It has no ECN yet: [`Sender::cwnd_event`] is where its events go.
-pub const CALLER: Caller = Caller {
-    name: "the simulator's TCP",
-    calls: &[
-        "ssthresh",
-        "cong_avoid",
-        "set_state",
-        "cwnd_event",
-        "in_ack_event",
-        "pkts_acked",
-        "min_tso_segs",
-        "cong_control",
-        "undo_cwnd",
-        "sndbuf_expand",
-        "init",
-        "release",
-    ],
-    has_ecn: false,
-};
+pub const CALLER: Caller =
+    Caller { name: "the simulator's TCP", calls: Caller::LINUX_CALLS, has_ecn: false };
 
 impl<C: CongestionControl> Sender<C> {
     /// Fills in what the hooks may read and the sender keeps elsewhere.

@@ -10,24 +10,8 @@ use skyhop_cc::{
 use skyhop_model::CongestionState;
 
 /// Who does all that the kernel does.
-pub const EVERYTHING: Caller = Caller {
-    name: "every TCP",
-    calls: &[
-        "ssthresh",
-        "cong_avoid",
-        "set_state",
-        "cwnd_event",
-        "in_ack_event",
-        "pkts_acked",
-        "min_tso_segs",
-        "cong_control",
-        "undo_cwnd",
-        "sndbuf_expand",
-        "init",
-        "release",
-    ],
-    has_ecn: true,
-};
+pub const EVERYTHING: Caller =
+    Caller { name: "every TCP", calls: Caller::LINUX_CALLS, has_ecn: true };
 
 /// The modules, and a controller in Rust.
 pub fn with_fixed_window() -> Registry {

@@ -14,6 +14,7 @@ mod constant_rate;
 mod draw;
 mod kinds;
 mod on_off;
+mod options;
 mod reader;
 mod request_response;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use constant_rate::ConstantRate;
 pub use draw::{Distribution, Draw, Quantity};
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
+pub use options::{KeepAlive, TcpOptions};
 pub use reader::Reader;
 pub use request_response::RequestResponse;
 pub use transaction::Transaction;

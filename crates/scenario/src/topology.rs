@@ -4,6 +4,7 @@ use skyhop_model::{Direction, DuringOutage, PATH_LINK};
 use std::collections::BTreeSet;
 use std::iter::repeat_n;
 
+use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_path::PathTrace;
 use skyhop_units::{Duration, Instant};
 
@@ -203,7 +204,8 @@ fn traffic_of(flow: &Flow) -> Traffic {
     match flow.kind {
         FlowKind::Tcp => Traffic::Tcp {
             cc: flow.cc.clone(),
-            bytes: flow.bytes,
+            app: App::Bulk(Bulk { bytes: flow.bytes, read_rate: None }),
+            options: TcpOptions::default(),
             parameters: flow.parameters.clone(),
         },
         FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },

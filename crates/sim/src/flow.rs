@@ -1,5 +1,6 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
+use skyhop_app::Kind as _;
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_model::End;
@@ -62,9 +63,9 @@ pub(crate) struct Connection {
 impl Flow {
     pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
-            Traffic::Tcp { cc, bytes, parameters } => {
+            Traffic::Tcp { cc, app, parameters, .. } => {
                 let own = cc_parameters(cc, parameters);
-                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, *bytes, seed)?))
+                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, app.bytes(), seed)?))
             }
             Traffic::Probe { interval, size } => {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))

@@ -9,6 +9,7 @@ mod words;
 
 mod cc;
 mod counts;
+mod ecn;
 mod ends;
 mod event;
 mod live;
@@ -18,6 +19,7 @@ mod tcp;
 
 pub use cc::{OUR_CC, our_cc_name, plain_cc_name};
 pub use counts::{Counts, Drops, LossReason};
+pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;

@@ -40,6 +40,8 @@ pub(crate) struct AckWork {
     /// The transmission timer has to be set again.
     pub(crate) set_timer: bool,
     window_moved: bool,
+    /// The receiver echoes a mark.
+    pub(crate) ece: bool,
     /// Send times of the first and last newly SACKed segments that were sent once.
     pub(crate) sacked_sent_us: Option<(u64, u64)>,
     /// The lowest segment that was delivered late, or `nxt`.
@@ -53,7 +55,7 @@ impl AckWork {
         !(self.advanced || self.window_moved || self.data_sacked)
     }
 
-    /// What has been learnt so far, as the kernel has it in `flag`. It has no ECN, no data and no reneging.
+    /// What has been learnt so far, as the kernel has it in `flag`. It has no data and no reneging.
     pub(crate) fn flags(&self) -> u32 {
         let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         of(self.advanced, FLAG_SND_UNA_ADVANCED)
@@ -66,6 +68,7 @@ impl AckWork {
             | of(self.lost_retransmission, FLAG_LOST_RETRANS)
             | of(self.dsack, FLAG_DSACKING_ACK)
             | of(self.dsack_of_probe, FLAG_DSACK_TLP)
+            | of(self.ece, FLAG_ECE)
             | of(self.set_timer, FLAG_SET_XMIT_TIMER)
             | of(self.sampler.sample.is_ack_delayed, FLAG_ACK_MAYBE_DELAYED)
     }
@@ -132,7 +135,7 @@ impl<C: CongestionControl> Sender<C> {
         self.window_end = window_end;
         let advanced = ack.cumulative > self.board.una;
         // What the kernel's header prediction lets pass.
-        let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window;
+        let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window || ack.ece;
         if advanced || window_moved {
             self.peer_window = ack.window;
         }
@@ -160,6 +163,7 @@ impl<C: CongestionControl> Sender<C> {
             lost_retransmission: false,
             set_timer: false,
             window_moved,
+            ece: ack.cumulative >= self.board.una && self.ecn.rcv_ecn_echo(ack),
             sacked_sent_us: None,
             lowest_late: self.board.nxt,
             newly_delivered: 0,
@@ -200,6 +204,7 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn count_delivered(&mut self, work: &mut AckWork) {
         work.newly_delivered += 1;
         self.tp.delivered = self.tp.delivered.wrapping_add(1);
+        self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(u32::from(work.ece));
     }
 
     /// RTT samples: from segments that were sent once (Karn, RFC 6298 3), else from the echoed
@@ -260,10 +265,10 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_in_ack_event`, where Linux has it from 6.15 on: behind the clean-up of what was acknowledged.
     fn tell_in_ack_event(&mut self, work: &AckWork) {
-        // With ECN: CA_ACK_ECE on the slow path.
         let window = if work.advanced || work.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
         let slow_path = if work.slow_path { CA_ACK_SLOWPATH } else { 0 };
-        self.cc.in_ack_event(&mut self.tp, window | slow_path);
+        let echo = if work.ece { CA_ACK_ECE } else { 0 };
+        self.cc.in_ack_event(&mut self.tp, window | slow_path | echo);
     }
 
     /// Anything but a plain advance in the Open state needs a closer look.
@@ -271,6 +276,7 @@ impl<C: CongestionControl> Sender<C> {
         !(work.advanced || work.window_moved)
             || work.data_sacked
             || work.dsack
+            || work.ece
             || self.tp.ca_state() != skyhop_model::CongestionState::Open
     }
 

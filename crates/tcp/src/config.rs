@@ -19,6 +19,8 @@ pub struct SenderConfig {
     /// Whether the window shrinks again when the connection idles (RFC 2861; sysctl
     /// tcp_slow_start_after_idle).
     pub slow_start_after_idle: bool,
+    /// Whether to ask for ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs it asks anyway.
+    pub ecn: bool,
     /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
     pub max_pacing_rate: u64,
 }
@@ -31,6 +33,7 @@ impl Default for SenderConfig {
             jiffy: Duration::from_millis(1),
             tso: true,
             slow_start_after_idle: true,
+            ecn: false,
             max_pacing_rate: u64::MAX,
         }
     }
@@ -46,10 +49,12 @@ pub struct ReceiverConfig {
     /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
     /// tcp_comp_sack_delay_ns).
     pub sack_compression: bool,
+    /// Whether ECN is spoken where the other end asks for it (sysctl tcp_ecn = 2).
+    pub ecn: bool,
 }
 
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self { mss: MSS, window: Bytes::new(64 << 20), sack_compression: true }
+        Self { mss: MSS, window: Bytes::new(64 << 20), sack_compression: true, ecn: true }
     }
 }

@@ -6,9 +6,9 @@ use skyhop_model::CongestionState;
 use crate::Sender;
 use crate::ack::AckWork;
 
-/// What this TCP does for a congestion control. It has no ECN yet: [`Sender::cwnd_event`] is where its events go.
+/// What this TCP does for a congestion control.
 pub const CALLER: Caller =
-    Caller { name: "the simulator's TCP", calls: Caller::LINUX_CALLS, has_ecn: false };
+    Caller { name: "the simulator's TCP", calls: Caller::LINUX_CALLS, has_ecn: true };
 
 impl<C: CongestionControl> Sender<C> {
     /// Fills in what the hooks may read and the sender keeps elsewhere.

@@ -17,6 +17,8 @@ const SEGMENTS_PER_ACK: u64 = 2;
 pub(crate) struct DelayedAck {
     /// Segments that still get an ACK of their own.
     quick: u32,
+    /// The next ACK leaves at once (Linux's ICSK_ACK_NOW).
+    now: bool,
     /// The expected time between segments (Linux's ATO).
     ato: Duration,
     last_arrival: Option<Instant>,
@@ -27,7 +29,14 @@ pub(crate) struct DelayedAck {
 
 impl DelayedAck {
     pub(crate) const fn new() -> Self {
-        Self { quick: 0, ato: Duration::ZERO, last_arrival: None, acked: 0, deadline: None }
+        Self {
+            quick: 0,
+            now: false,
+            ato: Duration::ZERO,
+            last_arrival: None,
+            acked: 0,
+            deadline: None,
+        }
     }
 
     /// A segment arrived: learns how fast they come.
@@ -53,14 +62,25 @@ impl DelayedAck {
         self.quick = self.quick.max(QUICK_ACKS);
     }
 
-    /// Whether what is in order up to `next` has to be acknowledged now.
-    pub(crate) fn is_due(&self, next: u64) -> bool {
-        self.quick > 0 || next - self.acked >= SEGMENTS_PER_ACK
+    /// The next `segments` get an ACK each, and later ones may wait but shortly.
+    pub(crate) fn quicken_for(&mut self, segments: u32) {
+        self.quick = self.quick.max(segments);
+        self.ato = MIN_DELAY;
     }
 
-    /// Whether every segment gets an ACK of its own.
+    /// The next ACK must not wait.
+    pub(crate) fn require_now(&mut self) {
+        self.now = true;
+    }
+
+    /// Whether what is in order up to `next` has to be acknowledged now.
+    pub(crate) fn is_due(&self, next: u64) -> bool {
+        self.is_quick() || next - self.acked >= SEGMENTS_PER_ACK
+    }
+
+    /// Whether the next segment gets an ACK of its own.
     pub(crate) fn is_quick(&self) -> bool {
-        self.quick > 0
+        self.quick > 0 || self.now
     }
 
     /// An ACK may wait. A timer that runs already stays; `true` where it is all but up, so that the
@@ -92,6 +112,7 @@ impl DelayedAck {
     /// An ACK of everything below `next` left.
     pub(crate) fn on_sent(&mut self, next: u64) {
         self.quick = self.quick.saturating_sub(1);
+        self.now = false;
         self.acked = next;
         self.deadline = None;
     }

@@ -1,5 +1,7 @@
 //! The three-way handshake, seen from the end that opens the connection (RFC 9293 3.5).
 
+use skyhop_model::Ecn;
+
 use crate::rto::TimerKind;
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Sender};
@@ -33,7 +35,20 @@ impl<C: CongestionControl> Sender<C> {
             Phase::SynSent { .. } | Phase::Established => return None,
         };
         let tsval = self.timestamp_at(self.now_us);
-        Some(Segment { kind, seq: 0, len: 0, tsval, fin: false, retransmission: false })
+        let retransmission = matches!(self.phase, Phase::SynSent { attempt: 2.., .. });
+        let mut segment = Segment {
+            kind,
+            seq: 0,
+            len: 0,
+            tsval,
+            fin: false,
+            retransmission,
+            ecn: Ecn::NotEct,
+            ece: false,
+            cwr: false,
+        };
+        self.ecn.send(&mut segment);
+        Some(segment)
     }
 
     /// No answer to the SYN (RFC 6298 5.5).
@@ -55,6 +70,7 @@ impl<C: CongestionControl> Sender<C> {
         self.update_rto();
         self.timer = None;
         self.tp.inet_conn.icsk_retransmits = 0;
+        self.ecn.rcv_synack(ack);
         self.window_end = ack.window;
         self.peer_window = ack.window;
         // The SYN counts as delivered.

@@ -9,13 +9,14 @@
 //!
 //! The sender's parts, each in a file of its own: the scoreboard, RACK-TLP (RFC 8985), PRR
 //! (RFC 6937bis), timeouts with F-RTO (RFC 6298, RFC 5682), undo (RFC 3522, RFC 3708), delivery
-//! rate samples, cwnd validation and pacing. ECN, SACK reneging, urgent data and Nagle's algorithm are not modelled.
+//! rate samples, cwnd validation, pacing and ECN (RFC 3168). SACK reneging, urgent data and Nagle's algorithm are not modelled.
 
 mod ack;
 mod config;
 mod congestion;
 mod cwnd_validation;
 mod delayed_ack;
+mod ecn;
 mod handshake;
 mod info;
 mod pacing;

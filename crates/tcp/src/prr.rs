@@ -28,6 +28,7 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.prior_cwnd = self.tp.snd_cwnd;
         self.prr = Prr::default();
         self.tp.snd_ssthresh = self.ask_ssthresh();
+        self.ecn.queue_cwr();
     }
 
     /// RFC 6937bis 6.2, once per ACK.

@@ -13,6 +13,7 @@ pub(crate) fn stamp(tp: &mut TcpSock, entry: &mut Entry, now_us: u64, packets_ou
     entry.first_tx_us = tp.first_tx_mstamp;
     entry.delivered_us = tp.delivered_mstamp;
     entry.delivered = tp.delivered;
+    entry.delivered_ce = tp.delivered_ce as u16;
     entry.flags &= !APP_LIMITED;
     if tp.app_limited != 0 {
         entry.flags |= APP_LIMITED;
@@ -54,6 +55,7 @@ impl Sampler {
         }
         self.newest_end = end;
         self.sample.prior_delivered = entry.delivered;
+        self.sample.prior_delivered_ce = entry.delivered_ce.into();
         self.sample.prior_mstamp = entry.delivered_us;
         self.sample.is_app_limited = entry.is(APP_LIMITED);
         self.sample.is_retrans = entry.is(RETRANS | EVER_RETRANS);
@@ -78,6 +80,8 @@ impl Sampler {
             return;
         }
         sample.delivered = tp.delivered.wrapping_sub(sample.prior_delivered) as i32;
+        let marked = (tp.delivered_ce as u16).wrapping_sub(sample.prior_delivered_ce as u16);
+        sample.delivered_ce = marked.into();
         let send_us = sample.interval_us;
         let ack_us = (tp.tcp_mstamp - sample.prior_mstamp) as i64;
         sample.snd_interval_us = send_us as u32;

@@ -4,6 +4,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::config::ReceiverConfig;
 use crate::delayed_ack::DelayedAck;
+use crate::ecn::ReceiverEcn;
 use crate::sack::{SackBlock, SackBlocks};
 use crate::sacked_ranges::SackedRanges;
 use crate::segment::{Ack, Segment, SegmentKind};
@@ -24,6 +25,7 @@ pub struct Receiver {
     beyond: SackedRanges,
     delayed: DelayedAck,
     compression: Compression,
+    ecn: ReceiverEcn,
     /// The timestamp to echo (RFC 7323 4.3).
     ts_recent: u32,
     /// The path's RTT, as far as the receiver knows it: from the SYN-ACK to the first segment.
@@ -75,6 +77,7 @@ impl Receiver {
             beyond: SackedRanges::default(),
             delayed: DelayedAck::new(),
             compression: Compression::default(),
+            ecn: ReceiverEcn::new(config.ecn),
             ts_recent: 0,
             rtt: RttGuess::default(),
             last: None,
@@ -87,6 +90,7 @@ impl Receiver {
         match segment.kind {
             SegmentKind::Syn => {
                 self.ts_recent = segment.tsval;
+                self.ecn.rcv_syn(segment);
                 self.rtt.syn_acked = Some(now);
                 Some(self.ack(true, None))
             }
@@ -138,8 +142,15 @@ impl Receiver {
             self.stats.outside_window += 1;
             return Some(self.ack(false, None));
         }
+        self.ecn.accept_cwr(segment, &mut self.delayed);
         let displaced = self.flush_merged(seq);
         let duplicate = seq < self.next || (seq > self.next && !self.beyond.insert(seq));
+        if !duplicate {
+            self.delayed.on_arrival(now);
+        }
+        if seq >= self.next {
+            self.ecn.check_ce(segment, &mut self.delayed);
+        }
         if duplicate {
             // RFC 2883 4: tell at once. A retransmission in vain means that the sender is in
             // trouble: Linux helps with an ACK for every segment.
@@ -147,7 +158,6 @@ impl Receiver {
             self.delayed.quicken();
             return Some(self.ack(false, Some(SackBlock { start: seq, end: seq + 1 })));
         }
-        self.delayed.on_arrival(now);
         if segment.fin {
             self.last = Some((seq, segment.len));
         }
@@ -230,7 +240,8 @@ impl Receiver {
             self.delayed.on_sent(self.next);
         }
         let sack = if syn { SackBlocks::EMPTY } else { self.beyond.blocks(duplicate) };
-        Ack { syn, cumulative: self.next, sack, window: self.window(), tsecr: self.ts_recent }
+        let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
+        Ack { syn, cumulative: self.next, sack, window: self.window(), tsecr: self.ts_recent, ece }
     }
 }
 

@@ -109,6 +109,7 @@ impl<C: CongestionControl> Sender<C> {
         self.set_state(CongestionState::Loss);
         self.high_seq = self.board.nxt;
         self.tlp.end();
+        self.ecn.queue_cwr();
         // RFC 5682 3.1 step 1: only the first timeout, or one after progress, can be spurious.
         self.frto = new_recovery || retransmits > 0;
     }

@@ -4,6 +4,7 @@
 //! Sequence numbers count segments, not bytes: all segments are full-size but a transfer's last,
 //! so segment `n` begins at byte `n * mss`. They are 64 bits wide and never wrap.
 
+use skyhop_model::Ecn;
 use skyhop_units::Bytes;
 
 use crate::sack::SackBlocks;
@@ -39,6 +40,12 @@ pub struct Segment {
     pub fin: bool,
     /// Whether it was sent before. The receiver does not look at it.
     pub retransmission: bool,
+    /// The IP header's ECN bits; a queue on the way may make CE of them.
+    pub ecn: Ecn,
+    /// TCP's ECN-Echo flag; on a SYN it asks for ECN together with `cwr`.
+    pub ece: bool,
+    /// TCP's Congestion Window Reduced flag.
+    pub cwr: bool,
 }
 
 impl Segment {
@@ -66,6 +73,8 @@ pub struct Ack {
     pub window: u64,
     /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
     pub tsecr: u32,
+    /// TCP's ECN-Echo flag: a segment came marked; on the SYN-ACK, that ECN is spoken.
+    pub ece: bool,
 }
 
 impl Ack {

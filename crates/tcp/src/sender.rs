@@ -6,6 +6,7 @@ use skyhop_units::{Bytes, Instant};
 use crate::CongestionControl;
 use crate::config::SenderConfig;
 use crate::cwnd_validation::Usage;
+use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
 use crate::prr::Prr;
 use crate::rack::Rack;
@@ -49,6 +50,7 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) prr: Prr,
     pub(crate) undo: Undo,
     pub(crate) usage: Usage,
+    pub(crate) ecn: SenderEcn,
     /// `nxt` when the current episode began (RFC 6582's recover).
     pub(crate) high_seq: u64,
     /// Whether the timeout may still prove spurious.
@@ -85,6 +87,7 @@ impl<C: CongestionControl> Sender<C> {
             config,
             has_cong_control: cc.has_cong_control(),
             sizes_sndbuf: true,
+            ecn: SenderEcn::new(config.ecn, cc.needs_ecn()),
             cc,
             tp,
             phase: Phase::SynDue { attempt: 1 },

@@ -2,7 +2,7 @@
 //! receiver and pacing allow.
 
 use skyhop_cc::CaEvent;
-use skyhop_model::CongestionState;
+use skyhop_model::{CongestionState, Ecn};
 
 use crate::rate_sample;
 use crate::rto::TimerKind;
@@ -215,14 +215,19 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.lsndtime = self.jiffies();
         let len = self.stream.payload(seq);
         self.tp.bytes_sent += u64::from(len);
-        Segment {
+        let mut segment = Segment {
             kind: SegmentKind::Data,
             seq,
             len,
             tsval: self.timestamp_at(self.now_us),
             fin: self.stream.is_last(seq),
             retransmission,
-        }
+            ecn: Ecn::NotEct,
+            ece: false,
+            cwr: false,
+        };
+        self.ecn.send(&mut segment);
+        segment
     }
 
     /// Nothing more leaves now: what the kernel does at the end of a flight.

@@ -6,6 +6,7 @@ mod behaviour_of_modules;
 mod bursts;
 mod clean_path;
 mod cubic_window;
+mod ecn;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;
 mod hooks;

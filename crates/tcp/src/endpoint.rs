@@ -63,9 +63,14 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.write(now, bytes);
     }
 
-    /// The application always has more to send, until [`Self::finish`].
+    /// The application always has more to send, until [`Self::pause`] or [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.sender.write_without_end();
+    }
+
+    /// An application that always has more to send stops: what has been sent is all so far.
+    pub fn pause(&mut self) {
+        self.sender.pause();
     }
 
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what

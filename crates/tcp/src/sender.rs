@@ -151,6 +151,11 @@ impl<C: CongestionControl> Sender<C> {
         self.stream.write_without_end();
     }
 
+    /// An application that always has more to send stops: what has been sent is all so far.
+    pub fn pause(&mut self) {
+        self.stream.pause(self.lengths.start_of(self.board.nxt));
+    }
+
     /// The application has no more to send: what has been written is all, or, of an endless
     /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {

@@ -54,7 +54,7 @@ fn an_abort_ends_both_sides() {
     let mut pair = Pair::open(CONFIG(), ms(20));
     pair.server.write_without_end();
     pair.run_for(ms(100));
-    pair.client.abort(pair.now);
+    pair.client.abort();
     pair.run_for(ms(100));
     assert_eq!(pair.client.state(), ConnectionState::Failed(Failure::Aborted));
     assert_eq!(pair.server.state(), ConnectionState::Failed(Failure::Reset));

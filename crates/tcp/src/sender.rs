@@ -349,7 +349,7 @@ impl<C: CongestionControl> Sender<C> {
         debug_assert!(board.retrans_out <= board.packets_out());
         debug_assert!(self.tp.snd_cwnd >= 1, "the window holds a segment");
         debug_assert!(
-            board.packets_out() == 0 || self.timer.is_some(),
+            board.packets_out() == 0 || self.timer.is_some() || self.failure.is_some(),
             "outstanding data is guarded by a timer"
         );
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::LinkStats;
 use skyhop_model::{Counts, Direction};
-use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::counters::{Ending, FlowEnd, FlowState};

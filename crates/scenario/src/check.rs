@@ -4,7 +4,7 @@ use skyhop_model::Relay;
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
-use crate::parse::NamedScenario;
+use crate::named::NamedScenario;
 use crate::types::{
     Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
 };

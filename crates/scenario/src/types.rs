@@ -12,8 +12,8 @@ use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
-use crate::by_kind::{self, Kinds};
-use crate::keys::{KeyError, Keys, read_parts};
+use crate::by_kind;
+use crate::keys::{KeyError, Keys, Kinds, read_parts};
 
 /// What to run: a path, a link over it, flows, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
+use skyhop_experiment::{FlowPlan, Traffic, cc_parameters};
 use skyhop_model::End;
-use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
 use skyhop_units::{Bytes, Instant};
 

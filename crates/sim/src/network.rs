@@ -1,10 +1,10 @@
 //! Links, flows, and the order in which things happen to them.
 
 use skyhop_engine::Unsupported;
+use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
 use skyhop_model::{Direction, UDP_HEADERS};
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
 
 use crate::access::Access;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use skyhop_experiment::Experiment;
 use skyhop_model::{Counts, Drops};
 use skyhop_record::{FileError, Piece, RunData, SCHEMA_VERSION, Sink};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Duration, Instant};
 
 use crate::{Control, Engine, run_in_memory};

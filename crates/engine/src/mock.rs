@@ -2,10 +2,10 @@
 //! what there is (flows, links, probes, times) though not in how much.
 
 use serde::Serialize;
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::LinkStats;
 use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
 use skyhop_record::{Ending, EventRow, FlowEnd, FlowState, ProbeRow, Recorder, Sink};
-use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{Control, Ended, Engine, EngineError, Unsupported};

@@ -1,7 +1,7 @@
 //! What an experiment may ask this engine for.
 
 use skyhop_engine::Unsupported;
-use skyhop_scenario::{Experiment, FlowPlan, Traffic};
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_units::Duration;
 
 use crate::LiveOptions;

@@ -12,9 +12,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use skyhop_engine::Ended;
+use skyhop_experiment::Experiment;
 use skyhop_link::LinkConfig;
 use skyhop_record::{Ending, ProbeRow, Recorder};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;

@@ -3,7 +3,7 @@
 use skyhop_app::Side;
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
-use skyhop_scenario::seed_for;
+use skyhop_experiment::seed_for;
 
 /// Makes one for each end of each of a flow's connections.
 pub(crate) struct Controllers {

@@ -74,7 +74,7 @@ impl Conversation {
             client: Acting { app: app.client(&facts), wait: facts.start },
             app: app.clone(),
             facts,
-            config: endpoint_config(options),
+            config: endpoint_config(app, options),
             controllers,
             connections: Vec::with_capacity(1),
             opened: 0,
@@ -345,7 +345,7 @@ impl End {
             Action::Finish => self.endpoint.finish(),
             Action::Abort => {
                 self.over = true;
-                self.endpoint.abort(now);
+                self.endpoint.abort();
             }
             Action::Connect | Action::Wait(_) => {}
         }
@@ -353,11 +353,14 @@ impl End {
 }
 
 /// How both ends of an application's connections are set up.
-fn endpoint_config(options: TcpOptions) -> EndpointConfig {
+fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
     let mut config = EndpointConfig::default();
     config.sender.nodelay = options.nodelay;
     config.sender.cork = options.cork;
     config.sender.ecn = options.ecn;
+    // A transfer for which nobody waits goes on when the path is back.
+    config.sender.gives_up = app.table().is_some();
+    config.keepalive = options.keepalive;
     if let Some(buffer) = options.receive_buffer {
         config.receiver.window = buffer;
     }

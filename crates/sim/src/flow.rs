@@ -2,8 +2,8 @@
 
 use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
+use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_model::{End, UDP_HEADERS};
-use skyhop_scenario::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 

@@ -2,10 +2,10 @@
 
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
+use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
 
 use crate::access::Access;

@@ -1,9 +1,9 @@
 //! What is measured on the way, and at the end.
 
+use skyhop_experiment::Experiment;
 use skyhop_link::Drop;
 use skyhop_model::{Direction, ETHERNET_HEADER};
 use skyhop_record::{EventRow, FileError, FlowEnd, FlowState, Recorder};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::conversation::Conversation;

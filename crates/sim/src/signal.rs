@@ -1,8 +1,8 @@
 //! Announcements on their way to the congestion controls, and what those say they do about them.
 
 use skyhop_cc::{Handover, Phase};
+use skyhop_experiment::Experiment;
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_signal::blind::{Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::{Duration, Instant};

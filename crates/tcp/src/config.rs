@@ -1,6 +1,6 @@
 //! What a connection's two ends are set to.
 
-use skyhop_model::MSS;
+use skyhop_model::{KeepAlive, MSS};
 use skyhop_units::{Bytes, Duration};
 
 /// The sending end. The defaults are Linux's.
@@ -75,24 +75,6 @@ impl Default for ReceiverConfig {
             sack_compression: true,
             ecn: true,
         }
-    }
-}
-
-/// How an idle connection is kept alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeepAlive {
-    /// How long nothing has come when the first probe leaves (TCP_KEEPIDLE).
-    pub time: Duration,
-    /// How long later the next one does (TCP_KEEPINTVL).
-    pub interval: Duration,
-    /// After how many without an answer the connection fails (TCP_KEEPCNT).
-    pub probes: u32,
-}
-
-impl Default for KeepAlive {
-    /// Linux's.
-    fn default() -> Self {
-        Self { time: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::config::{EndpointConfig, KeepAlive};
+use skyhop_model::KeepAlive;
+
+use crate::config::EndpointConfig;
 use crate::keep_alive::{Due, KeepAliveTimer};
 use crate::packet::Packet;
 use crate::segment::{Ack, Segment, SegmentKind};

@@ -2,7 +2,7 @@
 
 use skyhop_units::{Duration, Instant};
 
-use crate::config::KeepAlive;
+use skyhop_model::KeepAlive;
 
 /// The timer of a connection that is kept alive.
 #[derive(Debug, Clone, Copy)]

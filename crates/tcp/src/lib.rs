@@ -49,7 +49,7 @@ mod tlp;
 mod transmit;
 mod undo;
 
-pub use config::{EndpointConfig, KeepAlive, ReceiverConfig, SenderConfig};
+pub use config::{EndpointConfig, ReceiverConfig, SenderConfig};
 pub use congestion::CALLER;
 pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;

@@ -1,8 +1,8 @@
 //! The experiment's flows as the traffic that makes them, each with a place of its own.
 
 use skyhop_app::Kind as _;
+use skyhop_experiment::{Experiment, Traffic};
 use skyhop_model::End;
-use skyhop_scenario::{Experiment, Traffic};
 use skyhop_units::{Duration, Instant, Rate};
 
 use super::Addresses;

@@ -7,12 +7,12 @@ use std::time::Duration as WallDuration;
 
 use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.

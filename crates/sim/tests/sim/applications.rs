@@ -1,29 +1,16 @@
 //! Applications over simulated TCP.
 
-use skyhop_app::{App, TcpOptions};
-use skyhop_engine::run_in_memory;
 use skyhop_model::AppTable;
 use skyhop_record::{AppRow, RunData};
-use skyhop_scenario::Traffic;
-use skyhop_sim::Simulator;
 
-use crate::scenario::experiment;
+use crate::scenario::simulate;
 
-/// A path of 40 ms and 50 Mbit/s with one flow of this application, and what the run leaves.
-fn run(app: &str, options: &str, more: &str) -> RunData {
-    let text = format!(
-        "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"50 Mbit/s\"\n[[flow]]\n\
+/// A path of 40 ms and 50 Mbit/s with one flow of these keys, and what the run leaves.
+fn run(flow: &str, more: &str) -> RunData {
+    simulate(&format!(
+        "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"50 Mbit/s\"\n[[flow]]\n{flow}\n\
          [run]\nduration = \"20 s\"\n{more}"
-    );
-    let mut experiment = experiment(&text);
-    let Traffic::Tcp { app: flow_app, options: flow_options, .. } =
-        &mut experiment.flows[0].traffic
-    else {
-        unreachable!("a flow is over TCP where nothing is said")
-    };
-    *flow_app = serde_json::from_str::<App>(app).unwrap();
-    *flow_options = serde_json::from_str::<TcpOptions>(options).unwrap();
-    run_in_memory(&Simulator, &experiment).unwrap()
+    ))
 }
 
 fn latencies_ms(rows: &[AppRow]) -> Vec<f64> {
@@ -38,8 +25,7 @@ fn on_the_wire_ms(bytes: f64) -> f64 {
 #[test]
 fn an_answer_takes_the_rounds_of_slow_start() {
     let run = run(
-        r#"{"kind": "request-response", "response": "100 kB", "think": "200 ms", "per_connection": 1}"#,
-        "{}",
+        r#"app = {kind = "request-response", response = "100 kB", think = "200 ms", per_connection = 1}"#,
         "",
     );
     let rows = &run.apps[&AppTable::Requests];
@@ -65,9 +51,8 @@ fn an_answer_takes_the_rounds_of_slow_start() {
 #[test]
 fn an_open_connection_answers_faster_until_it_has_idled() {
     let kept =
-        run(r#"{"kind": "request-response", "response": "100 kB", "think": "20 ms"}"#, "{}", "");
-    let idled =
-        run(r#"{"kind": "request-response", "response": "100 kB", "think": "2 s"}"#, "{}", "");
+        run(r#"app = {kind = "request-response", response = "100 kB", think = "20 ms"}"#, "");
+    let idled = run(r#"app = {kind = "request-response", response = "100 kB", think = "2 s"}"#, "");
     let (kept, idled) = (
         latencies_ms(&kept.apps[&AppTable::Requests]),
         latencies_ms(&idled.apps[&AppTable::Requests]),
@@ -80,9 +65,12 @@ fn an_open_connection_answers_faster_until_it_has_idled() {
 
 #[test]
 fn a_slow_reader_gets_what_it_reads_and_keeps_the_queue_short() {
-    let slow =
-        run(r#"{"kind": "bulk", "read_rate": "5 Mbit/s"}"#, r#"{"receive_buffer": "200 kB"}"#, "");
-    let fast = run(r#"{"kind": "bulk"}"#, "{}", "");
+    let slow = run(
+        r#"app = {kind = "bulk", read_rate = "5 Mbit/s"}
+           tcp = {receive_buffer = "200 kB"}"#,
+        "",
+    );
+    let fast = run(r#"app = {kind = "bulk"}"#, "");
     let goodput = slow.summary.flows[0].goodput_bps as f64 / 5e6;
     assert!((0.95..1.1).contains(&goodput), "{goodput} of what is read");
     assert!(fast.summary.flows[0].goodput_bps > 45_000_000);
@@ -94,8 +82,7 @@ fn a_slow_reader_gets_what_it_reads_and_keeps_the_queue_short() {
 #[test]
 fn a_request_over_a_path_that_is_down_fails_and_the_next_ones_do_not() {
     let run = run(
-        r#"{"kind": "request-response", "response": "10 kB", "think": "50 ms", "timeout": "1 s"}"#,
-        "{}",
+        r#"app = {kind = "request-response", response = "10 kB", think = "50 ms", timeout = "1 s"}"#,
         "[[change]]\nat = \"5 s\"\noutage = \"2500 ms\"\n",
     );
     let rows = &run.apps[&AppTable::Requests];
@@ -114,8 +101,8 @@ fn a_request_over_a_path_that_is_down_fails_and_the_next_ones_do_not() {
 #[test]
 fn messages_of_a_constant_rate_arrive_after_the_one_way_delay() {
     let run = run(
-        r#"{"kind": "constant-rate", "rate": "1 Mbit/s", "size": "500 B"}"#,
-        r#"{"nodelay": true}"#,
+        r#"app = {kind = "constant-rate", rate = "1 Mbit/s", size = "500 B"}
+           tcp = {nodelay = true}"#,
         "",
     );
     let rows = &run.apps[&AppTable::Messages];
@@ -125,7 +112,7 @@ fn messages_of_a_constant_rate_arrive_after_the_one_way_delay() {
         rows[40..].iter().filter(|row| row.latency_ns > Some(20_500_000)).collect();
     assert!(late.is_empty(), "{} of them: {:?}", late.len(), late[0]);
     let held =
-        self::run(r#"{"kind": "constant-rate", "rate": "1 Mbit/s", "size": "500 B"}"#, "{}", "");
+        self::run(r#"app = {kind = "constant-rate", rate = "1 Mbit/s", size = "500 B"}"#, "");
     // Nagle: what is short waits for the segment before to be acknowledged, or for a full one.
     let mean = |run: &RunData| {
         let took = latencies_ms(&run.apps[&AppTable::Messages]);
@@ -136,7 +123,7 @@ fn messages_of_a_constant_rate_arrive_after_the_one_way_delay() {
 
 #[test]
 fn bursts_come_and_go() {
-    let run = run(r#"{"kind": "on-off", "on": "1 s", "off": "1 s"}"#, "{}", "");
+    let run = run(r#"app = {kind = "on-off", on = "1 s", off = "1 s"}"#, "");
     let rows = &run.apps[&AppTable::Bursts];
     assert_eq!(rows.len(), 9);
     // As much as 1 s carries but for slow start and what had left before it stopped.

@@ -12,7 +12,7 @@ use skyhop_tcp::{
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, Side};
-use crate::path::{Fate, ms};
+use crate::path::ms;
 use crate::trouble::Trouble;
 
 /// What one end's application does.

@@ -1,8 +1,7 @@
 //! Keep-alive, and when a connection is given up.
 
-use skyhop_tcp::{
-    ConnectionState, EndpointConfig, Failure, KeepAlive, ReceiverConfig, SenderConfig,
-};
+use skyhop_model::KeepAlive;
+use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, ReceiverConfig, SenderConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};

@@ -101,3 +101,104 @@ pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Resul
     }
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, WAKE_AT).during("cannot set up a flow")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use skyhop_app::App;
+    use skyhop_model::End;
+    use skyhop_units::Instant;
+
+    use super::*;
+    use crate::traffic::Addresses;
+
+    fn plan(options: TcpOptions) -> TcpPlan {
+        TcpPlan {
+            id: 0,
+            index: 0,
+            from: End::From,
+            start: Instant::START,
+            stop: Instant::NEVER,
+            cc: "reno".to_owned(),
+            kernel_cc: "reno".to_owned(),
+            app: App::default(),
+            options,
+            seed: 1,
+            addresses: Addresses::Path,
+        }
+    }
+
+    fn get(socket: impl AsFd, level: libc::c_int, option: libc::c_int) -> libc::c_int {
+        let mut value: libc::c_int = 0;
+        let mut length = size_of_val(&value) as libc::socklen_t;
+        let (fd, place) = (socket.as_fd().as_raw_fd(), (&raw mut value).cast());
+        // SAFETY: the kernel writes one int, which lives for the call.
+        let got = unsafe { libc::getsockopt(fd, level, option, place, &raw mut length) };
+        assert_eq!(got, 0, "option {option}");
+        value
+    }
+
+    #[test]
+    fn both_ends_have_what_was_asked_for() {
+        let half = Duration::from_millis(1500);
+        let keepalive = KeepAlive { time: half, interval: Duration::from_secs(3), probes: 4 };
+        let plan = plan(TcpOptions {
+            nodelay: true,
+            cork: true,
+            keepalive: Some(keepalive),
+            receive_buffer: Some(Bytes::new(50_000)),
+            ..TcpOptions::default()
+        });
+        let anywhere = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let listener = super::super::server::listen(&plan, anywhere).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let client = open(&plan, Side::Client).unwrap();
+        let client = std::net::TcpStream::from(client);
+        connect(&client, &listener);
+        let (server, _) = listener.accept().unwrap();
+        for socket in [client.as_fd(), server.as_fd()] {
+            let tcp = |option| get(socket, libc::IPPROTO_TCP, option);
+            assert_eq!((tcp(libc::TCP_NODELAY), tcp(libc::TCP_CORK)), (1, 1));
+            let alive = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(tcp);
+            assert_eq!(alive, [2, 3, 4]);
+            assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+            assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF), 100_000);
+        }
+        let chosen = |socket| getsockopt(socket, sockopt::TcpCongestion).unwrap();
+        assert_eq!(chosen(&client), "reno");
+    }
+
+    fn connect(client: &std::net::TcpStream, listener: &TcpListener) {
+        use nix::sys::socket::{SockaddrIn, connect};
+        let Ok(std::net::SocketAddr::V4(address)) = listener.local_addr() else { panic!("IPv4") };
+        client.set_nonblocking(false).unwrap();
+        connect(client.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+    }
+
+    #[test]
+    fn by_default_nothing_is_set() {
+        let socket = open(&plan(TcpOptions::default()), Side::Client).unwrap();
+        assert_eq!(get(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY), 0);
+        assert_eq!(get(&socket, libc::IPPROTO_TCP, libc::TCP_CORK), 0);
+        assert_eq!(get(&socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    }
+
+    #[test]
+    fn what_linux_does_not_take_is_named() {
+        let refused = |options: TcpOptions| check(&options).unwrap_err().0;
+        let huge = Some(Bytes::new(1 << 31));
+        let keepalive = |keepalive| TcpOptions { keepalive: Some(keepalive), ..Default::default() };
+        let long = Duration::from_secs(40_000);
+        let usual = KeepAlive::default();
+        assert_eq!(
+            refused(TcpOptions { receive_buffer: huge, ..Default::default() }),
+            "receive_buffer"
+        );
+        assert_eq!(refused(keepalive(KeepAlive { time: long, ..usual })), "keepalive.time");
+        assert_eq!(refused(keepalive(KeepAlive { interval: long, ..usual })), "keepalive.interval");
+        assert_eq!(refused(keepalive(KeepAlive { probes: 0, ..usual })), "keepalive.probes");
+        assert_eq!(check(&keepalive(usual)), Ok(()));
+    }
+}

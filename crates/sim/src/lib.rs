@@ -4,6 +4,8 @@
 
 mod access;
 mod calendar;
+mod controllers;
+mod conversation;
 mod flow;
 mod network;
 mod order;

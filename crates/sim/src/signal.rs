@@ -73,7 +73,7 @@ fn handover(due: &Announcement) -> Handover {
 /// The rows of what a flow's congestion control has done since it was last asked.
 pub(crate) fn phase_rows(flow: &mut Flow) -> impl Iterator<Item = EventRow> + use<> {
     let phases = match &mut flow.kind {
-        Kind::Tcp(connection) => connection.sender.congestion_control().take_phases(),
+        Kind::Tcp(conversation) => conversation.take_phases(),
         Kind::Probe(_) => Vec::new(),
     };
     let id = flow.plan.id;

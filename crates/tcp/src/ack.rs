@@ -31,6 +31,8 @@ pub(crate) struct AckWork {
     pub(crate) dsack: bool,
     /// The D-SACK reports the loss probe.
     pub(crate) dsack_of_probe: bool,
+    /// It came with data.
+    with_data: bool,
     /// It says nothing new at all.
     pub(crate) duplicate_ack: bool,
     /// Something sent only once, before the episode began, arrived.
@@ -40,6 +42,8 @@ pub(crate) struct AckWork {
     /// The transmission timer has to be set again.
     pub(crate) set_timer: bool,
     window_moved: bool,
+    /// The receiver echoes a mark.
+    pub(crate) ece: bool,
     /// Send times of the first and last newly SACKed segments that were sent once.
     pub(crate) sacked_sent_us: Option<(u64, u64)>,
     /// The lowest segment that was delivered late, or `nxt`.
@@ -50,14 +54,15 @@ pub(crate) struct AckWork {
 impl AckWork {
     /// Neither progress nor news: both the original and the probe's copy arrived.
     pub(crate) fn is_pure_duplicate(&self) -> bool {
-        !(self.advanced || self.window_moved || self.data_sacked)
+        !(self.advanced || self.window_moved || self.data_sacked || self.with_data)
     }
 
-    /// What has been learnt so far, as the kernel has it in `flag`. It has no ECN, no data and no reneging.
+    /// What has been learnt so far, as the kernel has it in `flag`. It has no reneging.
     pub(crate) fn flags(&self) -> u32 {
         let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         of(self.advanced, FLAG_SND_UNA_ADVANCED)
             | of(self.advanced || self.window_moved, FLAG_WIN_UPDATE)
+            | of(self.with_data && (self.slow_path || !self.advanced), FLAG_DATA)
             | of(self.slow_path, FLAG_SLOWPATH | FLAG_UPDATE_TS_RECENT)
             | of(self.data_acked, FLAG_DATA_ACKED)
             | of(self.retransmission_acked, FLAG_RETRANS_DATA_ACKED)
@@ -66,6 +71,7 @@ impl AckWork {
             | of(self.lost_retransmission, FLAG_LOST_RETRANS)
             | of(self.dsack, FLAG_DSACKING_ACK)
             | of(self.dsack_of_probe, FLAG_DSACK_TLP)
+            | of(self.ece, FLAG_ECE)
             | of(self.set_timer, FLAG_SET_XMIT_TIMER)
             | of(self.sampler.sample.is_ack_delayed, FLAG_ACK_MAYBE_DELAYED)
     }
@@ -83,11 +89,11 @@ struct Covered {
 
 impl<C: CongestionControl> Sender<C> {
     /// Works through an ACK of the established connection.
-    pub(crate) fn process_ack(&mut self, ack: &Ack) {
+    pub(crate) fn process_ack(&mut self, ack: &Ack, with_data: bool) {
         if ack.cumulative > self.board.nxt {
             return;
         }
-        let mut work = self.begin_work(ack);
+        let mut work = self.begin_work(ack, with_data);
         let prior_lost = self.tp.lost;
         let prior_out = self.board.packets_out();
         self.rexmit = Rexmit::None;
@@ -110,7 +116,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tell_in_ack_event(&work);
         self.process_tlp_ack(&work);
         if self.is_dubious(&work) {
-            work.duplicate_ack = !(work.advanced || work.window_moved || work.dsack);
+            work.duplicate_ack =
+                !(work.advanced || work.window_moved || work.dsack || work.with_data);
             self.react(&mut work);
         }
         if work.set_timer && !self.schedule_loss_probe(true) {
@@ -126,13 +133,13 @@ impl<C: CongestionControl> Sender<C> {
         self.assert_consistent();
     }
 
-    fn begin_work(&mut self, ack: &Ack) -> AckWork {
-        let window_end = self.window_end.max(ack.cumulative + ack.window);
+    fn begin_work(&mut self, ack: &Ack, with_data: bool) -> AckWork {
+        let window_end = self.window_end.max(ack.acknowledged + ack.window);
         let window_moved = window_end > self.window_end && ack.cumulative == self.board.una;
         self.window_end = window_end;
         let advanced = ack.cumulative > self.board.una;
         // What the kernel's header prediction lets pass.
-        let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window;
+        let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window || ack.ece;
         if advanced || window_moved {
             self.peer_window = ack.window;
         }
@@ -155,11 +162,13 @@ impl<C: CongestionControl> Sender<C> {
             data_sacked: false,
             dsack: false,
             dsack_of_probe: false,
+            with_data,
             duplicate_ack: false,
             original_acked: false,
             lost_retransmission: false,
             set_timer: false,
             window_moved,
+            ece: ack.cumulative >= self.board.una && self.ecn.rcv_ecn_echo(ack),
             sacked_sent_us: None,
             lowest_late: self.board.nxt,
             newly_delivered: 0,
@@ -185,13 +194,14 @@ impl<C: CongestionControl> Sender<C> {
             if !entry.is(SACKED) {
                 self.count_delivered(work);
                 self.rack_on_delivered(seq, &entry, work.tsecr);
-                work.sampler.on_delivered(&mut self.tp, seq, &entry);
+                work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
             }
         }
         if covered.packets > 0 {
             (work.data_acked, work.retransmission_acked) = (true, covered.retransmitted);
             work.set_timer = true;
-            covered.last_was_short = self.stream.payload(cumulative - 1) < self.config.mss;
+            covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.mss;
+            self.lengths.forget_below(cumulative);
             self.check_reordering(lowest, work.prior_sacked_end);
         }
         covered
@@ -200,6 +210,7 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn count_delivered(&mut self, work: &mut AckWork) {
         work.newly_delivered += 1;
         self.tp.delivered = self.tp.delivered.wrapping_add(1);
+        self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(u32::from(work.ece));
     }
 
     /// RTT samples: from segments that were sent once (Karn, RFC 6298 3), else from the echoed
@@ -260,17 +271,18 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_in_ack_event`, where Linux has it from 6.15 on: behind the clean-up of what was acknowledged.
     fn tell_in_ack_event(&mut self, work: &AckWork) {
-        // With ECN: CA_ACK_ECE on the slow path.
         let window = if work.advanced || work.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
         let slow_path = if work.slow_path { CA_ACK_SLOWPATH } else { 0 };
-        self.cc.in_ack_event(&mut self.tp, window | slow_path);
+        let echo = if work.ece { CA_ACK_ECE } else { 0 };
+        self.cc.in_ack_event(&mut self.tp, window | slow_path | echo);
     }
 
     /// Anything but a plain advance in the Open state needs a closer look.
     fn is_dubious(&self, work: &AckWork) -> bool {
-        !(work.advanced || work.window_moved)
+        !(work.advanced || work.window_moved || work.with_data)
             || work.data_sacked
             || work.dsack
+            || work.ece
             || self.tp.ca_state() != skyhop_model::CongestionState::Open
     }
 
@@ -293,7 +305,7 @@ impl<C: CongestionControl> Sender<C> {
         }
         work.data_sacked = true;
         self.count_delivered(work);
-        work.sampler.on_delivered(&mut self.tp, seq, &entry);
+        work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
         self.board.mark_sacked(seq);
     }
 }

@@ -28,6 +28,8 @@ pub struct TcpInfo {
     pub ca_state: CongestionState,
     /// Segments delivered since the start, the SYN included.
     pub delivered: u64,
+    /// Those of them whose acknowledgement echoed an ECN mark.
+    pub delivered_ce: u64,
     /// Data segments sent since the start, retransmissions included.
     pub sent: u64,
     /// Segments deemed lost since the start.
@@ -80,6 +82,7 @@ impl<C: CongestionControl> Sender<C> {
             pacing_rate: self.is_paced().then_some(tp.sk().sk_pacing_rate),
             ca_state: tp.ca_state(),
             delivered: tp.delivered.into(),
+            delivered_ce: tp.delivered_ce.into(),
             sent: self.data_sent,
             lost: tp.lost.into(),
             delivery_rate: (delivered_bytes * 1_000_000).checked_div(interval_us),

@@ -9,19 +9,25 @@
 //!
 //! The sender's parts, each in a file of its own: the scoreboard, RACK-TLP (RFC 8985), PRR
 //! (RFC 6937bis), timeouts with F-RTO (RFC 6298, RFC 5682), undo (RFC 3522, RFC 3708), delivery
-//! rate samples, cwnd validation and pacing. ECN, SACK reneging, urgent data and Nagle's algorithm are not modelled.
+//! rate samples, cwnd validation, pacing and ECN (RFC 3168). SACK reneging, urgent data and Nagle's algorithm are not modelled.
 
 mod ack;
 mod config;
 mod congestion;
 mod cwnd_validation;
 mod delayed_ack;
+mod ecn;
+mod endpoint;
 mod handshake;
 mod info;
+mod lengths;
+mod nagle;
 mod pacing;
+mod packet;
 mod prr;
 mod rack;
 mod rate_sample;
+mod receive_buffer;
 mod receiver;
 mod recovery;
 mod ring_bits;
@@ -39,9 +45,11 @@ mod tlp;
 mod transmit;
 mod undo;
 
-pub use config::{ReceiverConfig, SenderConfig};
+pub use config::{EndpointConfig, ReceiverConfig, SenderConfig};
 pub use congestion::CALLER;
+pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;
+pub use packet::Packet;
 pub use receiver::{Receiver, ReceiverStats};
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};

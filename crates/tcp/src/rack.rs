@@ -167,7 +167,7 @@ impl<C: CongestionControl> Sender<C> {
         self.rack_detect_loss();
         if self.board.in_flight() != before {
             if self.tp.ca_state() != CongestionState::Recovery {
-                self.enter_recovery();
+                self.enter_recovery(false);
                 if !self.has_cong_control {
                     self.reduce_cwnd(1, false, false);
                 }

@@ -1,5 +1,6 @@
 //! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation).
 
+use crate::lengths::Lengths;
 use crate::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, RETRANS};
 use crate::{RateSample, TcpSock};
 
@@ -13,6 +14,7 @@ pub(crate) fn stamp(tp: &mut TcpSock, entry: &mut Entry, now_us: u64, packets_ou
     entry.first_tx_us = tp.first_tx_mstamp;
     entry.delivered_us = tp.delivered_mstamp;
     entry.delivered = tp.delivered;
+    entry.delivered_ce = tp.delivered_ce as u16;
     entry.flags &= !APP_LIMITED;
     if tp.app_limited != 0 {
         entry.flags |= APP_LIMITED;
@@ -45,7 +47,13 @@ impl Sampler {
     }
 
     /// Draft 3.3 UpdateRateSample: of all segments that an ACK delivers, the one sent last counts.
-    pub(crate) fn on_delivered(&mut self, tp: &mut TcpSock, seq: u64, entry: &Entry) {
+    pub(crate) fn on_delivered(
+        &mut self,
+        tp: &mut TcpSock,
+        lengths: &Lengths,
+        seq: u64,
+        entry: &Entry,
+    ) {
         let end = seq + 1;
         if self.newest_end != 0
             && !sent_after(entry.sent_us, end, tp.first_tx_mstamp, self.newest_end)
@@ -54,10 +62,11 @@ impl Sampler {
         }
         self.newest_end = end;
         self.sample.prior_delivered = entry.delivered;
+        self.sample.prior_delivered_ce = entry.delivered_ce.into();
         self.sample.prior_mstamp = entry.delivered_us;
         self.sample.is_app_limited = entry.is(APP_LIMITED);
         self.sample.is_retrans = entry.is(RETRANS | EVER_RETRANS);
-        self.sample.last_end_seq = (end as u32).wrapping_mul(tp.mss_cache);
+        self.sample.last_end_seq = lengths.start_of(end) as u32;
         self.sample.interval_us = (entry.sent_us - entry.first_tx_us) as i64;
         tp.first_tx_mstamp = entry.sent_us;
     }
@@ -78,6 +87,8 @@ impl Sampler {
             return;
         }
         sample.delivered = tp.delivered.wrapping_sub(sample.prior_delivered) as i32;
+        let marked = (tp.delivered_ce as u16).wrapping_sub(sample.prior_delivered_ce as u16);
+        sample.delivered_ce = marked.into();
         let send_us = sample.interval_us;
         let ack_us = (tp.tcp_mstamp - sample.prior_mstamp) as i64;
         sample.snd_interval_us = send_us as u32;

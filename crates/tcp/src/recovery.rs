@@ -8,6 +8,10 @@ use skyhop_model::CongestionState;
 impl<C: CongestionControl> Sender<C> {
     /// Every ACK that is not plain good news comes through here, after the scoreboard knows it.
     pub(crate) fn react(&mut self, work: &mut AckWork) {
+        if work.ece {
+            // The reduction is called for: nothing undoes it.
+            self.tp.prior_ssthresh = 0;
+        }
         self.leave_finished_episode(work);
         let go_on = match self.tp.ca_state() {
             CongestionState::Recovery => self.react_in_recovery(work),
@@ -47,7 +51,7 @@ impl<C: CongestionControl> Sender<C> {
             return false;
         }
         if self.try_undo_dsack() {
-            self.try_to_open();
+            self.try_to_open(work);
         }
         self.identify_losses(work);
         if self.tp.ca_state() != CongestionState::Recovery {
@@ -55,7 +59,7 @@ impl<C: CongestionControl> Sender<C> {
             if self.board.lost_out == 0 {
                 return false;
             }
-            self.enter_recovery();
+            self.enter_recovery(work.ece);
         }
         true
     }
@@ -75,10 +79,10 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.identify_losses(work);
         if self.board.lost_out == 0 {
-            self.try_to_open();
+            self.try_to_open(work);
             return false;
         }
-        self.enter_recovery();
+        self.enter_recovery(work.ece);
         true
     }
 
@@ -95,20 +99,26 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// RFC 6675 5 step 4: fast recovery begins.
-    pub(crate) fn enter_recovery(&mut self) {
+    /// `marked`: a mark asks for the reduction too, so that it is not undone.
+    pub(crate) fn enter_recovery(&mut self, marked: bool) {
         self.tp.prior_ssthresh = 0;
         self.begin_undo();
         if !self.in_cwnd_reduction() {
-            self.tp.prior_ssthresh = self.current_ssthresh();
+            if !marked {
+                self.tp.prior_ssthresh = self.current_ssthresh();
+            }
             self.begin_cwnd_reduction();
         }
         self.recoveries += 1;
         self.set_state(CongestionState::Recovery);
     }
 
-    fn try_to_open(&mut self) {
+    fn try_to_open(&mut self, work: &AckWork) {
         if !self.any_retransmission_out() {
             self.undo.retrans_stamp = 0;
+        }
+        if work.ece {
+            self.enter_cwr();
         }
         if self.tp.ca_state() != CongestionState::Cwr {
             self.try_keep_open();
@@ -125,7 +135,7 @@ impl<C: CongestionControl> Sender<C> {
         };
         if self.tp.ca_state() != state {
             self.set_state(state);
-            self.high_seq = self.board.nxt;
+            self.note_high_seq();
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Entry {
     /// themselves.
     earlier: u32,
     later: u32,
+    /// The low half of the connection's `delivered_ce` when it was sent; Linux keeps 20 bits.
+    pub(crate) delivered_ce: u16,
     pub(crate) flags: u8,
 }
 

@@ -59,7 +59,10 @@ impl<C: CongestionControl> Sender<C> {
         if self.tp.prior_ssthresh != 0 {
             self.publish();
             self.tp.snd_cwnd = self.cc.undo_cwnd(&mut self.tp).max(1);
-            self.tp.snd_ssthresh = self.tp.snd_ssthresh.max(self.tp.prior_ssthresh);
+            if self.tp.prior_ssthresh > self.tp.snd_ssthresh {
+                self.tp.snd_ssthresh = self.tp.prior_ssthresh;
+                self.ecn.withdraw_cwr();
+            }
         }
         self.tp.snd_cwnd_stamp = self.jiffies();
         self.undo.marker = None;

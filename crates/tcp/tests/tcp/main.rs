@@ -6,6 +6,8 @@ mod behaviour_of_modules;
 mod bursts;
 mod clean_path;
 mod cubic_window;
+mod ecn;
+mod exchanges;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;
 mod hooks;
@@ -13,6 +15,7 @@ mod hystart;
 mod loss;
 mod oracle;
 mod outage;
+mod pair;
 mod path;
 mod properties;
 mod prr;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use skyhop_cc::{Instance, Module};
+use skyhop_model::Ecn;
 use skyhop_tcp::{
     Ack, CongestionControl, Receiver, ReceiverConfig, Segment, SegmentKind, Sender, SenderConfig,
     TcpInfo,
@@ -16,6 +17,8 @@ pub enum Fate {
     Arrives,
     Late(Duration),
     Twice,
+    /// Arrives, and a queue on the way would have dropped it: as CE where it is ECT.
+    Marked,
     Lost,
 }
 
@@ -169,14 +172,20 @@ impl<C: CongestionControl> Path<C> {
     }
 
     fn transmit(&mut self) {
-        while let Some(segment) = self.sender.poll_transmit(self.now) {
+        while let Some(mut segment) = self.sender.poll_transmit(self.now) {
             if segment.kind == SegmentKind::Data {
                 self.sent.push((self.now, segment));
             }
             let Some(through) = self.through_bottleneck(&segment) else {
                 continue;
             };
-            let fate = (self.judge_segment)(through, &segment);
+            let fate = match (self.judge_segment)(through, &segment) {
+                Fate::Marked if !segment.ecn.is_capable() => Fate::Lost,
+                fate => fate,
+            };
+            if matches!(fate, Fate::Marked) {
+                segment.ecn = Ecn::Ce;
+            }
             self.deliver(through, fate, Event::Segment(segment));
         }
     }
@@ -207,7 +216,7 @@ impl<C: CongestionControl> Path<C> {
     fn deliver(&mut self, from: Instant, fate: Fate, event: Event) {
         let at = from + (self.one_way)(from);
         match fate {
-            Fate::Arrives => self.schedule(at, event),
+            Fate::Arrives | Fate::Marked => self.schedule(at, event),
             Fate::Late(extra) => self.schedule(at + extra, event),
             Fate::Twice => {
                 self.schedule(at, event);

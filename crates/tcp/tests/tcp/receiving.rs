@@ -1,5 +1,6 @@
 //! Delayed ACKs, windows and SACK compression.
 
+use skyhop_model::Ecn;
 use skyhop_tcp::{Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -7,7 +8,18 @@ use crate::path::{Path, ms};
 use crate::reno::{FixedWindow, Reno};
 
 fn segment(seq: u64) -> Segment {
-    Segment { kind: SegmentKind::Data, seq, len: 1448, tsval: 1, fin: false, retransmission: false }
+    Segment {
+        kind: SegmentKind::Data,
+        seq,
+        offset: 1448 * seq,
+        len: 1448,
+        tsval: 1,
+        fin: false,
+        retransmission: false,
+        ecn: Ecn::NotEct,
+        ece: false,
+        cwr: false,
+    }
 }
 
 #[test]

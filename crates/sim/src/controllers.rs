@@ -1,11 +1,9 @@
 //! The congestion controls of a flow's connections.
 
-use std::collections::BTreeMap;
-
 use skyhop_app::Side;
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
-use skyhop_scenario::{cc_parameters, seed_for};
+use skyhop_scenario::seed_for;
 
 /// Makes one for each end of each of a flow's connections.
 pub(crate) struct Controllers {
@@ -24,10 +22,9 @@ impl Controllers {
     pub(crate) fn new(
         id: u32,
         cc: &str,
-        tables: &BTreeMap<String, serde_json::Value>,
+        parameters: Vec<(String, String)>,
         seed: u64,
     ) -> Result<Self, Unsupported> {
-        let parameters = cc_parameters(cc, tables);
         let first = start(cc, &parameters, seed)
             .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
         Ok(Self { cc: cc.to_owned(), parameters, seed, first: Some(first) })

@@ -74,7 +74,7 @@ impl Conversation {
             client: Acting { app: app.client(&facts), wait: facts.start },
             app: app.clone(),
             facts,
-            config: endpoint_config(app, options),
+            config: endpoint_config(options),
             controllers,
             connections: Vec::with_capacity(1),
             opened: 0,
@@ -228,26 +228,32 @@ impl Conversation {
     fn connect(&mut self) {
         let number = self.opened;
         self.opened += 1;
-        let reads = self.app.sends().other();
-        let end = |side: Side, config: EndpointConfig| {
-            let rate = self.app.read_rate().filter(|_| side == reads);
-            let mut controller = self.controllers.make(number, side);
-            if let Some(handover) = self.handover {
-                controller.announce(handover);
-            }
-            let endpoint = match side {
-                Side::Client => Endpoint::client(config, controller),
-                Side::Server => Endpoint::server(config, controller),
-            };
-            End::new(endpoint, Reader::new(rate))
-        };
-        let ends = [Side::Client, Side::Server].map(|side| {
-            let mut config = self.config;
-            config.receiver.reads_at_once = side != reads || self.app.read_rate().is_none();
-            end(side, config)
-        });
+        let ends = [Side::Client, Side::Server].map(|side| self.end(number, side));
         let server = Acting { app: self.app.server(&self.facts, number), wait: Instant::NEVER };
         self.connections.push(Connection { number, server, ends });
+    }
+
+    /// An end of a new connection.
+    fn end(&mut self, number: u32, side: Side) -> End {
+        let reader = Reader::new(self.app.read_rate().filter(|_| side != self.app.sends()));
+        let mut config = self.config;
+        config.receiver.reads_at_once = reader.is_fast();
+        let mut controller = self.controllers.make(number, side);
+        if let Some(handover) = self.handover {
+            controller.announce(handover);
+        }
+        let endpoint = match side {
+            Side::Client => Endpoint::client(config, controller),
+            Side::Server => Endpoint::server(config, controller),
+        };
+        End {
+            endpoint,
+            reader,
+            connected: false,
+            received: Bytes::ZERO,
+            finished: false,
+            over: false,
+        }
     }
 
     /// Keeps the counts of connections that are over at both ends, and forgets the rest of them.
@@ -280,7 +286,7 @@ impl Connection {
             received: receiver.endpoint.received(),
             retransmits: info.retransmits,
             sent: info.sent,
-            marks: info.delivered_ce.into(),
+            marks: info.delivered_ce,
         }
     }
 }
@@ -297,17 +303,6 @@ impl Counted {
 }
 
 impl End {
-    fn new(endpoint: Endpoint<Controller>, reader: Reader) -> Self {
-        Self {
-            endpoint,
-            reader,
-            connected: false,
-            received: Bytes::ZERO,
-            finished: false,
-            over: false,
-        }
-    }
-
     /// What its application has to hear of next.
     fn next_event(&mut self, now: Instant) -> Option<Event> {
         if self.over {
@@ -358,14 +353,11 @@ impl End {
 }
 
 /// How both ends of an application's connections are set up.
-fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
-    let mut config = EndpointConfig {
-        nodelay: options.nodelay,
-        cork: options.cork,
-        // A transfer that nobody waits for goes on when the path is back.
-        gives_up: app.table().is_some(),
-        ..EndpointConfig::default()
-    };
+fn endpoint_config(options: TcpOptions) -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    config.sender.nodelay = options.nodelay;
+    config.sender.cork = options.cork;
+    config.sender.ecn = options.ecn;
     if let Some(buffer) = options.receive_buffer {
         config.receiver.window = buffer;
     }

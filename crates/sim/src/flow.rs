@@ -3,7 +3,7 @@
 use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_model::{End, UDP_HEADERS};
-use skyhop_scenario::{FlowPlan, Traffic, seed_for};
+use skyhop_scenario::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
@@ -51,7 +51,8 @@ impl Flow {
     pub(crate) fn new(plan: &FlowPlan, seed: u64, run_seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
-                let controllers = Controllers::new(plan.id, cc, parameters, seed)?;
+                let controllers =
+                    Controllers::new(plan.id, cc, cc_parameters(cc, parameters), seed)?;
                 let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
                 let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))

@@ -23,6 +23,9 @@ pub struct SenderConfig {
     pub nodelay: bool,
     /// Whether short segments wait in any case, for 200 ms or a timeout at most (TCP_CORK).
     pub cork: bool,
+    /// Whether it stops trying after as many retransmissions as Linux makes (sysctl tcp_retries2 and tcp_syn_retries);
+    /// else it goes on for ever.
+    pub gives_up: bool,
     /// Whether to ask for ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs it asks anyway.
     pub ecn: bool,
     /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
@@ -39,6 +42,7 @@ impl Default for SenderConfig {
             slow_start_after_idle: true,
             nodelay: false,
             cork: false,
+            gives_up: false,
             ecn: false,
             max_pacing_rate: u64::MAX,
         }
@@ -74,6 +78,24 @@ impl Default for ReceiverConfig {
     }
 }
 
+/// How an idle connection is kept alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long nothing has come when the first probe leaves (TCP_KEEPIDLE).
+    pub time: Duration,
+    /// How long later the next one does (TCP_KEEPINTVL).
+    pub interval: Duration,
+    /// After how many without an answer the connection fails (TCP_KEEPCNT).
+    pub probes: u32,
+}
+
+impl Default for KeepAlive {
+    /// Linux's.
+    fn default() -> Self {
+        Self { time: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
+    }
+}
+
 /// One end of a connection with data both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndpointConfig {
@@ -81,4 +103,6 @@ pub struct EndpointConfig {
     pub sender: SenderConfig,
     /// What it receives.
     pub receiver: ReceiverConfig,
+    /// Whether and how it is kept alive (SO_KEEPALIVE).
+    pub keepalive: Option<KeepAlive>,
 }

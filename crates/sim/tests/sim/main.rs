@@ -1,6 +1,7 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod announced;
+mod applications;
 mod blind;
 mod every_module;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]

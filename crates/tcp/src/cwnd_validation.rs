@@ -62,7 +62,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd_stamp = self.jiffies();
     }
 
-    /// RFC 2861 3.2 and RFC 5681 4.1: halves the window for each timeout spent idle.
+    /// RFC 2861 3.2 and RFC 5681 4.1: halves the window for each timeout spent idle. As in Linux it is the application
+    /// that ends an idle time, not the receiver that opens its window.
     pub(crate) fn restart_after_idle(&mut self) {
         let idle_us = self.now_us.saturating_sub(self.last_sent_us);
         if !self.config.slow_start_after_idle

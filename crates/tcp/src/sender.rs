@@ -80,6 +80,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) forced: Option<Forced>,
     pub(crate) flight: Flight,
     pub(crate) last_sent_us: u64,
+    /// An application that writes without end has begun to since something left.
+    pub(crate) resumes: bool,
 
     pub(crate) data_sent: u64,
     pub(crate) timeouts: u64,
@@ -138,6 +140,7 @@ impl<C: CongestionControl> Sender<C> {
             forced: None,
             flight: Flight::default(),
             last_sent_us: 0,
+            resumes: false,
             data_sent: 0,
             timeouts: 0,
             probes: 0,
@@ -160,6 +163,7 @@ impl<C: CongestionControl> Sender<C> {
     /// The application always has more to send, until [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.stream.write_without_end();
+        self.resumes = true;
     }
 
     /// An application that always has more to send stops: what has been sent is all so far.

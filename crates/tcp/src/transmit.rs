@@ -187,6 +187,9 @@ impl<C: CongestionControl> Sender<C> {
     fn send_new(&mut self) -> Segment {
         let seq = self.board.nxt;
         let packets_out = self.board.packets_out();
+        if std::mem::take(&mut self.resumes) {
+            self.restart_after_idle();
+        }
         if self.board.in_flight() == 0 {
             self.cwnd_event(CaEvent::TxStart);
         }

@@ -1,6 +1,6 @@
 //! Small exchanges over one connection: requests, responses, half-closes.
 
-use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet};
+use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet, ReceiverConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, describe};
@@ -108,6 +108,41 @@ fn a_pause_between_requests_restarts_the_window() {
     }
     assert_eq!((bursts[0], bursts[2]), (10, 10));
     assert!(bursts[1] > 50, "{bursts:?}");
+}
+
+/// The same for an application that writes without end, between pauses.
+#[test]
+fn a_pause_of_an_endless_writer_restarts_the_window() {
+    let mut pair = Pair::open(CONFIG(), ms(20));
+    pair.client.write_without_end();
+    pair.run_for(ms(200));
+    pair.client.pause();
+    pair.run_for(ms(3000));
+    let (resumed, window) = (pair.now, pair.client.sender().info().cwnd);
+    pair.client.write_without_end();
+    pair.run_for(ms(10));
+    assert_eq!(pair.since(resumed, Client).len(), 10);
+    assert!(window > 100, "{window}");
+}
+
+/// An application that waits for room in the receiver's window is not idle.
+#[test]
+fn a_shut_window_does_not_restart_the_senders() {
+    let receiver = ReceiverConfig {
+        window: Bytes::new(100_000),
+        reads_at_once: false,
+        ..ReceiverConfig::default()
+    };
+    let server = EndpointConfig { receiver, ..CONFIG() };
+    let mut pair = Pair::new(CONFIG(), server, ms(20));
+    pair.client.write(pair.now, Bytes::new(300_000));
+    pair.run_for(ms(5000));
+    assert_eq!(pair.server.unread(), Bytes::new(100_000));
+    let before = pair.client.sender().info().cwnd;
+    pair.server.read(pair.now, Bytes::new(100_000));
+    pair.run_for(ms(20));
+    assert_eq!(pair.client.sender().info().cwnd, before);
+    assert!(before > 20, "{before}");
 }
 
 /// An end that speaks first does so even where the handshake's last segment is lost.

@@ -138,18 +138,21 @@ impl Conversation {
         (next != Instant::NEVER).then_some(next)
     }
 
-    /// A handover is announced to all of its connections, and to those to come.
+    /// A handover is announced to the end of its connections that sends most, also of those to come.
     pub(crate) fn announce(&mut self, handover: Handover) {
         self.handover = Some(handover);
-        for end in self.connections.iter_mut().flat_map(|connection| &mut connection.ends) {
-            end.endpoint.sender_mut().congestion_control().announce(handover);
-        }
+        self.sending().for_each(|controller| controller.announce(handover));
     }
 
     /// What the congestion controls have done about handovers.
     pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
-        let ends = self.connections.iter_mut().flat_map(|connection| &mut connection.ends);
-        ends.flat_map(|end| end.endpoint.sender_mut().congestion_control().take_phases()).collect()
+        self.sending().flat_map(|controller| controller.take_phases()).collect()
+    }
+
+    fn sending(&mut self) -> impl Iterator<Item = &mut Controller> {
+        let side = self.app.sends() as usize;
+        let ends = self.connections.iter_mut().map(move |connection| &mut connection.ends[side]);
+        ends.map(|end| end.endpoint.sender_mut().congestion_control())
     }
 
     /// What the application has completed, or failed to.
@@ -239,7 +242,7 @@ impl Conversation {
         let mut config = self.config;
         config.receiver.reads_at_once = reader.is_fast();
         let mut controller = self.controllers.make(number, side);
-        if let Some(handover) = self.handover {
+        if let Some(handover) = self.handover.filter(|_| side == self.app.sends()) {
             controller.announce(handover);
         }
         let endpoint = match side {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop, skyhop_command
+from synthetic_run import APP_KINDS, APP_SCHEMA
 
 import skyhop as sh
 from skyhop.errors import InputError
@@ -96,6 +97,27 @@ def test_what_reads_runs_can_be_tried_without_one(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["warnings"] == ["these numbers are made up"]
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
+
+
+def test_tables_of_applications_are_read_as_they_are_written(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYHOP_MOCK", "1")
+    keys = {
+        "requests": "response = '10 kB'",
+        "bursts": "on = '1 s', off = '1 s'",
+        "messages": "rate = '1 Mbit/s'",
+    }
+    for table, kind in APP_KINDS.items():
+        app = f"flow.0.app={{ kind = '{kind}', {keys[table]} }}"
+        run = sh.sim(scenario, tmp_path / "run", sets=["run.duration=6 s", app], force=True)
+        # One directory for all of them: what an earlier run had is gone.
+        assert list(run.apps) == [table]
+        rows = run.apps[table]
+        assert (rows.schema.names, rows.schema.types) == (APP_SCHEMA.names, APP_SCHEMA.types)
+        (summary,) = run.summary["apps"]
+        assert (summary["kind"], summary["failed"]) == (kind, rows["latency_ns"].null_count)
+        assert summary["completed"] + summary["failed"] == rows.num_rows > 50
 
 
 def test_runs_of_every_version_are_read_but_those_to_come(

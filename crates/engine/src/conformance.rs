@@ -166,21 +166,12 @@ mod tests {
     #[test]
     fn the_mock_conforms() {
         let text = "[path]\nkind = \"fixed\"\nrtt = \"20 ms\"\n[run]\nduration = \"3 s\"\n[[flow]]\n\
-                    [[flow]]\nkind = \"probe\"\n[links.more]\n[[flow]]\nvia = [\"more\"]\n";
+                    [[flow]]\nkind = \"probe\"\n[links.more]\n[[flow]]\nvia = [\"more\"]\n\
+                    [[flow]]\napp = { kind = \"request-response\", response = \"10 kB\" }\n\
+                    [[flow]]\napp = { kind = \"constant-rate\", rate = \"64 kbit/s\" }\n";
         let scenario = parse_scenario(text, "x.toml", &[]).unwrap();
         let nowhere = |name: &str| Err(format!("unknown place {name}"));
         let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
-        let mut experiment = scenario.experiment(&nowhere, go_on).unwrap();
-        check_engine(&Mock, &experiment);
-        for (flow, app) in [
-            (0, r#"{"kind": "request-response", "response": "10 kB"}"#),
-            (2, r#"{"kind": "constant-rate", "rate": "64 kbit/s"}"#),
-        ] {
-            let Traffic::Tcp { app: bulk, .. } = &mut experiment.flows[flow].traffic else {
-                panic!("flow {flow} is a probe");
-            };
-            *bulk = serde_json::from_str(app).unwrap();
-        }
-        check_engine(&Mock, &experiment);
+        check_engine(&Mock, &scenario.experiment(&nowhere, go_on).unwrap());
     }
 }

@@ -44,7 +44,9 @@ SHAPES_AT_MOST = 90
 _LANE_IN = 0.2
 """Height of a lane in inches."""
 
-_LARGE_DOTS_AT_MOST = 3000
+_DOT_SIZES = ((200, 12.0), (3000, 5.0), (np.inf, 1.5))
+"""Up to how many dots they are how large, in square points."""
+
 _OUTAGE_COLOUR = "#777777"
 _PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC"}
 _TICK_HEIGHT = 0.06
@@ -121,7 +123,7 @@ def draw_mark(ax: Axes, mark: Mark) -> None:
         case Level():
             ax.axhline(mark.value, label=mark.label, **stroked(Stroke(GREY, 0.9, FAR_DASH)))
         case Dots():
-            size = 5.0 if len(mark.t_s) <= _LARGE_DOTS_AT_MOST else 1.5
+            size = next(size for most, size in _DOT_SIZES if len(mark.t_s) <= most)
             ax.scatter(mark.t_s, mark.values, s=size, color=mark.colour, linewidths=0, alpha=0.6,
                        rasterized=True, label=mark.label, gid=mark.gid)  # fmt: skip
         case Missing():

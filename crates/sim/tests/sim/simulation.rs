@@ -100,6 +100,10 @@ fn what_cannot_be_simulated_is_named() {
 
 #[test]
 fn the_simulator_conforms() {
-    let text = fixed(10, 30, 75_000, 4, "[[flow]]\n[[flow]]\nkind = \"probe\"\n");
+    let flows = "[[flow]]\n[[flow]]\nkind = \"probe\"\n\
+                 [[flow]]\napp = { kind = \"request-response\", response = \"10 kB\" }\n\
+                 [[flow]]\napp = { kind = \"on-off\", on = \"100 ms\", off = \"200 ms\" }\n\
+                 [[flow]]\napp = { kind = \"constant-rate\", rate = \"64 kbit/s\" }\n";
+    let text = fixed(10, 30, 75_000, 4, flows);
     skyhop_engine::conformance::check_engine(&Simulator, &experiment(&text));
 }

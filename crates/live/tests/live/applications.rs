@@ -9,15 +9,9 @@ use skyhop_model::{AppTable, Direction, End};
 use skyhop_record::{AppRow, AppSummary};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::lab::{self, LiveOutcome, application, at, fixed, mbit, median, ms, one_of_three};
+use crate::lab::{self, LiveOutcome, app, application, at, fixed, mbit, median, ms, one_of_three};
 
 const MS: i64 = 1_000_000;
-
-fn app(json: &str) -> App {
-    let app: App = serde_json::from_str(json).expect("an application");
-    app.check().expect("one that can be");
-    app
-}
 
 fn options(json: &str) -> TcpOptions {
     serde_json::from_str(json).expect("socket options")

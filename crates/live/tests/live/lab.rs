@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
-use skyhop_app::{App, Bulk, TcpOptions};
+use skyhop_app::{App, Bulk, Kind as _, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
@@ -123,6 +123,18 @@ fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
 pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
     let app = App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None });
     application(id, from, cc, app, TcpOptions::default())
+}
+
+/// An application as a scenario says it: a table with its `kind`, here as JSON.
+pub fn app(json: &str) -> App {
+    let mut keys: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(json).expect("a table");
+    let kind = keys.remove("kind").expect("it has a kind");
+    let kind = kind.as_str().expect("a name");
+    let app: App =
+        serde_json::from_value(serde_json::json!({ kind: keys })).expect("an application");
+    app.check().expect("one that can be");
+    app
 }
 
 /// An application whose client is at `from`.

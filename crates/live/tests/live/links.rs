@@ -1,5 +1,6 @@
 //! Several links: chains, shared ones, delays of a flow's own, other routes; and who hears of handovers.
 
+use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;
 use skyhop_experiment::{Experiment, LinkPlan, Route};
 use skyhop_live::LiveEngine;
@@ -8,7 +9,7 @@ use skyhop_signal::Announcement;
 use skyhop_units::{Instant, QueueLimit};
 
 use crate::kernel_cc::possible;
-use crate::lab::{self, at, fixed, mbit, ms, probe, tcp};
+use crate::lab::{self, app, application, at, fixed, mbit, ms, probe, tcp};
 
 /// The path's link of 10 ms each way, and another of 15 ms that takes 20 Mbit/s and ten packets.
 fn two_links() -> Experiment {
@@ -105,7 +106,12 @@ fn only_flows_over_the_path_hear_of_its_handovers() {
 fn the_live_engine_conforms() {
     let _alone = lab::alone();
     let mut experiment = two_links();
-    experiment.flows = vec![tcp(0, End::From, "cubic", None), probe(1, ms(10))];
+    let ask = r#"{"kind": "request-response", "response": "20 kB", "per_connection": 3}"#;
+    let say = r#"{"kind": "constant-rate", "rate": "80 kbit/s"}"#;
+    let over_tcp =
+        |id: u32, json: &str| application(id, End::From, "cubic", app(json), TcpOptions::default());
+    let bulk = tcp(0, End::From, "cubic", None);
+    experiment.flows = vec![bulk, probe(1, ms(10)), over_tcp(2, ask), over_tcp(3, say)];
     // Says why where this system allows no runs.
     if lab::run(&experiment).is_some() {
         check_engine(&LiveEngine::default(), &experiment);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use skyhop_link::{Link, LinkConfig, LinkError, LinkSchedule};
+use skyhop_link::{Link, LinkConfig, LinkSchedule};
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{
     BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, Place, TraceError,
@@ -194,13 +194,8 @@ impl NamedScenario {
             seed: seed_for(self.scenario.run.seed, &component),
             schedule,
         };
-        // Built once here, so that a wrong qdisc or queue is found before anything runs.
-        Link::<()>::new(config.clone()).map_err(|error| match error {
-            LinkError::UnknownQdisc { .. } => {
-                self.wrong(&format!("{section}.qdisc"), error.to_string())
-            }
-            _ => self.wrong(&section, error.to_string()),
-        })?;
+        // Built once here, so that a wrong queue is found before anything runs.
+        Link::<()>::new(config.clone()).map_err(|error| self.wrong(&section, error.to_string()))?;
         Ok(config)
     }
 

@@ -170,6 +170,8 @@ pub enum Traffic {
         bytes: Option<Bytes>,
         /// Parameters of the congestion control, by its name.
         parameters: BTreeMap<String, serde_json::Value>,
+        /// Whether it asks for ECN.
+        ecn: bool,
     },
     /// UDP packets that the other end echoes.
     Probe {

@@ -123,7 +123,7 @@ fn take_cc_parameters(table: &mut Table) -> Vec<BTreeMap<String, serde_json::Val
             let Value::Table(flow) = flow else { return BTreeMap::new() };
             let names: Vec<String> = flow
                 .iter()
-                .filter(|(_, value)| value.is_table())
+                .filter(|(name, value)| value.is_table() && *name != "tcp")
                 .map(|(name, _)| name.clone())
                 .collect();
             names
@@ -246,7 +246,7 @@ fn check_flow(
     }
     let foreign: &[&str] = match flow.kind {
         FlowKind::Tcp => &["interval", "size"],
-        FlowKind::Probe => &["cc", "bytes"],
+        FlowKind::Probe => &["cc", "bytes", "tcp"],
     };
     if let Some(key) = foreign.iter().find(|key| given.contains(**key)) {
         return wrong(&format!(".{key}"), "does not belong to this kind of flow".to_owned());

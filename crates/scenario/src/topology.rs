@@ -205,6 +205,7 @@ fn traffic_of(flow: &Flow) -> Traffic {
             cc: flow.cc.clone(),
             bytes: flow.bytes,
             parameters: flow.parameters.clone(),
+            ecn: flow.tcp.ecn,
         },
         FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
@@ -181,8 +182,8 @@ pub struct LinkSection {
     #[serde(default = "default_queue")]
     pub queue: QueueLimit,
     /// The queue discipline.
-    #[serde(default = "default_qdisc")]
-    pub qdisc: String,
+    #[serde(default)]
+    pub qdisc: QueueDiscipline,
     /// Independent loss after the queue.
     #[serde(default)]
     pub loss: Ratio,
@@ -196,7 +197,7 @@ impl Default for LinkSection {
         Self {
             rate: default_rate(),
             queue: default_queue(),
-            qdisc: default_qdisc(),
+            qdisc: QueueDiscipline::default(),
             loss: Ratio::ZERO,
             back: None,
         }
@@ -215,7 +216,7 @@ pub struct LinkBack {
     pub queue: Option<QueueLimit>,
     /// The queue discipline.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub qdisc: Option<String>,
+    pub qdisc: Option<QueueDiscipline>,
     /// Independent loss after the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Ratio>,
@@ -238,8 +239,8 @@ pub struct ExtraLink {
     #[serde(default = "default_queue")]
     pub queue: QueueLimit,
     /// The queue discipline.
-    #[serde(default = "default_qdisc")]
-    pub qdisc: String,
+    #[serde(default)]
+    pub qdisc: QueueDiscipline,
     /// Independent loss after the queue.
     #[serde(default)]
     pub loss: Ratio,
@@ -323,6 +324,9 @@ pub struct Flow {
     /// Round trip of its own beside that of the links, half of it each way, without queueing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub extra_rtt: Duration,
+    /// How its TCP is set.
+    #[serde(default, skip_serializing_if = "TcpKeys::is_default")]
+    pub tcp: TcpKeys,
     /// For kind = "probe": the time between packets.
     #[serde(default = "default_interval")]
     pub interval: Duration,
@@ -333,6 +337,20 @@ pub struct Flow {
     #[serde(skip_deserializing, flatten)]
     #[schemars(skip)]
     pub parameters: BTreeMap<String, serde_json::Value>,
+}
+
+/// `tcp` in `[[flow]]`: how a flow's TCP is set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpKeys {
+    /// Whether it asks for ECN, so that queues may mark its packets rather than drop them.
+    pub ecn: bool,
+}
+
+impl TcpKeys {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Lets the schema accept `cubic.beta = 0.7` in a flow: a table under the congestion control's name.
@@ -501,10 +519,6 @@ fn default_rate() -> Rate {
 
 fn default_queue() -> QueueLimit {
     QueueLimit::Bdp(1.0)
-}
-
-fn default_qdisc() -> String {
-    "fifo".to_owned()
 }
 
 fn default_cc() -> String {

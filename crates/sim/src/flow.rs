@@ -2,7 +2,8 @@
 
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
-use skyhop_model::End;
+use skyhop_link::Packet;
+use skyhop_model::{Ecn, End};
 use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
 use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
 use skyhop_units::{Bytes, Instant};
@@ -29,6 +30,22 @@ pub(crate) struct InFlight {
 }
 
 impl Message {
+    /// The ECN bits that it sets out with.
+    pub(crate) fn ecn(&self) -> Ecn {
+        match self {
+            Self::Segment(segment) => segment.ecn,
+            Self::Ack(_) | Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
+        }
+    }
+
+    /// The same message, as the links have left its ECN bits.
+    pub(crate) fn with_ecn(mut self, ecn: Ecn) -> Self {
+        if let Self::Segment(segment) = &mut self {
+            segment.ecn = ecn;
+        }
+        self
+    }
+
     /// Whether it goes from the sender of data to the receiver.
     pub(crate) fn is_data(&self) -> bool {
         matches!(self, Self::Segment(_) | Self::Probe(_))
@@ -62,9 +79,10 @@ pub(crate) struct Connection {
 impl Flow {
     pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
-            Traffic::Tcp { cc, bytes, parameters } => {
+            Traffic::Tcp { cc, bytes, parameters, ecn } => {
                 let own = cc_parameters(cc, parameters);
-                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, *bytes, seed)?))
+                let config = SenderConfig { ecn: *ecn, ..SenderConfig::default() };
+                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, config, *bytes, seed)?))
             }
             Traffic::Probe { interval, size } => {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
@@ -80,12 +98,20 @@ impl Flow {
         usize::from((self.plan.from == End::From) != message.is_data())
     }
 
-    /// A packet that sets out now.
-    pub(crate) fn packet(&mut self, index: usize, message: Message, now: Instant) -> InFlight {
+    /// A packet that sets out now, of so many bytes on the wire.
+    pub(crate) fn packet(
+        &mut self,
+        index: usize,
+        message: Message,
+        wire_size: Bytes,
+        now: Instant,
+    ) -> Packet<InFlight> {
         while now >= self.next_route_at {
             self.take_route(self.route + 1);
         }
-        InFlight { flow: index as u32, route: self.route, hop: 0, message }
+        let flow = index as u32;
+        let payload = InFlight { flow, route: self.route, hop: 0, message };
+        Packet { wire_size, flow, ecn: message.ecn(), payload }
     }
 
     /// The component of the link that `packet` crosses next; `None` where all lie behind.
@@ -121,6 +147,7 @@ impl Connection {
         id: u32,
         cc: &str,
         parameters: &[(String, String)],
+        config: SenderConfig,
         bytes: Option<Bytes>,
         seed: u64,
     ) -> Result<Self, Unsupported> {
@@ -131,7 +158,7 @@ impl Connection {
             .start(cc, &setup, &skyhop_tcp::CALLER)
             .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
         Ok(Self {
-            sender: Sender::new(SenderConfig::default(), controller),
+            sender: Sender::new(config, controller),
             receiver: Receiver::new(ReceiverConfig::default()),
             bytes,
             started: false,

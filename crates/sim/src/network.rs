@@ -32,6 +32,8 @@ pub(crate) struct Network {
     /// A row for each lost packet, for what is announced on the way, and for what congestion controls did
     /// about announcements.
     pub(crate) events: Vec<EventRow>,
+    /// The ids of the flows whose packets were marked, one entry per packet.
+    pub(crate) marked: Vec<u32>,
 }
 
 impl Network {
@@ -57,6 +59,7 @@ impl Network {
             path_link: experiment.path_link(),
             path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
+            marked: Vec::new(),
         };
         for index in 0..network.flows.len() {
             let start = network.flows[index].plan.start;
@@ -113,6 +116,8 @@ impl Network {
             self.events.push(loss_row(&drop, link, flow.plan.id));
             flow.lost(&drop.packet.payload.message);
         }
+        let marked = self.links[link].take_marks().into_iter();
+        self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
         self.calendar.set(link, self.links[link].next_wakeup());
     }
 
@@ -124,11 +129,13 @@ impl Network {
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let access = 2 * index + usize::from(!packet.payload.message.is_data());
+        let arriving =
+            InFlight { message: packet.payload.message.with_ecn(packet.ecn), ..packet.payload };
+        let access = 2 * index + usize::from(!arriving.message.is_data());
         if self.accesses[access].is_none() {
-            self.deliver(packet.payload, now);
+            self.deliver(arriving, now);
         } else {
-            self.accesses[access].enter(now, packet.payload);
+            self.accesses[access].enter(now, arriving);
             self.calendar.set(self.access_component(access), self.accesses[access].next());
         }
     }
@@ -233,9 +240,9 @@ impl Network {
                 break;
             };
             let wire_size = on_the_wire(segment.ip_size());
-            let payload = flow.packet(index, Message::Segment(segment), now);
-            let Some(link) = flow.next_link(&payload) else { break };
-            self.links[link].enqueue(now, Packet { wire_size, payload });
+            let packet = flow.packet(index, Message::Segment(segment), wire_size, now);
+            let Some(link) = flow.next_link(&packet.payload) else { break };
+            self.links[link].enqueue(now, packet);
             first_link = Some(link);
         }
         if let Some(link) = first_link {
@@ -251,7 +258,7 @@ impl Network {
             (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
             (_, Kind::Tcp(_)) => return,
         };
-        let payload = flow.packet(index, message, now);
-        self.carry(Packet { wire_size: on_the_wire(ip_size), payload }, now);
+        let packet = flow.packet(index, message, on_the_wire(ip_size), now);
+        self.carry(packet, now);
     }
 }

@@ -4,8 +4,8 @@ use skyhop_scenario::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
 ///
-/// The seed is a flow's own among those that differ in nothing but their congestion control. That one
-/// leaves the seed alone, so that two of them that make the same choices have the same to choose from.
+/// The seed is a flow's own among those that differ in nothing but their congestion control and ECN. These
+/// leave the seed alone, so that two of them that make the same choices have the same to choose from.
 pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
     let mut plans: Vec<(String, &FlowPlan)> =
         flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
@@ -21,11 +21,11 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     seeded
 }
 
-/// Everything that tells a flow from others, but its number and its congestion control.
+/// Everything that tells a flow from others, but its number, its congestion control and ECN.
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
     let sends = match traffic {
-        Traffic::Tcp { cc: _, parameters: _, bytes } => format!("tcp {bytes:?}"),
+        Traffic::Tcp { cc: _, parameters: _, ecn: _, bytes } => format!("tcp {bytes:?}"),
         Traffic::Probe { interval, size } => format!("probe {interval:?} {size:?}"),
     };
     // What seeds are made of: another text would be other random numbers.
@@ -48,7 +48,8 @@ mod tests {
     use super::*;
 
     fn flow(id: u32, cc: &str, start_ms: u64) -> FlowPlan {
-        let traffic = Traffic::Tcp { cc: cc.to_owned(), bytes: None, parameters: BTreeMap::new() };
+        let (cc, parameters) = (cc.to_owned(), BTreeMap::new());
+        let traffic = Traffic::Tcp { cc, bytes: None, parameters, ecn: false };
         FlowPlan {
             id,
             from: End::From,

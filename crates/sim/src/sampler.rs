@@ -51,6 +51,7 @@ impl Sampler {
     ) -> Result<(), FileError> {
         let now = self.next();
         network.events.drain(..).for_each(|row| recorder.event(row));
+        network.marked.drain(..).for_each(|flow| recorder.marked(flow));
         for index in &self.by_id {
             if let Kind::Probe(probe) = &mut network.flows[*index].kind {
                 while let Some(row) = probe.next_settled(now) {

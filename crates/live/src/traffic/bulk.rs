@@ -45,6 +45,8 @@ pub(crate) struct BulkPlan {
     /// As the kernel calls it.
     pub(crate) kernel_cc: String,
     pub(crate) bytes: Option<Bytes>,
+    /// Whether it asks for ECN.
+    pub(crate) ecn: bool,
     pub(crate) addresses: Addresses,
 }
 
@@ -196,7 +198,11 @@ impl Sender {
             let socket = Arc::new(open(&self.plan.kernel_cc)?);
             // Held from here on, so that a handshake in an outage shows in the samples.
             hold(&self.view.sender, Some(Arc::clone(&socket)));
-            match socket::connect(socket.as_raw_fd(), &SockaddrIn::from(far)) {
+            let namespace = self.stage.namespace(self.plan.from);
+            let begun = namespace.connecting(self.plan.ecn, || {
+                socket::connect(socket.as_raw_fd(), &SockaddrIn::from(far))
+            })?;
+            match begun {
                 Ok(()) | Err(Errno::EINPROGRESS) => {}
                 Err(error) => return Err(error).during("cannot connect a flow"),
             }

@@ -42,16 +42,25 @@ impl TrafficPlan {
             let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
             match &flow.traffic {
                 Traffic::Tcp { .. } if with_program => {}
-                Traffic::Tcp { cc, bytes, parameters } => {
+                Traffic::Tcp { cc, bytes, parameters, ecn } => {
                     let kernel_cc = modules.kernel_name(cc, parameters)?;
-                    let (cc, bytes) = (cc.clone(), *bytes);
+                    let (cc, bytes, ecn) = (cc.clone(), *bytes, *ecn);
                     let addresses = match flow.crosses(experiment.path_link()) {
                         true => Addresses::Path,
                         false => Addresses::Elsewhere,
                     };
-                    let flow =
-                        BulkPlan { id, index, from, start, stop, cc, kernel_cc, bytes, addresses };
-                    plan.flows.push(flow);
+                    plan.flows.push(BulkPlan {
+                        id,
+                        index,
+                        from,
+                        start,
+                        stop,
+                        cc,
+                        kernel_cc,
+                        bytes,
+                        ecn,
+                        addresses,
+                    });
                 }
                 Traffic::Probe { interval, size } => {
                     let (interval, size) = (*interval, size.as_u64());

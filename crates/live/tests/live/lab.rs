@@ -7,7 +7,7 @@ use std::time::Duration as WallDuration;
 
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_host::{DeviceKind, HostError, Program};
-use skyhop_link::{LinkConfig, LinkSchedule};
+use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
@@ -37,7 +37,7 @@ pub const fn mbit(n: u64) -> Rate {
 pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     let link = LinkConfig {
         schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
-        qdisc: "fifo".to_owned(),
+        qdisc: QueueDiscipline::default(),
         queue: QueueLimit::Packets(1000),
         seed: 1,
     };
@@ -124,6 +124,7 @@ pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
         cc: cc.to_owned(),
         bytes: bytes.map(Bytes::new),
         parameters: Default::default(),
+        ecn: false,
     };
     flow(id, from, traffic)
 }

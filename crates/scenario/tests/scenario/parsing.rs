@@ -30,7 +30,8 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(scenario.path.step, Duration::from_secs(1));
     assert_eq!(scenario.link.rate, Rate::from_bits_per_second(150_000_000));
     assert_eq!(scenario.link.queue, QueueLimit::Bdp(1.0));
-    assert_eq!(scenario.link.qdisc, "fifo");
+    assert_eq!(scenario.link.qdisc.name(), "fifo");
+    assert!(!scenario.flow[0].tcp.ecn);
     assert_eq!(scenario.flow[0].cc, "cubic");
     assert_eq!(scenario.flow[1].interval, Duration::from_millis(10));
     assert_eq!(scenario.flow[1].size, Bytes::new(64));

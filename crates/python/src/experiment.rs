@@ -31,8 +31,8 @@ impl PyScenario {
             .map_err(|error| from_scenario(&error, None))
     }
 
-    fn to_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0.scenario).map_err(|error| input_error(&error.to_string()))
+    fn to_json(&self) -> String {
+        self.0.scenario.to_json().to_string()
     }
 }
 

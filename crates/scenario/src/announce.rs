@@ -1,43 +1,16 @@
-//! `[signal]`: checked, and turned into the announcements of a run.
+//! `[signal]`: the announcements of a run.
 
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::schedule::Grid;
-use skyhop_signal::{Announcement, Handover, Timing, TimingError, TimingErrorText, path};
+use skyhop_signal::{Announcement, Handover, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ScenarioError;
 use crate::assemble::{FindPlace, Progress};
 use crate::parse::NamedScenario;
 use crate::seed::seed_for;
-use crate::types::{SignalSection, SignalSource};
-
-/// Handovers are not told apart below that: an outage and its recovery take as long.
-const SHORTEST_BLIND_PERIOD: Duration = Duration::from_secs(1);
-
-/// Checks what the types alone cannot say.
-pub(crate) fn check_signal(signal: &SignalSection, origin: &str) -> Result<(), ScenarioError> {
-    let wrong =
-        |key: &str, what: String| Err(ScenarioError::key(origin, format!("signal.{key}"), what));
-    if let Err(error) = timing_error(signal) {
-        return wrong("error", error.to_string());
-    }
-    if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
-        let what = format!(
-            "is {}; expected at least {SHORTEST_BLIND_PERIOD} for a grid that is to be found",
-            signal.period
-        );
-        return wrong("period", what);
-    }
-    if signal.period == Duration::ZERO {
-        return wrong("period", "is 0 s; expected a time such as \"15 s\"".to_owned());
-    }
-    Ok(())
-}
-
-fn timing_error(signal: &SignalSection) -> Result<TimingError, TimingErrorText> {
-    signal.error.parse()
-}
+use crate::types::SignalSource;
 
 impl NamedScenario {
     /// What is announced in a run over `trace`, which has the scenario's changes of the RTT already.
@@ -81,7 +54,7 @@ impl NamedScenario {
 
     fn timing(&self) -> Result<Timing, ScenarioError> {
         let (signal, run) = (&self.scenario.signal, &self.scenario.run);
-        let error = timing_error(signal).map_err(|e| self.wrong("signal.error", e.to_string()))?;
+        let error = signal.timing_error().map_err(|e| self.wrong("signal.error", e.to_string()))?;
         Ok(Timing { lead: signal.lead, error, seed: seed_for(run.seed, "signal") })
     }
 

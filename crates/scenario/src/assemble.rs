@@ -1,9 +1,7 @@
 //! From a checked scenario to what an engine runs: the path computed, the links built.
 
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, Relay};
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use skyhop_link::{Link, LinkConfig, LinkSchedule};
 use skyhop_path::trace::SCHEMA_VERSION;
@@ -18,7 +16,7 @@ use crate::parse::NamedScenario;
 use crate::path_request::DEFAULT_START;
 use crate::schedule::{DirectionSettings, link_schedule};
 use crate::seed::seed_for;
-use crate::types::{Change, FlowKind, LinkBack, LinkSection, PathKind, PathSection};
+use crate::types::{Change, FixedPath, LinkKeys, LinkSection, PathKind};
 use crate::{ScenarioError, catalogue};
 
 /// Turns what the user calls a place into a position; the error is one line.
@@ -29,8 +27,6 @@ pub(crate) struct LinkSpec<'a> {
     /// The section's key, for errors and as the component's name.
     pub key: &'a str,
     pub section: &'a LinkSection,
-    /// The section's keys that were given: a measured path's own rate and loss count otherwise.
-    pub given_keys: &'a BTreeSet<String>,
     pub during_outage: DuringOutage,
     /// Has the changes' round trips already.
     pub trace: &'a PathTrace,
@@ -52,14 +48,13 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<PathTrace, ScenarioError> {
-        let path = &self.scenario.path;
-        match path.kind {
-            PathKind::Constellation => {
+        match &self.scenario.path.kind {
+            PathKind::Constellation(_) => {
                 let request = self.path_request(find_place)?;
                 self.computed(&request, progress)
             }
-            PathKind::Fixed => Ok(self.fixed_path()),
-            PathKind::Trace => {
+            PathKind::Fixed(path) => Ok(self.fixed_path(path)),
+            PathKind::Trace(path) => {
                 let name = path.file.as_deref().unwrap_or_default();
                 let file = catalogue::find_file(self.base(), name)
                     .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
@@ -108,20 +103,11 @@ impl NamedScenario {
         })
     }
 
-    /// The directory that relative file names begin from.
-    pub(crate) fn base(&self) -> &Path {
-        Path::new(&self.origin).parent().unwrap_or(Path::new(""))
-    }
-
-    pub(crate) fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
-        ScenarioError::key(&self.origin, key, what)
-    }
-
     pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {
         match error {
             PathError::Stopped { .. } => ScenarioError::Interrupted,
             PathError::Trace(TraceError::NeverConnected { .. }) => {
-                let remedy = match self.scenario.path.relay {
+                let remedy = match self.orbits().map(|path| path.relay).unwrap_or_default() {
                     Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
                     Relay::Access => "no gateway may be near enough: try other gateways",
                     Relay::Geo => "one satellite must stand above both: try another longitude",
@@ -134,8 +120,8 @@ impl NamedScenario {
         }
     }
 
-    fn fixed_path(&self) -> PathTrace {
-        let (path, run) = (&self.scenario.path, &self.scenario.run);
+    fn fixed_path(&self, path: &FixedPath) -> PathTrace {
+        let run = &self.scenario.run;
         let end = |name: &Option<String>, default: &str| Endpoint {
             name: name.clone().unwrap_or_else(|| default.to_owned()),
             latitude_deg: None,
@@ -167,30 +153,34 @@ impl NamedScenario {
         plan: &LinkSpec<'_>,
         direction: Direction,
     ) -> Result<LinkConfig, ScenarioError> {
-        let (link, key) = (plan.section, plan.key);
-        let none = LinkBack::default();
-        let (section, component, own) = match direction {
-            Direction::Forward => (key.to_owned(), format!("{key} forward"), &none),
+        let (key, own) = (plan.key, plan.section.back.clone().unwrap_or_default());
+        let (section, component, rate_changes, given) = match direction {
+            Direction::Forward => {
+                (key.to_owned(), format!("{key} forward"), true, plan.section.keys.clone())
+            }
             Direction::Back => {
-                (format!("{key}.back"), format!("{key} back"), link.back.as_ref().unwrap_or(&none))
+                let there = LinkKeys { loss: None, ..plan.section.keys.clone() };
+                let rate_changes = own.rate.is_none();
+                (format!("{key}.back"), format!("{key} back"), rate_changes, own.or(there))
             }
         };
-        let forward = direction == Direction::Forward;
+        let (rate_given, loss_given) = (given.rate.is_some(), given.loss.is_some());
+        let link = given.values();
         let settings = DirectionSettings {
             direction,
-            rate: own.rate.unwrap_or(link.rate),
-            rate_given: own.rate.is_some() || plan.given_keys.contains("rate"),
-            loss: own.loss.unwrap_or(if forward { link.loss } else { Default::default() }),
-            loss_given: own.loss.is_some() || plan.given_keys.contains("loss"),
-            rate_changes: own.rate.is_none(),
-            loss_changes: forward,
+            rate: link.rate,
+            rate_given,
+            loss: link.loss,
+            loss_given,
+            rate_changes,
+            loss_changes: direction == Direction::Forward,
             during_outage: plan.during_outage,
         };
         let schedule = link_schedule(plan.trace, plan.changes, &settings);
         let config = LinkConfig {
-            queue: queue_limit(own.queue.unwrap_or(link.queue), &schedule, plan.base_rtt)
-                .map_err(|what| self.wrong(&format!("{section}.queue"), what))?,
-            qdisc: own.qdisc.clone().unwrap_or_else(|| link.qdisc.clone()),
+            queue: queue_limit(link.queue, &schedule, plan.base_rtt)
+                .map_err(|what| self.wrong(format!("{section}.queue"), what))?,
+            qdisc: link.qdisc,
             seed: seed_for(self.scenario.run.seed, &component),
             schedule,
         };
@@ -201,25 +191,12 @@ impl NamedScenario {
 
     /// The scenario with its defaults filled in, for run.json; a place as its position too.
     fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
-        let mut value = serde_json::to_value(&self.scenario)
-            .expect("a scenario has text keys and finite numbers only");
+        let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
-        if let Some(path) = path.as_object_mut() {
-            let allowed = PathSection::keys(self.scenario.path.kind);
-            path.retain(|key, _| key == "kind" || allowed.contains(&key.as_str()));
-        }
-        for (flow, value) in self.scenario.flow.iter().zip(flow_values(&mut value)) {
-            let foreign: &[&str] = match flow.kind {
-                FlowKind::Tcp => &["interval", "size"],
-                FlowKind::Probe => &["cc"],
-            };
-            value.retain(|key, _| !foreign.contains(&key.as_str()));
-        }
-        let path = &mut value["path"];
-        if self.scenario.path.kind != PathKind::Trace {
+        if !matches!(kind, PathKind::Trace(_)) {
             path["start"] = serde_json::json!(trace.header.start);
         }
-        if self.scenario.path.kind == PathKind::Constellation {
+        if matches!(kind, PathKind::Constellation(_)) {
             path["handover"] = serde_json::json!(trace.header.handover);
             for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
                 let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
@@ -232,14 +209,6 @@ impl NamedScenario {
         }
         value
     }
-}
-
-/// The flows of a scenario as JSON.
-fn flow_values(
-    scenario: &mut serde_json::Value,
-) -> impl Iterator<Item = &mut serde_json::Map<String, serde_json::Value>> {
-    let flows = scenario.get_mut("flow").and_then(serde_json::Value::as_array_mut);
-    flows.into_iter().flatten().filter_map(serde_json::Value::as_object_mut)
 }
 
 /// A queue's limit in packets or bytes. BDP and time count the first rate that is not zero.

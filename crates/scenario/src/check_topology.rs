@@ -1,124 +1,94 @@
 //! Checks of links, of the flows' ways over them, and of what changes when.
 
-use skyhop_model::PATH_LINK;
 use std::collections::BTreeSet;
 
-use skyhop_units::Rate;
-use toml::Table;
+use skyhop_model::PATH_LINK;
 
 use crate::ScenarioError;
-use crate::parse::{check_path, keys_of};
-use crate::types::{Change, ExtraLink, Scenario};
+use crate::parse::NamedScenario;
+use crate::types::{Change, ExtraLink};
 
 /// The most links beside the one of `[path]`.
 const MOST_LINKS: usize = 1000;
 
-/// Checks what the types alone cannot say of `[links]`, `[[change]]` and `flow.via`; `given` is the
-/// table of `[links]` as it was written.
-pub(crate) fn check_topology(
-    scenario: &Scenario,
-    given: &Table,
-    origin: &str,
-) -> Result<(), ScenarioError> {
-    if scenario.links.len() > MOST_LINKS {
-        let what = format!("are {}; expected at most {MOST_LINKS}", scenario.links.len());
-        return Err(ScenarioError::key(origin, "links", what));
-    }
-    for (name, link) in &scenario.links {
-        check_link(name, link, &keys_of(given, name), origin)?;
-        if let (Some(path), Some(own)) = (&link.path, given.get(name).and_then(|v| v.as_table())) {
-            check_path(path, &keys_of(own, "path"), origin)
-                .map_err(|error| error.under(&format!("links.{name}")))?;
+impl NamedScenario {
+    /// Checks what the types alone cannot say of `[links]`, `[[change]]` and `flow.via`.
+    pub(crate) fn check_topology(&self) -> Result<(), ScenarioError> {
+        let scenario = &self.scenario;
+        if scenario.links.len() > MOST_LINKS {
+            let what = format!("are {}; expected at most {MOST_LINKS}", scenario.links.len());
+            return Err(self.wrong("links", what));
         }
+        for (name, link) in &scenario.links {
+            self.check_link(name, link)?;
+        }
+        for (index, flow) in scenario.flow.iter().enumerate() {
+            self.check_via(&flow.common.via, &format!("flow.{index}.via"))?;
+        }
+        for (index, change) in scenario.change.iter().enumerate() {
+            self.check_change(change, &format!("change.{index}"))?;
+        }
+        Ok(())
     }
-    for (index, flow) in scenario.flow.iter().enumerate() {
-        check_via(scenario, &flow.via, &format!("flow.{index}.via"), origin)?;
-    }
-    for (index, change) in scenario.change.iter().enumerate() {
-        check_change(scenario, change, &format!("change.{index}"), origin)?;
-    }
-    Ok(())
-}
 
-fn check_link(
-    name: &str,
-    link: &ExtraLink,
-    given: &BTreeSet<String>,
-    origin: &str,
-) -> Result<(), ScenarioError> {
-    let wrong =
-        |key: &str, what: &str| Err(ScenarioError::key(origin, format!("links.{name}{key}"), what));
-    if name == PATH_LINK {
-        return wrong("", "is the name of the link that [path] and [link] describe; take another");
-    }
-    if given.contains("rtt") && given.contains("path") {
-        return wrong("", "has both rtt and path; give one");
-    }
-    let back_rate = link.back.as_ref().and_then(|back| back.rate);
-    for (key, rate) in [(".rate", Some(link.rate)), (".back.rate", back_rate)] {
-        if rate == Some(Rate::ZERO) {
-            return wrong(key, "is 0; expected a rate such as \"150 Mbit/s\"");
+    fn check_link(&self, name: &str, link: &ExtraLink) -> Result<(), ScenarioError> {
+        let key = format!("links.{name}");
+        if name == PATH_LINK {
+            let what = "is the name of the link that [path] and [link] describe; take another";
+            return Err(self.wrong(key, what));
+        }
+        if link.rtt.is_some() && link.path.is_some() {
+            return Err(self.wrong(key, "has both rtt and path; give one"));
+        }
+        self.check_rates(&link.link, &key)?;
+        match &link.path {
+            Some(path) => self.check_path(path, &format!("{key}.path")),
+            None => Ok(()),
         }
     }
-    Ok(())
-}
 
-fn check_change(
-    scenario: &Scenario,
-    change: &Change,
-    key: &str,
-    origin: &str,
-) -> Result<(), ScenarioError> {
-    let wrong = |key: String, what: String| Err(ScenarioError::key(origin, key, what));
-    let of_a_link =
-        (&change.rtt, &change.rate, &change.loss, &change.outage) != (&None, &None, &None, &None);
-    match (change.flow, &change.via) {
-        (None, None) if !of_a_link => {
-            wrong(key.to_owned(), "changes nothing; give rtt, rate, loss or outage".to_owned())
+    fn check_change(&self, change: &Change, key: &str) -> Result<(), ScenarioError> {
+        let wrong = |name: &str, what: &str| Err(self.wrong(format!("{key}{name}"), what));
+        let of_a_link = (&change.rtt, &change.rate, &change.loss, &change.outage)
+            != (&None, &None, &None, &None);
+        let flows = self.scenario.flow.len();
+        match (change.flow, &change.via) {
+            (None, None) if !of_a_link => {
+                wrong("", "changes nothing; give rtt, rate, loss or outage")
+            }
+            (None, None) => match &change.link {
+                Some(name) => self.check_name(name, &format!("{key}.link")),
+                None => Ok(()),
+            },
+            (Some(_), None) => wrong(".via", "is missing: the flow's new way"),
+            (None, Some(_)) => wrong(".flow", "is missing: whose way it is"),
+            (Some(_), Some(_)) if of_a_link || change.link.is_some() => {
+                wrong("", "is of a flow and of a link; make two of it")
+            }
+            (Some(flow), Some(_)) if flow as usize >= flows => {
+                wrong(".flow", &format!("is {flow}; expected less than {flows}"))
+            }
+            (Some(_), Some(via)) => self.check_via(via, &format!("{key}.via")),
         }
-        (None, None) => {
-            check_name(scenario, change.link.as_deref(), &format!("{key}.link"), origin)
-        }
-        (Some(_), None) => wrong(format!("{key}.via"), "is missing: the flow's new way".to_owned()),
-        (None, Some(_)) => wrong(format!("{key}.flow"), "is missing: whose way it is".to_owned()),
-        (Some(_), Some(_)) if of_a_link || change.link.is_some() => {
-            wrong(key.to_owned(), "is of a flow and of a link; make two of it".to_owned())
-        }
-        (Some(flow), Some(_)) if flow as usize >= scenario.flow.len() => {
-            let what = format!("is {flow}; expected less than {}", scenario.flow.len());
-            wrong(format!("{key}.flow"), what)
-        }
-        (Some(_), Some(via)) => check_via(scenario, via, &format!("{key}.via"), origin),
     }
-}
 
-fn check_via(
-    scenario: &Scenario,
-    via: &[String],
-    key: &str,
-    origin: &str,
-) -> Result<(), ScenarioError> {
-    let distinct: BTreeSet<&String> = via.iter().collect();
-    if via.is_empty() || distinct.len() < via.len() {
-        let what = "crosses no link, or one twice; expected names such as [\"path\"]";
-        return Err(ScenarioError::key(origin, key, what));
-    }
-    via.iter().try_for_each(|name| check_name(scenario, Some(name), key, origin))
-}
-
-fn check_name(
-    scenario: &Scenario,
-    name: Option<&str>,
-    key: &str,
-    origin: &str,
-) -> Result<(), ScenarioError> {
-    match name {
-        Some(name) if name != PATH_LINK && !scenario.links.contains_key(name) => {
-            let known: Vec<&str> =
-                [PATH_LINK].into_iter().chain(scenario.links.keys().map(String::as_str)).collect();
-            let what = format!("there is no link \"{name}\"; there are {}", known.join(", "));
-            Err(ScenarioError::key(origin, key, what))
+    fn check_via(&self, via: &[String], key: &str) -> Result<(), ScenarioError> {
+        let distinct: BTreeSet<&String> = via.iter().collect();
+        if via.is_empty() || distinct.len() < via.len() {
+            let what = "crosses no link, or one twice; expected names such as [\"path\"]";
+            return Err(self.wrong(key, what));
         }
-        _ => Ok(()),
+        via.iter().try_for_each(|name| self.check_name(name, key))
+    }
+
+    fn check_name(&self, name: &str, key: &str) -> Result<(), ScenarioError> {
+        let links = &self.scenario.links;
+        if name == PATH_LINK || links.contains_key(name) {
+            return Ok(());
+        }
+        let known: Vec<&str> =
+            [PATH_LINK].into_iter().chain(links.keys().map(String::as_str)).collect();
+        let what = format!("there is no link \"{name}\"; there are {}", known.join(", "));
+        Err(self.wrong(key, what))
     }
 }

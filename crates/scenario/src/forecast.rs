@@ -1,6 +1,5 @@
 //! What `[signal] source = "forecast"` asks for: the path again, from the element sets that the forecaster has.
 
-use skyhop_model::Relay;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -12,7 +11,6 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::assemble::{FindPlace, Progress};
 use crate::parse::NamedScenario;
-use crate::types::{PathKind, SignalSource};
 use crate::{ScenarioError, catalogue};
 
 /// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an
@@ -22,23 +20,6 @@ const SAME_SATELLITE_M: f64 = 100e3;
 const LOOKED_AT: usize = 200;
 
 impl NamedScenario {
-    /// Checks that there is something to forecast.
-    pub(crate) fn check_forecast(&self) -> Result<(), ScenarioError> {
-        let (signal, path) = (&self.scenario.signal, &self.scenario.path);
-        if signal.source != SignalSource::Forecast {
-            return match signal.elements {
-                None => Ok(()),
-                Some(_) => Err(self.wrong("signal.elements", "is for source = \"forecast\" alone")),
-            };
-        }
-        if path.kind != PathKind::Constellation || path.relay == Relay::Geo {
-            let what = "a forecast needs orbits; expected a path of kind = \"constellation\" with a relay other \
-                        than \"geo\"";
-            return Err(self.wrong("signal.source", what));
-        }
-        Ok(())
-    }
-
     /// The handovers that the forecaster expects.
     pub(crate) fn forecast(
         &self,
@@ -78,7 +59,7 @@ impl NamedScenario {
         let mut named = self.clone();
         named.scenario.run.duration = duration;
         let request = named.request_between(from.clone(), to.unwrap_or(from).clone())?;
-        let elevation_deg = named.scenario.path.minimum_elevation.map(|minimum| minimum.degrees());
+        let elevation_deg = named.orbits()?.minimum_elevation.map(|minimum| minimum.degrees());
         let constellation =
             named.by_element_sets("--elements", elements, Some(start), elevation_deg)?;
         let relay = if to.is_some() { request.relay } else { None };

@@ -1,6 +1,6 @@
 //! What `[path]` asks the path computation for: names become data, files are read.
 
-use skyhop_model::{Compat, Relay};
+use skyhop_model::Relay;
 use std::path::PathBuf;
 
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
@@ -9,6 +9,7 @@ use skyhop_units::UtcInstant;
 
 use crate::assemble::FindPlace;
 use crate::parse::NamedScenario;
+use crate::types::{ConstellationPath, PathKind};
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
@@ -17,7 +18,7 @@ impl NamedScenario {
     /// # Errors
     /// Unknown names, files that cannot be read, element sets of which none can be used.
     pub fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
-        let path = &self.scenario.path;
+        let path = self.orbits()?;
         let end = |key: &str, name: &Option<String>| {
             find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
         };
@@ -41,9 +42,9 @@ impl NamedScenario {
         from: Place,
         to: Place,
     ) -> Result<PathRequest, ScenarioError> {
-        let path = &self.scenario.path;
+        let path = self.orbits()?;
         let (relay, compat) = (path.relay, path.compat);
-        let handover = self.handover(compat)?;
+        let handover = self.handover(path)?;
         let constellation = self.constellation()?;
         Ok(PathRequest {
             from,
@@ -69,15 +70,18 @@ impl NamedScenario {
         })
     }
 
+    /// The `[path]` of a scenario that goes over a constellation.
+    pub(crate) fn orbits(&self) -> Result<&ConstellationPath, ScenarioError> {
+        match &self.scenario.path.kind {
+            PathKind::Constellation(path) => Ok(path),
+            _ => Err(self.wrong("path.kind", "has no satellites; expected \"constellation\"")),
+        }
+    }
+
     /// The handover policy: where none is given, the one that belongs to the compatibility mode.
-    fn handover(&self, compat: Compat) -> Result<String, ScenarioError> {
-        let name = self
-            .scenario
-            .path
-            .handover
-            .as_deref()
-            .unwrap_or(skyhop_path::handover::policy_of(compat));
-        match skyhop_path::handover::policy(name) {
+    fn handover(&self, path: &ConstellationPath) -> Result<String, ScenarioError> {
+        let usual = skyhop_path::handover::policy_of(path.compat);
+        match skyhop_path::handover::policy(path.handover.as_deref().unwrap_or(usual)) {
             Ok(policy) => Ok(policy.name.to_owned()),
             Err(unknown) => Err(self.wrong("path.handover", unknown.to_string())),
         }
@@ -88,11 +92,11 @@ impl NamedScenario {
     /// # Errors
     /// As [`NamedScenario::path_request`].
     pub fn constellation(&self) -> Result<Constellation, ScenarioError> {
-        let name = &self.scenario.path.constellation;
+        let path = self.orbits()?;
+        let name = &path.constellation;
         let mut constellation = match (name.strip_prefix("geo:"), self.element_file(name)?) {
             (Some(longitude), _) => self.geostationary(longitude)?,
             (None, Some(file)) => {
-                let path = &self.scenario.path;
                 let elevation_deg = match path.minimum_elevation {
                     Some(minimum) => Some(self.elevation(minimum.degrees())?),
                     None => None,
@@ -107,7 +111,7 @@ impl NamedScenario {
             (None, None) => self.constellation_by_name(name)?,
         };
         self.choose_shells(&mut constellation)?;
-        if let Some(minimum) = self.scenario.path.minimum_elevation {
+        if let Some(minimum) = path.minimum_elevation {
             constellation.minimum_elevation_deg = self.elevation(minimum.degrees())?;
         }
         Ok(constellation)
@@ -148,7 +152,7 @@ impl NamedScenario {
         let selection = Selection {
             start,
             duration: self.scenario.run.duration,
-            stale_after: self.scenario.path.stale_after,
+            stale_after: self.orbits()?.stale_after,
             satellites: self.satellites()?,
             minimum_elevation_deg,
         };
@@ -156,7 +160,7 @@ impl NamedScenario {
     }
 
     fn satellites(&self) -> Result<skyhop_orbit::SatelliteFilter, ScenarioError> {
-        let text = &self.scenario.path.satellites;
+        let text = &self.orbits()?.satellites;
         text.parse().map_err(|error| self.wrong("path.satellites", format!("{error}")))
     }
 

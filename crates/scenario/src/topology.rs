@@ -1,7 +1,6 @@
 //! Flows, the links that they cross, and their routes.
 
 use skyhop_model::{Direction, DuringOutage, PATH_LINK};
-use std::collections::BTreeSet;
 use std::iter::repeat_n;
 
 use skyhop_path::PathTrace;
@@ -12,9 +11,7 @@ use crate::assemble::{FindPlace, LinkSpec, Progress};
 use crate::change::apply_rtt;
 use crate::experiment::{FlowPlan, LinkPlan, PlannedChange, Route, Traffic};
 use crate::parse::NamedScenario;
-use crate::types::{
-    Change, ExtraLink, Flow, FlowKind, LinkSection, PathKind, PathSection, Scenario,
-};
+use crate::types::{Change, ExtraLink, Flow, FlowKind, LinkSection, Scenario};
 
 impl NamedScenario {
     /// The changes of a link of `[links]`, or of the one of `[path]`.
@@ -53,16 +50,16 @@ impl NamedScenario {
         let end = Instant::START + self.scenario.run.duration;
         let entries = self.scenario.flow.iter().enumerate();
         let planned =
-            entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.count as usize));
+            entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.common.count as usize));
         (0..)
             .zip(planned)
             .map(|(id, (entry, flow))| FlowPlan {
                 id,
-                from: flow.from,
-                start: Instant::START + flow.start,
-                stop: flow.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
+                from: flow.common.from,
+                start: Instant::START + flow.common.start,
+                stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
                 routes: self.routes_of(entry, flow),
-                extra_rtt: flow.extra_rtt,
+                extra_rtt: flow.common.extra_rtt,
                 traffic: traffic_of(flow),
             })
             .collect()
@@ -91,19 +88,11 @@ impl NamedScenario {
         base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
         let built = traces.into_iter().zip(base_rtts).zip(self.sections());
         built
-            .map(|((trace, base_rtt), section)| {
-                let Section { name, key, link, given_keys, during_outage } = section;
+            .map(|((trace, base_rtt), (name, key, section, during_outage))| {
                 let changes = &self.changes_of(Some(name).filter(|name| *name != PATH_LINK));
-                let (key, section, trace_ref) = (&key[..], &link, &trace);
-                let spec = LinkSpec {
-                    key,
-                    section,
-                    given_keys,
-                    during_outage,
-                    trace: trace_ref,
-                    changes,
-                    base_rtt,
-                };
+                let (key, trace_ref) = (&key[..], &trace);
+                let spec =
+                    LinkSpec { key, section, during_outage, trace: trace_ref, changes, base_rtt };
                 let forward = self.link(&spec, Direction::Forward)?;
                 let back = self.link(&spec, Direction::Back)?;
                 Ok(LinkPlan { name: name.to_owned(), trace, forward, back })
@@ -111,22 +100,14 @@ impl NamedScenario {
             .collect()
     }
 
-    /// `[link]` and `[links]`, in the order in which links are numbered.
-    fn sections(&self) -> impl Iterator<Item = Section<'_>> {
-        let scenario = &self.scenario;
-        let first = Section {
-            name: PATH_LINK,
-            key: "link".to_owned(),
-            link: scenario.link.clone(),
-            given_keys: &self.given_link_keys,
-            during_outage: scenario.path.during_outage,
-        };
-        let more = scenario.links.iter().map(|(name, link)| Section {
-            name,
-            key: format!("links.{name}"),
-            link: link.section(),
-            given_keys: &self.given_keys_of_links[name],
-            during_outage: during_outage(scenario, link),
+    /// `[link]` and `[links]`, in the order in which links are numbered: the link's name, its section's
+    /// key, the section, and what an outage of its path does.
+    fn sections(&self) -> impl Iterator<Item = (&str, String, &LinkSection, DuringOutage)> {
+        let Scenario { path, link, links, .. } = &self.scenario;
+        let first = (PATH_LINK, "link".to_owned(), link, path.during_outage);
+        let more = links.iter().map(|(name, link)| {
+            let own_path = link.path.as_ref().unwrap_or(path);
+            (&name[..], format!("links.{name}"), &link.link, own_path.during_outage)
         });
         [first].into_iter().chain(more)
     }
@@ -148,11 +129,7 @@ impl NamedScenario {
     fn with_path_of(&self, link: &ExtraLink) -> Self {
         let path = match &link.path {
             Some(path) => path.clone(),
-            None => PathSection {
-                kind: PathKind::Fixed,
-                rtt: Some(link.rtt.unwrap_or(Duration::ZERO)),
-                ..self.scenario.path.clone()
-            },
+            None => self.scenario.path.fixed(link.rtt.unwrap_or(Duration::ZERO)),
         };
         Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
     }
@@ -165,15 +142,15 @@ impl NamedScenario {
 
     /// The ids of the flows that a `[[flow]]` stands for.
     fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
-        let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.count);
+        let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.common.count);
         let first: u32 = before.sum();
-        let count = self.scenario.flow.get(entry as usize).map_or(0, |flow| flow.count);
+        let count = self.scenario.flow.get(entry as usize).map_or(0, |flow| flow.common.count);
         first..first + count
     }
 
     fn routes_of(&self, entry: usize, flow: &Flow) -> Vec<Route> {
         let numbers = |via: &[String]| via.iter().map(|name| self.link_number(name)).collect();
-        let mut routes = vec![Route { from: Instant::START, links: numbers(&flow.via) }];
+        let mut routes = vec![Route { from: Instant::START, links: numbers(&flow.common.via) }];
         let mut changes: Vec<&Change> =
             self.scenario.change.iter().filter(|c| c.flow == Some(entry as u32)).collect();
         changes.sort_by_key(|change| change.at);
@@ -185,28 +162,14 @@ impl NamedScenario {
     }
 }
 
-/// What a link's section says.
-struct Section<'s> {
-    name: &'s str,
-    /// The section's key, for errors and as the component's name.
-    key: String,
-    link: LinkSection,
-    given_keys: &'s BTreeSet<String>,
-    during_outage: DuringOutage,
-}
-
-fn during_outage(scenario: &Scenario, link: &ExtraLink) -> DuringOutage {
-    link.path.as_ref().map_or(scenario.path.during_outage, |path| path.during_outage)
-}
-
 fn traffic_of(flow: &Flow) -> Traffic {
-    match flow.kind {
-        FlowKind::Tcp => Traffic::Tcp {
-            cc: flow.cc.clone(),
-            bytes: flow.bytes,
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => Traffic::Tcp {
+            cc: tcp.cc.clone(),
+            bytes: tcp.bytes,
             parameters: flow.parameters.clone(),
             ecn: flow.tcp.ecn,
         },
-        FlowKind::Probe => Traffic::Probe { interval: flow.interval, size: flow.size },
+        FlowKind::Probe(probe) => Traffic::Probe { interval: probe.interval, size: probe.size },
     }
 }

@@ -1,12 +1,20 @@
 //! The scenario file as it is written. One definition gives the parser, its errors and the schema.
+//!
+//! What is not given has its default here, in the `Default` of its section. Where it matters later whether
+//! something was given, it is an `Option` until then.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
+use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
+
+use crate::by_kind::{self, Kinds};
+use crate::keys::{KeyError, Keys, read_parts};
 
 /// What to run: a path, a link over it, flows, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,228 +45,273 @@ pub struct Scenario {
     pub live: LiveSection,
 }
 
+impl Scenario {
+    /// As JSON, with what is not given filled in.
+    pub fn to_json(&self) -> Value {
+        let json = serde_json::to_value(self);
+        without_nulls(json.expect("a scenario has text keys and finite numbers only"))
+    }
+}
+
+/// Drops what was not given.
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(keys) => {
+            let given = keys.into_iter().filter(|(_, value)| !value.is_null());
+            given.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(entries) => entries.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
 /// `[path]`: where the delay comes from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct PathSection {
-    /// What kind of path.
-    #[serde(default)]
-    pub kind: PathKind,
-    /// The constellation's name, "geo:LONGITUDE", a TOML file, or a file or address of element sets.
-    #[serde(default = "default_constellation")]
-    pub constellation: String,
-    /// One end: a site, a city, or "lat,lon[,alt_m]".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The other end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// How the ends are joined.
-    #[serde(default)]
-    pub relay: Relay,
-    /// The handover policy; where nothing is said, leoem, and immediate with compat = "hypatia".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handover: Option<String>,
-    /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
-    #[serde(default = "default_leoem")]
-    pub outage: String,
     /// What becomes of packets that reach an outage.
     #[serde(default)]
     pub during_outage: DuringOutage,
-    /// When the path begins; where nothing is said, at the constellation's epoch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<UtcInstant>,
-    /// The time between computed frames.
-    #[serde(default = "default_step")]
-    pub step: Duration,
-    /// The gateways: a list's name, or a file with latitude_deg, longitude_deg and name.
-    #[serde(default = "default_gateways")]
-    pub gateways: String,
-    /// Another tool's habits, to be compared with it.
-    #[serde(default)]
-    pub compat: Compat,
-    /// Which satellites: all, or such as "name=STARLINK-1*; shell=0; plane=0-35".
-    #[serde(default = "default_all")]
-    pub satellites: String,
-    /// The lowest elevation at which sites use satellites; the constellation's own where not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub minimum_elevation: Option<Angle>,
-    /// How far from the geostationary arc sites keep.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub geo_avoidance: Option<Angle>,
-    /// How far from the start the epoch of an element set may be.
-    #[serde(default = "default_stale_after")]
-    pub stale_after: Duration,
-    /// Whether the last plane of a shell links to its first.
-    #[serde(default = "default_true")]
-    pub isl_seam: bool,
-    /// How far above the ground links between satellites must pass.
-    #[serde(default = "default_isl_clearance")]
-    pub isl_clearance: Length,
-    /// For relay = "access": the points of presence: a list's name or a file, as gateways.
-    #[serde(default = "default_pops")]
-    pub pops: String,
-    /// For relay = "access": how much longer fibre is than the great circle.
-    #[serde(default = "default_fibre_stretch")]
-    pub fibre_stretch: f64,
-    /// For policies on a grid: the time between choices, in UTC.
-    #[serde(default = "default_period")]
-    pub grid_period: Duration,
-    /// For policies on a grid: the first choice of each minute.
-    #[serde(default = "default_offset")]
-    pub grid_offset: Duration,
-    /// For kind = "fixed": the round trip without queueing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt: Option<Duration>,
-    /// For kind = "trace": a path file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    /// What kind of path, and the keys of that kind.
+    #[serde(flatten, serialize_with = "by_kind::serialize")]
+    pub kind: PathKind,
+}
+
+impl<'de> Deserialize<'de> for PathSection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_parts(deserializer, |keys| {
+            let during_outage = keys.key("during_outage")?.unwrap_or_default();
+            Ok(Self { during_outage, kind: keys.kind()? })
+        })
+    }
 }
 
 impl PathSection {
-    /// The keys that a kind of path understands beside `kind` itself.
-    pub(crate) fn keys(kind: PathKind) -> &'static [&'static str] {
-        match kind {
-            PathKind::Constellation => &[
-                "constellation",
-                "from",
-                "to",
-                "relay",
-                "handover",
-                "outage",
-                "during_outage",
-                "start",
-                "step",
-                "gateways",
-                "compat",
-                "satellites",
-                "minimum_elevation",
-                "geo_avoidance",
-                "stale_after",
-                "isl_seam",
-                "isl_clearance",
-                "pops",
-                "fibre_stretch",
-                "grid_period",
-                "grid_offset",
-            ],
-            PathKind::Fixed => &["rtt", "during_outage", "from", "to", "start"],
-            PathKind::Trace => &["file", "during_outage"],
-        }
+    /// The same path with a round trip that never changes by itself.
+    pub(crate) fn fixed(&self, rtt: Duration) -> Self {
+        let (from, to, start) = match &self.kind {
+            PathKind::Constellation(path) => (path.from.clone(), path.to.clone(), path.start),
+            PathKind::Fixed(path) => (path.from.clone(), path.to.clone(), path.start),
+            PathKind::Trace(_) => (None, None, None),
+        };
+        let kind = PathKind::Fixed(FixedPath { rtt: Some(rtt), from, to, start });
+        Self { kind, ..self.clone() }
     }
 }
 
 /// What kind of path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
 pub enum PathKind {
     /// Computed from a constellation.
-    #[default]
-    Constellation,
+    Constellation(Box<ConstellationPath>),
     /// The same round trip all the time, but for `[[change]]`.
-    Fixed,
+    Fixed(FixedPath),
     /// A path file.
-    Trace,
+    Trace(TracePath),
 }
 
-impl PathKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Constellation => "constellation",
-            Self::Fixed => "fixed",
-            Self::Trace => "trace",
+impl Kinds for PathKind {
+    const NOUN: &'static str = "a path";
+    const DEFAULT: Option<&'static str> = Some("constellation");
+}
+
+/// `[path]` with kind = "constellation".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ConstellationPath {
+    /// The constellation's name, "geo:LONGITUDE", a TOML file, or a file or address of element sets.
+    pub constellation: String,
+    /// One end: a site, a city, or "lat,lon[,alt_m]".
+    pub from: Option<String>,
+    /// The other end.
+    pub to: Option<String>,
+    /// How the ends are joined.
+    pub relay: Relay,
+    /// The handover policy; where nothing is said, leoem, and immediate with compat = "hypatia".
+    pub handover: Option<String>,
+    /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
+    pub outage: String,
+    /// When the path begins; where nothing is said, at the constellation's epoch.
+    pub start: Option<UtcInstant>,
+    /// The time between computed frames.
+    pub step: Duration,
+    /// The gateways: a list's name, or a file with latitude_deg, longitude_deg and name.
+    pub gateways: String,
+    /// Another tool's habits, to be compared with it.
+    pub compat: Compat,
+    /// Which satellites: all, or such as "name=STARLINK-1*; shell=0; plane=0-35".
+    pub satellites: String,
+    /// The lowest elevation at which sites use satellites; the constellation's own where not given.
+    pub minimum_elevation: Option<Angle>,
+    /// How far from the geostationary arc sites keep.
+    pub geo_avoidance: Option<Angle>,
+    /// How far from the start the epoch of an element set may be.
+    pub stale_after: Duration,
+    /// Whether the last plane of a shell links to its first.
+    pub isl_seam: bool,
+    /// How far above the ground links between satellites must pass.
+    pub isl_clearance: Length,
+    /// For relay = "access": the points of presence: a list's name or a file, as gateways.
+    pub pops: String,
+    /// For relay = "access": how much longer fibre is than the great circle.
+    pub fibre_stretch: f64,
+    /// For policies on a grid: the time between choices, in UTC.
+    pub grid_period: Duration,
+    /// For policies on a grid: the first choice of each minute.
+    pub grid_offset: Duration,
+}
+
+impl Default for ConstellationPath {
+    fn default() -> Self {
+        Self {
+            constellation: "starlink-shell1".to_owned(),
+            from: None,
+            to: None,
+            relay: Relay::default(),
+            handover: None,
+            outage: "leoem".to_owned(),
+            start: None,
+            step: Duration::from_secs(1),
+            gateways: "starlink-gateways".to_owned(),
+            compat: Compat::default(),
+            satellites: "all".to_owned(),
+            minimum_elevation: None,
+            geo_avoidance: None,
+            // Two weeks: SGP4 is off by kilometres per day, and an operator's manoeuvres add to that.
+            stale_after: Duration::from_secs(14 * 86_400),
+            isl_seam: true,
+            isl_clearance: Length::from_kilometres(80.0),
+            pops: "starlink-pops".to_owned(),
+            fibre_stretch: 1.4,
+            grid_period: STARLINK_PERIOD,
+            grid_offset: STARLINK_OFFSET,
         }
+    }
+}
+
+/// When Starlink chooses satellites anew: in seconds 12, 27, 42 and 57 of every minute.
+const STARLINK_PERIOD: Duration = Duration::from_secs(15);
+const STARLINK_OFFSET: Duration = Duration::from_secs(12);
+
+/// `[path]` with kind = "fixed".
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixedPath {
+    /// The round trip without queueing.
+    pub rtt: Option<Duration>,
+    /// What one end is called.
+    pub from: Option<String>,
+    /// What the other end is called.
+    pub to: Option<String>,
+    /// When the path begins.
+    pub start: Option<UtcInstant>,
+}
+
+/// `[path]` with kind = "trace".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TracePath {
+    /// A path file.
+    pub file: Option<String>,
+}
+
+/// Defines keys that may be given or not, and the values that count once all is said: the keys' own, or
+/// else the defaults that stand here.
+macro_rules! layered {
+    ($(#[$meta:meta])* $keys:ident => $values:ident {
+        $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $keys { $($(#[$doc])* pub $key: Option<$type>,)+ }
+
+        #[doc = concat!("The values that [`", stringify!($keys), "`] stand for.")]
+        #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+        #[serde(default)]
+        pub struct $values { $($(#[$doc])* pub $key: $type,)+ }
+
+        impl $keys {
+            /// These keys, and those of `others` that are not among them.
+            pub fn or(self, others: Self) -> Self {
+                Self { $($key: self.$key.or(others.$key),)+ }
+            }
+
+            /// What they stand for, defaults included.
+            pub fn values(self) -> $values {
+                $values { $($key: self.$key.unwrap_or_else(|| $default),)+ }
+            }
+        }
+
+        impl Default for $values {
+            fn default() -> Self {
+                $keys::default().values()
+            }
+        }
+    };
+}
+
+layered! {
+    /// What may be said of a direction of a link.
+    LinkKeys => LinkValues {
+        /// The wire rate; each IP packet counts 14 bytes more.
+        rate: Rate = Rate::from_bits_per_second(150_000_000),
+        /// How much the queue holds; of `[links]`, BDP counts the longest base RTT of the flows over it.
+        queue: QueueLimit = QueueLimit::Bdp(1.0),
+        /// The queue discipline.
+        qdisc: QueueDiscipline = QueueDiscipline::default(),
+        /// Independent loss after the queue.
+        loss: Ratio = Ratio::ZERO,
     }
 }
 
 /// `[link]`: the bottleneck in the direction from -> to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct LinkSection {
-    /// The wire rate; each IP packet counts 14 bytes more.
-    #[serde(default = "default_rate")]
-    pub rate: Rate,
-    /// How much the queue holds.
-    #[serde(default = "default_queue")]
-    pub queue: QueueLimit,
-    /// The queue discipline.
-    #[serde(default)]
-    pub qdisc: QueueDiscipline,
-    /// Independent loss after the queue.
-    #[serde(default)]
-    pub loss: Ratio,
+    /// What was given of the direction from -> to.
+    #[serde(flatten, serialize_with = "values_of")]
+    #[schemars(with = "LinkValues")]
+    pub keys: LinkKeys,
     /// What the other direction has of its own; it is the same otherwise, without loss.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub back: Option<LinkBack>,
+    pub back: Option<LinkKeys>,
 }
 
-impl Default for LinkSection {
-    fn default() -> Self {
-        Self {
-            rate: default_rate(),
-            queue: default_queue(),
-            qdisc: QueueDiscipline::default(),
-            loss: Ratio::ZERO,
-            back: None,
-        }
+fn values_of<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::Error> {
+    keys.clone().values().serialize(serializer)
+}
+
+impl LinkSection {
+    fn among(keys: &mut Keys) -> Result<Self, KeyError> {
+        Ok(Self { keys: keys.part()?, back: keys.key("back")? })
     }
 }
 
-/// `[link.back]`: what the direction to -> from has of its own.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LinkBack {
-    /// The wire rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// How much the queue holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueLimit>,
-    /// The queue discipline.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub qdisc: Option<QueueDiscipline>,
-    /// Independent loss after the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Ratio>,
+impl<'de> Deserialize<'de> for LinkSection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_parts(deserializer, Self::among)
+    }
 }
 
 /// `[links.NAME]`: a link beside that of `[path]` and `[link]`, for flows that go over it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ExtraLink {
     /// Its round trip without queueing, half of it each way; 0 s where neither this nor `path` is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
     /// Instead of `rtt`: a path of its own that varies over time, with the keys of `[path]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathSection>,
-    /// The wire rate, as in `[link]`.
-    #[serde(default = "default_rate")]
-    pub rate: Rate,
-    /// How much the queue holds; BDP counts the longest base RTT of the flows over this link.
-    #[serde(default = "default_queue")]
-    pub queue: QueueLimit,
-    /// The queue discipline.
-    #[serde(default)]
-    pub qdisc: QueueDiscipline,
-    /// Independent loss after the queue.
-    #[serde(default)]
-    pub loss: Ratio,
-    /// What the other direction has of its own; it is the same otherwise, without loss.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub back: Option<LinkBack>,
+    /// What `[link]` has too.
+    #[serde(flatten)]
+    pub link: LinkSection,
 }
 
-impl ExtraLink {
-    /// Its keys that `[link]` has too.
-    pub(crate) fn section(&self) -> LinkSection {
-        LinkSection {
-            rate: self.rate,
-            queue: self.queue,
-            qdisc: self.qdisc.clone(),
-            loss: self.loss,
-            back: self.back.clone(),
-        }
+impl<'de> Deserialize<'de> for ExtraLink {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_parts(deserializer, |keys| {
+            let (rtt, path) = (keys.key("rtt")?, keys.key("path")?);
+            Ok(Self { rtt, path, link: LinkSection::among(keys)? })
+        })
     }
 }
 
@@ -269,94 +322,55 @@ pub struct Change {
     /// When.
     pub at: Duration,
     /// Which of `[links]` changes; that of `[path]` and `[link]` where not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Instead of a link: which `[[flow]]`, counted from 0, takes another way.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<u32>,
     /// With `flow`: its new way. What is under way stays on the old one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Vec<String>>,
     /// The new round trip without queueing, from then on (from the outage's end, if any).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
     /// The new rate, likewise.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// The new loss, likewise.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Ratio>,
     /// How long the path is down from `at` on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outage: Option<Duration>,
 }
 
 /// `[[flow]]`: one sender and its receiver.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(transform = allow_cc_parameters)]
 pub struct Flow {
-    /// TCP bulk transfer or UDP echo.
-    #[serde(default)]
+    /// What all kinds of flows have.
+    #[serde(flatten)]
+    pub common: FlowKeys,
+    /// What kind of flow, and the keys of that kind.
+    #[serde(flatten, serialize_with = "by_kind::serialize")]
     pub kind: FlowKind,
-    /// The congestion control.
-    #[serde(default = "default_cc")]
-    pub cc: String,
-    /// Which end sends.
-    #[serde(default)]
-    pub from: End,
-    /// When it begins.
-    #[serde(default)]
-    pub start: Duration,
-    /// When it stops; the run's end where not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Duration>,
-    /// Instead of `stop`: how much is sent; the completion time is reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Bytes>,
-    /// How many flows like this.
-    #[serde(default = "default_count")]
-    pub count: u32,
-    /// The links it crosses, in the order from the end `from` to the end `to`: names of `[links]`,
-    /// and "path" for the link of `[path]` and `[link]`.
-    #[serde(default = "default_via", skip_serializing_if = "is_default_via")]
-    pub via: Vec<String>,
-    /// Round trip of its own beside that of the links, half of it each way, without queueing.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub extra_rtt: Duration,
-    /// How its TCP is set.
-    #[serde(default, skip_serializing_if = "TcpKeys::is_default")]
-    pub tcp: TcpKeys,
-    /// For kind = "probe": the time between packets.
-    #[serde(default = "default_interval")]
-    pub interval: Duration,
-    /// For kind = "probe": the payload of a packet.
-    #[serde(default = "default_size")]
-    pub size: Bytes,
-    /// Parameters of the congestion control, written `NAME.PARAMETER = value` in the flow.
-    #[serde(skip_deserializing, flatten)]
+    /// Parameters of a TCP flow's congestion control, written `NAME.PARAMETER = value` in the flow.
+    #[serde(flatten)]
     #[schemars(skip)]
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: BTreeMap<String, Value>,
 }
 
-/// `tcp` in `[[flow]]`: how a flow's TCP is set.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct TcpKeys {
-    /// Whether it asks for ECN, so that queues may mark its packets rather than drop them.
-    pub ecn: bool,
-}
-
-impl TcpKeys {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
+impl<'de> Deserialize<'de> for Flow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_parts(deserializer, |keys| {
+            let (common, kind) = (keys.part()?, keys.kind()?);
+            let tables = match kind {
+                FlowKind::Tcp(_) => keys.other_tables(),
+                FlowKind::Probe(_) => toml::Table::new(),
+            };
+            let json = |(name, table)| Some((name, serde_json::to_value(table).ok()?));
+            Ok(Self { common, kind, parameters: tables.into_iter().filter_map(json).collect() })
+        })
     }
 }
 
 /// Lets the schema accept `cubic.beta = 0.7` in a flow: a table under the congestion control's name.
 fn allow_cc_parameters(schema: &mut schemars::Schema) {
     schema.insert(
-        "additionalProperties".to_owned(),
+        "unevaluatedProperties".to_owned(),
         serde_json::json!({
             "type": "object",
             "description": "parameters of the congestion control with this name",
@@ -364,39 +378,112 @@ fn allow_cc_parameters(schema: &mut schemars::Schema) {
     );
 }
 
+/// What all kinds of flows have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowKeys {
+    /// Which end sends.
+    pub from: End,
+    /// When it begins.
+    pub start: Duration,
+    /// When it stops; the run's end where not given.
+    pub stop: Option<Duration>,
+    /// How many flows like this.
+    pub count: u32,
+    /// The links it crosses, in the order from the end `from` to the end `to`: names of `[links]`,
+    /// and "path" for the link of `[path]` and `[link]`.
+    #[serde(skip_serializing_if = "is_path_alone")]
+    pub via: Vec<String>,
+    /// Round trip of its own beside that of the links, half of it each way, without queueing.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub extra_rtt: Duration,
+}
+
+impl Default for FlowKeys {
+    fn default() -> Self {
+        Self {
+            from: End::default(),
+            start: Duration::ZERO,
+            stop: None,
+            count: 1,
+            via: vec![PATH_LINK.to_owned()],
+            extra_rtt: Duration::ZERO,
+        }
+    }
+}
+
+fn is_path_alone(via: &[String]) -> bool {
+    via == [PATH_LINK]
+}
+
+fn is_zero(time: &Duration) -> bool {
+    *time == Duration::ZERO
+}
+
 /// TCP bulk transfer or UDP echo.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
 pub enum FlowKind {
     /// A bulk transfer.
-    #[default]
-    Tcp,
+    Tcp(TcpFlow),
     /// UDP packets that the other end echoes.
-    Probe,
+    Probe(ProbeFlow),
+}
+
+impl Kinds for FlowKind {
+    const NOUN: &'static str = "a flow";
+    const DEFAULT: Option<&'static str> = Some("tcp");
+}
+
+/// `[[flow]]` with kind = "tcp".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TcpFlow {
+    /// The congestion control.
+    pub cc: String,
+    /// Instead of `stop`: how much is sent; the completion time is reported.
+    pub bytes: Option<Bytes>,
+}
+
+impl Default for TcpFlow {
+    fn default() -> Self {
+        Self { cc: "cubic".to_owned(), bytes: None }
+    }
+}
+
+/// `[[flow]]` with kind = "probe".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProbeFlow {
+    /// The time between packets.
+    pub interval: Duration,
+    /// The payload of a packet.
+    pub size: Bytes,
+}
+
+impl Default for ProbeFlow {
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(10), size: Bytes::new(64) }
+    }
 }
 
 /// `[signal]`: announcements of handovers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct SignalSection {
     /// Who announces.
-    #[serde(default)]
     pub source: SignalSource,
     /// How long before the event it is announced.
-    #[serde(default)]
     pub lead: Duration,
     /// What is added to the announced time: none, report-timing, or a duration.
-    #[serde(default = "default_none")]
     pub error: String,
     /// For source = "forecast": the element sets that the forecaster has, a TLE or OMM file; those of the path where
     /// nothing is said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub elements: Option<String>,
     /// For source = "schedule" and "blind": the time between handovers.
-    #[serde(default = "default_period")]
     pub period: Duration,
     /// For source = "schedule": the first handover of each minute.
-    #[serde(default = "default_offset")]
     pub offset: Duration,
 }
 
@@ -405,11 +492,21 @@ impl Default for SignalSection {
         Self {
             source: SignalSource::None,
             lead: Duration::ZERO,
-            error: default_none(),
+            error: "none".to_owned(),
             elements: None,
-            period: default_period(),
-            offset: default_offset(),
+            period: STARLINK_PERIOD,
+            offset: STARLINK_OFFSET,
         }
+    }
+}
+
+impl SignalSection {
+    /// What is added to the announced time.
+    ///
+    /// # Errors
+    /// `error` is none of what it may be.
+    pub fn timing_error(&self) -> Result<TimingError, TimingErrorText> {
+        self.error.parse()
     }
 }
 
@@ -432,31 +529,27 @@ pub enum SignalSource {
 
 /// `[run]`: how long, how often sampled, which seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct RunSection {
     /// How long the run lasts.
-    #[serde(default = "default_duration")]
     pub duration: Duration,
     /// The seed of everything drawn at random.
-    #[serde(default = "default_seed")]
     pub seed: u64,
     /// The time between samples.
-    #[serde(default = "default_sample")]
     pub sample: Duration,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
-        Self { duration: default_duration(), seed: default_seed(), sample: default_sample() }
+        Self { duration: Duration::from_secs(60), seed: 1, sample: Duration::from_millis(100) }
     }
 }
 
 /// `[live]`: what only live runs ask for; the simulator does not look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct LiveSection {
     /// What carries packets between the kernel and the link.
-    #[serde(default)]
     pub device: LiveDevice,
 }
 
@@ -466,105 +559,4 @@ impl LiveSection {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-fn default_constellation() -> String {
-    "starlink-shell1".to_owned()
-}
-
-fn default_leoem() -> String {
-    "leoem".to_owned()
-}
-
-fn default_none() -> String {
-    "none".to_owned()
-}
-
-fn default_step() -> Duration {
-    Duration::from_secs(1)
-}
-
-fn default_all() -> String {
-    "all".to_owned()
-}
-
-fn default_true() -> bool {
-    true
-}
-
-fn default_stale_after() -> Duration {
-    // Two weeks: SGP4 is off by kilometres per day, and an operator's manoeuvres add to that.
-    Duration::from_secs(14 * 86_400)
-}
-
-fn default_isl_clearance() -> Length {
-    Length::from_kilometres(80.0)
-}
-
-fn default_pops() -> String {
-    "starlink-pops".to_owned()
-}
-
-fn default_fibre_stretch() -> f64 {
-    1.4
-}
-
-fn default_gateways() -> String {
-    "starlink-gateways".to_owned()
-}
-
-fn default_rate() -> Rate {
-    Rate::from_bits_per_second(150_000_000)
-}
-
-fn default_queue() -> QueueLimit {
-    QueueLimit::Bdp(1.0)
-}
-
-fn default_cc() -> String {
-    "cubic".to_owned()
-}
-
-fn default_count() -> u32 {
-    1
-}
-
-fn default_via() -> Vec<String> {
-    vec![PATH_LINK.to_owned()]
-}
-
-fn is_default_via(via: &[String]) -> bool {
-    via == [PATH_LINK]
-}
-
-fn is_zero(time: &Duration) -> bool {
-    *time == Duration::ZERO
-}
-
-fn default_interval() -> Duration {
-    Duration::from_millis(10)
-}
-
-fn default_size() -> Bytes {
-    Bytes::new(64)
-}
-
-fn default_period() -> Duration {
-    Duration::from_secs(15)
-}
-
-fn default_offset() -> Duration {
-    Duration::from_secs(12)
-}
-
-fn default_duration() -> Duration {
-    Duration::from_secs(60)
-}
-
-fn default_seed() -> u64 {
-    1
-}
-
-fn default_sample() -> Duration {
-    Duration::from_millis(100)
 }

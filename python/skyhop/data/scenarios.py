@@ -49,7 +49,7 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
     """
     resolved = json.loads(scenario.to_json())
     named = {
-        f"{key}.constellation": path["constellation"]
+        f"{key}.constellation": path.get("constellation", "")
         for key, path in path_sections(resolved).items()
     }
     named["signal.elements"] = resolved["signal"].get("elements", "")

@@ -2,6 +2,7 @@
 
 use skyhop_model::LiveDevice;
 use skyhop_scenario::parse_scenario;
+use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, ProbeFlow, TcpFlow};
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
@@ -22,19 +23,21 @@ fn what_is_not_given_has_the_documented_default() {
     let text =
         "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n[[flow]]\nkind = \"probe\"";
     let scenario = parse_scenario(text, "x.toml", &[]).unwrap().scenario;
-    assert_eq!(scenario.path.constellation, "starlink-shell1");
-    assert_eq!(scenario.path.handover, None);
-    assert_eq!(scenario.path.outage, "leoem");
-    assert_eq!(scenario.path.gateways, "starlink-gateways");
-    assert_eq!(scenario.path.start, None);
-    assert_eq!(scenario.path.step, Duration::from_secs(1));
-    assert_eq!(scenario.link.rate, Rate::from_bits_per_second(150_000_000));
-    assert_eq!(scenario.link.queue, QueueLimit::Bdp(1.0));
-    assert_eq!(scenario.link.qdisc.name(), "fifo");
-    assert!(!scenario.flow[0].tcp.ecn);
-    assert_eq!(scenario.flow[0].cc, "cubic");
-    assert_eq!(scenario.flow[1].interval, Duration::from_millis(10));
-    assert_eq!(scenario.flow[1].size, Bytes::new(64));
+    let PathKind::Constellation(path) = scenario.path.kind else { panic!("{:?}", scenario.path) };
+    assert_eq!(path.constellation, "starlink-shell1");
+    assert_eq!(path.handover, None);
+    assert_eq!(path.outage, "leoem");
+    assert_eq!(path.gateways, "starlink-gateways");
+    assert_eq!(path.start, None);
+    assert_eq!(path.step, Duration::from_secs(1));
+    let link = scenario.link.keys.values();
+    assert_eq!(link.rate, Rate::from_bits_per_second(150_000_000));
+    assert_eq!(link.queue, QueueLimit::Bdp(1.0));
+    assert_eq!(link.qdisc.name(), "fifo");
+    let tcp = TcpFlow { cc: "cubic".to_owned(), bytes: None };
+    assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
+    let probe = ProbeFlow { interval: Duration::from_millis(10), size: Bytes::new(64) };
+    assert_eq!(scenario.flow[1].kind, FlowKind::Probe(probe));
     assert_eq!(scenario.run.duration, Duration::from_secs(60));
     assert_eq!(scenario.run.sample, Duration::from_millis(100));
     assert_eq!(scenario.run.seed, 1);
@@ -115,10 +118,12 @@ fn sets_override_and_add_keys() {
     let sets = ["flow.0.cc=bbr", "link.rate=10 Mbit/s", "run.seed=7", "path.rtt=\"60 ms\""];
     let sets: Vec<String> = sets.map(str::to_owned).to_vec();
     let scenario = parse_scenario(&text, "x.toml", &sets).unwrap().scenario;
-    assert_eq!(scenario.flow[0].cc, "bbr");
-    assert_eq!(scenario.link.rate, Rate::from_bits_per_second(10_000_000));
+    let tcp = TcpFlow { cc: "bbr".to_owned(), bytes: None };
+    assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
+    assert_eq!(scenario.link.keys.rate, Some(Rate::from_bits_per_second(10_000_000)));
     assert_eq!(scenario.run.seed, 7);
-    assert_eq!(scenario.path.rtt, Some(Duration::from_millis(60)));
+    let rtt = Some(Duration::from_millis(60));
+    assert_eq!(scenario.path.kind, PathKind::Fixed(FixedPath { rtt, ..FixedPath::default() }));
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn a_scenario_is_written_with_a_live_section_only_where_it_says_something() {
     let written = |device: &str| {
         let sets = [format!("live.device={device}")];
         let scenario = parse_scenario(MINIMAL, "x.toml", &sets).unwrap().scenario;
-        serde_json::to_value(scenario).unwrap()
+        scenario.to_json()
     };
     assert_eq!(written("packet")["live"]["device"], "packet");
     assert_eq!(written("auto").get("live"), None);

@@ -1,0 +1,156 @@
+//! Checks of what the types alone cannot say.
+
+use skyhop_model::Relay;
+use skyhop_units::{Duration, Rate};
+
+use crate::ScenarioError;
+use crate::parse::NamedScenario;
+use crate::types::{
+    Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
+};
+
+/// The shortest run and the shortest time between samples.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
+
+/// The shortest time between a probe's packets: a probe is no load generator.
+const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
+
+/// The most flows that one entry may stand for.
+const MOST_FLOWS: u32 = 10_000;
+
+/// Handovers are not told apart below that: an outage and its recovery take as long.
+const SHORTEST_BLIND_PERIOD: Duration = Duration::from_secs(1);
+
+impl NamedScenario {
+    /// Checks everything; the first thing that is wrong is the error.
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
+        let scenario = &self.scenario;
+        self.check_path(&scenario.path, "path")?;
+        let run = &scenario.run;
+        for (key, value) in [("run.duration", run.duration), ("run.sample", run.sample)] {
+            if value < SHORTEST_SAMPLE {
+                return Err(self.wrong(key, "is too short; expected at least 1 ms"));
+            }
+        }
+        self.check_rates(&scenario.link, "link")?;
+        if let Some(index) = scenario.change.iter().position(|change| change.at >= run.duration) {
+            return Err(self.wrong(format!("change.{index}.at"), "is not before the run's end"));
+        }
+        for (index, flow) in scenario.flow.iter().enumerate() {
+            self.check_flow(flow, &format!("flow.{index}"))?;
+        }
+        self.check_signal(&scenario.signal)?;
+        self.check_topology()?;
+        self.check_forecast()
+    }
+
+    pub(crate) fn check_path(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
+        let is_missing = |given: &Option<_>, name: &str, example: &str| match given {
+            None::<String> => {
+                Err(self.wrong(format!("{key}.{name}"), format!("is missing; expected {example}")))
+            }
+            Some(_) => Ok(()),
+        };
+        match &path.kind {
+            PathKind::Constellation(path) => {
+                is_missing(&path.from, "from", "a city such as \"San Diego\" or \"lat,lon\"")?;
+                is_missing(&path.to, "to", "a city such as \"New York\" or \"lat,lon\"")?;
+                if path.step == Duration::ZERO {
+                    let what = "is 0 s; expected a time above zero";
+                    return Err(self.wrong(format!("{key}.step"), what));
+                }
+                Ok(())
+            }
+            PathKind::Fixed(path) => {
+                let rtt = path.rtt.map(|rtt| rtt.to_string());
+                is_missing(&rtt, "rtt", "a time such as \"50 ms\"")
+            }
+            PathKind::Trace(path) => is_missing(&path.file, "file", "the name of a path file"),
+        }
+    }
+
+    pub(crate) fn check_rates(&self, link: &LinkSection, key: &str) -> Result<(), ScenarioError> {
+        let back = link.back.as_ref().and_then(|back| back.rate);
+        for (rate, name) in [(link.keys.rate, "rate"), (back, "back.rate")] {
+            if rate == Some(Rate::ZERO) {
+                let what = "is 0; expected a rate such as \"150 Mbit/s\"";
+                return Err(self.wrong(format!("{key}.{name}"), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_flow(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
+        let wrong = |name: &str, what: String| Err(self.wrong(format!("{key}{name}"), what));
+        let (common, run) = (&flow.common, self.scenario.run.duration);
+        if common.start >= run {
+            return wrong(".start", format!("is {}, but the run ends at {run}", common.start));
+        }
+        if common.stop.is_some_and(|stop| stop <= common.start) {
+            return wrong(".stop", format!("is not after the flow's start at {}", common.start));
+        }
+        if !(1..=MOST_FLOWS).contains(&common.count) {
+            return wrong(".count", format!("is {}; expected 1 to {MOST_FLOWS}", common.count));
+        }
+        match &flow.kind {
+            FlowKind::Tcp(tcp) => {
+                if common.stop.is_some() && tcp.bytes.is_some() {
+                    return wrong("", "has both stop and bytes; give one".to_owned());
+                }
+                if tcp.bytes.is_some_and(|bytes| bytes.as_u64() == 0) {
+                    return wrong(".bytes", "is 0; expected a size such as \"10 MB\"".to_owned());
+                }
+                let cc = skyhop_model::plain_cc_name(&tcp.cc);
+                if let Some(name) = flow.parameters.keys().find(|name| *name != cc) {
+                    let what =
+                        format!("is neither a key of a flow nor its congestion control ({cc})");
+                    return wrong(&format!(".{name}"), what);
+                }
+            }
+            FlowKind::Probe(probe) if probe.interval < SHORTEST_INTERVAL => {
+                let what = format!("is {}; expected at least {SHORTEST_INTERVAL}", probe.interval);
+                return wrong(".interval", what);
+            }
+            FlowKind::Probe(probe) if !(16..=1472).contains(&probe.size.as_u64()) => {
+                return wrong(".size", format!("is {}; expected 16 B to 1472 B", probe.size));
+            }
+            FlowKind::Probe(_) => {}
+        }
+        Ok(())
+    }
+
+    fn check_signal(&self, signal: &SignalSection) -> Result<(), ScenarioError> {
+        signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
+        if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
+            let what = format!(
+                "is {}; expected at least {SHORTEST_BLIND_PERIOD} for a grid that is to be found",
+                signal.period
+            );
+            return Err(self.wrong("signal.period", what));
+        }
+        if signal.period == Duration::ZERO {
+            let what = "is 0 s; expected a time such as \"15 s\"";
+            return Err(self.wrong("signal.period", what));
+        }
+        Ok(())
+    }
+
+    /// Checks that there is something to forecast.
+    fn check_forecast(&self) -> Result<(), ScenarioError> {
+        let (signal, path) = (&self.scenario.signal, &self.scenario.path);
+        match (signal.source, &path.kind) {
+            (SignalSource::Forecast, PathKind::Constellation(path)) if path.relay != Relay::Geo => {
+                Ok(())
+            }
+            (SignalSource::Forecast, _) => {
+                let what = "a forecast needs orbits; expected a path of kind = \"constellation\" with a relay other \
+                            than \"geo\"";
+                Err(self.wrong("signal.source", what))
+            }
+            _ if signal.elements.is_some() => {
+                Err(self.wrong("signal.elements", "is for source = \"forecast\" alone"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

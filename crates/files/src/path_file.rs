@@ -1,9 +1,11 @@
 //! Path files: one Parquet file per path, a row per frame, the header as JSON metadata.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::panic;
+use std::panic::{self, UnwindSafe};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+use std::thread;
 
 use arrow_array::builder::{
     Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder, StructBuilder,
@@ -48,11 +50,30 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
 /// Missing, cut or foreign files and impossible content, each named.
 pub fn read_path(path: &Path) -> Result<PathTrace, FileError> {
     // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let read = panic::catch_unwind(|| decode_path(path));
-    panic::set_hook(hook);
+    let read = without_a_word(|| decode_path(path));
     read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
+}
+
+thread_local! {
+    /// Whether this thread's panics are expected, and say nothing.
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `decode`, whose panics become its result; those of other threads speak as always.
+fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let speak = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                speak(info)
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    let result = panic::catch_unwind(decode);
+    IS_QUIET.set(false);
+    result
 }
 
 fn decode_path(path: &Path) -> Result<PathTrace, FileError> {

@@ -4,41 +4,48 @@
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
-
-/// Attribute of a route's metrics: the congestion control of connections over it (rtnetlink.h).
-const RTAX_CC_ALGO: u16 = 16;
-/// Attribute of a veth device's data: its other half (veth.h).
-const VETH_INFO_PEER: u16 = 1;
-/// The size of `ifinfomsg`, all zeros for a device that is yet to be made.
-const DEVICE_HEADER: usize = 16;
-/// The size of a message's header.
-const HEADER: usize = 16;
+use nix::sys::socket::{self, MsgFlags, SockFlag, SockProtocol, SockType};
 
 /// Sets how many packets a device of the calling thread's namespace may hold.
 pub fn set_queue_length(device: &str, packets: u32) -> Result<(), Errno> {
-    let mut body = vec![0; 4];
-    body.extend(if_nametoindex(device)?.to_ne_bytes());
-    // No flags, and none to be changed.
-    body.extend([0; 8]);
-    body.extend(attribute(libc::IFLA_TXQLEN, &packets.to_ne_bytes()));
-    request(libc::RTM_SETLINK, 0, &body)
+    let mut link = LinkMessage::default();
+    link.header.index = if_nametoindex(device)?;
+    link.attributes.push(LinkAttribute::TxQueueLen(packets));
+    request(RouteNetlinkMessage::SetLink(link), 0)
 }
 
 /// Adds a route to `peer` over `device` whose connections use the congestion control `cc`.
 pub fn add_route(peer: Ipv4Addr, device: &str, cc: &str) -> Result<(), Errno> {
-    let (host, table, scope) = (32, libc::RT_TABLE_MAIN, libc::RT_SCOPE_LINK);
-    let mut body = vec![libc::AF_INET as u8, host, 0, 0, table, libc::RTPROT_STATIC, scope];
-    body.push(libc::RTN_UNICAST);
-    body.extend(0_u32.to_ne_bytes());
-    body.extend(attribute(libc::RTA_DST, &peer.octets()));
-    body.extend(attribute(libc::RTA_OIF, &if_nametoindex(device)?.to_ne_bytes()));
-    body.extend(attribute(libc::RTA_METRICS, &attribute(RTAX_CC_ALGO, &terminated(cc))));
-    request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &body)
+    let mut route = RouteMessage::default();
+    route.header = RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: 32,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Static,
+        scope: RouteScope::Link,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    route.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(peer)),
+        RouteAttribute::Oif(if_nametoindex(device)?),
+        RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(cc.to_owned())]),
+    ];
+    request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 /// One half of a veth pair.
@@ -49,10 +56,13 @@ pub struct VethHalf<'n> {
 }
 
 impl VethHalf<'_> {
-    fn attributes(self) -> Vec<u8> {
-        let mut attributes = attribute(libc::IFLA_IFNAME, &terminated(self.name));
-        attributes.extend(attribute(libc::IFLA_ADDRESS, &self.mac));
-        attributes
+    fn message(self) -> LinkMessage {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(self.name.to_owned()),
+            LinkAttribute::Address(self.mac.to_vec()),
+        ];
+        link
     }
 }
 
@@ -62,66 +72,36 @@ pub fn add_veth(
     there: VethHalf<'_>,
     namespace: BorrowedFd<'_>,
 ) -> Result<(), Errno> {
-    let mut peer = vec![0; DEVICE_HEADER];
-    peer.extend(there.attributes());
-    peer.extend(attribute(libc::IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes()));
-    let mut kind = attribute(libc::IFLA_INFO_KIND, b"veth");
-    kind.extend(attribute(libc::IFLA_INFO_DATA, &attribute(VETH_INFO_PEER, &peer)));
-
-    let mut body = vec![0; DEVICE_HEADER];
-    body.extend(here.attributes());
-    body.extend(attribute(libc::IFLA_LINKINFO, &kind));
-    request(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
-}
-
-fn terminated(name: &str) -> Vec<u8> {
-    name.bytes().chain([0]).collect()
-}
-
-/// Length, kind and value, padded to four bytes.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = 4 + value.len() as u16;
-    let mut attribute = Vec::new();
-    attribute.extend(length.to_ne_bytes());
-    attribute.extend(kind.to_ne_bytes());
-    attribute.extend(value);
-    attribute.resize(attribute.len().next_multiple_of(4), 0);
-    attribute
+    let mut peer = there.message();
+    peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
+    let mut link = here.message();
+    link.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 /// Sends one request and waits for its acknowledgement.
-fn request(kind: u16, flags: libc::c_int, body: &[u8]) -> Result<(), Errno> {
-    let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
-    let mut message = Vec::new();
-    message.extend(((HEADER + body.len()) as u32).to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    // Sequence number and sender: the kernel's answer is the only one there will be.
-    message.extend([0; 8]);
-    message.extend(body);
+fn request(body: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
+    let mut message = NetlinkMessage::from(body);
+    message.header.flags = flags | NLM_F_REQUEST | NLM_F_ACK;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
 
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let kernel = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-    send(kernel.as_raw_fd(), &message, MsgFlags::empty())?;
+    let (family, flags) = (socket::AddressFamily::Netlink, SockFlag::SOCK_CLOEXEC);
+    let kernel = socket::socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+    socket::send(kernel.as_raw_fd(), &bytes, MsgFlags::empty())?;
     let mut answer = [0; 4096];
-    let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    // netlink(7): behind the header stands a negative error number, or 0.
-    let error = answer[..length].get(HEADER..).and_then(|body| body.first_chunk::<4>());
-    match error.map(|error| i32::from_ne_bytes(*error)) {
-        Some(0) => Ok(()),
-        Some(error) => Err(Errno::from_raw(-error)),
-        None => Err(Errno::EBADMSG),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_are_padded_but_their_length_is_not() {
-        let attribute = attribute(7, b"cubic\0");
-        assert_eq!(attribute.len(), 12);
-        assert_eq!(attribute[..4], [10_u16.to_ne_bytes(), 7_u16.to_ne_bytes()].concat());
+    let length = socket::recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..length]);
+    match answer.map(|answer| answer.payload) {
+        // An error without a code is the acknowledgement.
+        Ok(NetlinkPayload::Error(error)) => match error.code {
+            None => Ok(()),
+            Some(code) => Err(Errno::from_raw(-code.get())),
+        },
+        _ => Err(Errno::EBADMSG),
     }
 }

@@ -8,24 +8,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
-
-/// The size of a netlink message's header.
-const HEADER: usize = 16;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// linux/sock_diag.h
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The attribute with the congestion control's name (linux/inet_diag.h).
-const INET_DIAG_CONG: u16 = 4;
-/// What stands before the attributes of one socket, `struct inet_diag_msg`.
-const INET_DIAG_MSG: usize = 72;
-/// `struct inet_diag_req_v2`.
-const INET_DIAG_REQUEST: usize = 56;
 
 /// The number of TCP sockets by congestion control, in all network namespaces that this process may
 /// look into: its own, and where it may enter them those of the processes in /proc.
@@ -95,14 +87,14 @@ fn count_in(namespace: &File) -> Result<Option<BTreeMap<String, u64>>, io::Error
 }
 
 fn count_here(counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
-    for family in [libc::AF_INET, libc::AF_INET6] {
+    for family in [AF_INET, AF_INET6] {
         let kernel = socket(
             AddressFamily::Netlink,
             SockType::Raw,
             SockFlag::SOCK_CLOEXEC,
             SockProtocol::NetlinkSockDiag,
         )?;
-        send(kernel.as_raw_fd(), &request(family as u8), MsgFlags::empty())?;
+        send(kernel.as_raw_fd(), &request(family), MsgFlags::empty())?;
         read_dump(&kernel, counts)?;
     }
     Ok(())
@@ -110,17 +102,23 @@ fn count_here(counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
 
 /// Asks for all TCP sockets of a family with their congestion control.
 fn request(family: u8) -> Vec<u8> {
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut message = Vec::new();
-    message.extend(((HEADER + INET_DIAG_REQUEST) as u32).to_ne_bytes());
-    message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend([family, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_CONG - 1), 0]);
+    let socket_id = match family {
+        AF_INET6 => SocketId::new_v6(),
+        _ => SocketId::new_v4(),
+    };
     // In whatever state, from wherever to wherever.
-    message.extend(u32::MAX.to_ne_bytes());
-    message.resize(HEADER + INET_DIAG_REQUEST, 0);
-    message
+    let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(InetRequest {
+        family,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::CONG,
+        states: StateFlags::all(),
+        socket_id,
+    }));
+    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
 }
 
 fn read_dump(kernel: &OwnedFd, counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
@@ -128,41 +126,29 @@ fn read_dump(kernel: &OwnedFd, counts: &mut BTreeMap<String, u64>) -> Result<(),
     loop {
         let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
         let mut rest = &answer[..length];
-        while let Some((kind, body, next)) = split_message(rest) {
-            match kind {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => return Err(io::ErrorKind::Unsupported.into()),
-                _ => {
-                    if let Some(name) = congestion_control(body) {
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            rest = rest.get((message.header.length as usize).next_multiple_of(4)..).unwrap_or(&[]);
+            match message.payload {
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(_) => return Err(io::ErrorKind::Unsupported.into()),
+                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) => {
+                    if let Some(name) = congestion_control(socket.nlas) {
                         *counts.entry(name).or_default() += 1;
                     }
                 }
+                _ => {}
             }
-            rest = next;
         }
     }
 }
 
-/// The first message's kind and body, and what is behind it.
-fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
-    let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
-    let body = bytes.get(HEADER..length)?;
-    Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-fn congestion_control(socket: &[u8]) -> Option<String> {
-    let mut attributes = socket.get(INET_DIAG_MSG..)?;
-    loop {
-        let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
-        let kind = u16::from_ne_bytes(*attributes.get(2..)?.first_chunk()?);
-        let value = attributes.get(4..length)?;
-        if kind == INET_DIAG_CONG {
-            let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
-            return String::from_utf8(value[..end].to_vec()).ok();
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
+fn congestion_control(attributes: impl IntoIterator<Item = Nla>) -> Option<String> {
+    attributes.into_iter().find_map(|attribute| match attribute {
+        Nla::Congestion(name) => Some(name),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -189,16 +175,5 @@ mod tests {
         assert!(during >= before + 150, "{before} before, {during} during");
         drop(sockets);
         assert!(total().unwrap() + 150 <= during);
-    }
-
-    #[test]
-    fn a_socket_without_a_name_is_passed_over() {
-        assert_eq!(congestion_control(&[0; INET_DIAG_MSG]), None);
-        let mut socket = vec![0; INET_DIAG_MSG];
-        socket.extend([7_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat());
-        socket.extend([1, 2, 3, 0]);
-        socket.extend([10_u16.to_ne_bytes(), INET_DIAG_CONG.to_ne_bytes()].concat());
-        socket.extend(b"cubic\0\0\0");
-        assert_eq!(congestion_control(&socket).as_deref(), Some("cubic"));
     }
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 mod words;
 
+mod app;
 mod cc;
 mod counts;
 mod ecn;
@@ -17,6 +18,7 @@ mod packet;
 mod path;
 mod tcp;
 
+pub use app::AppTable;
 pub use cc::{OUR_CC, our_cc_name, plain_cc_name};
 pub use counts::{Counts, Drops, LossReason};
 pub use ecn::Ecn;

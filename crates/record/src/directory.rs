@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use skyhop_files::{FileError, temporary_beside, write_error};
+use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
 use crate::segments::{Segments, join, write_new};
-use crate::tables::{event_columns, flow_columns, link_columns, probe_columns};
-use crate::{EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
+use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
+use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
 
 /// A place for a run's results, reserved before the run begins so that a wrong place is found early.
 #[derive(Debug)]
@@ -122,6 +123,7 @@ pub struct RunWriter {
     flows: Segments<FlowSample>,
     link: Segments<LinkSample>,
     events: Segments<EventRow>,
+    apps: BTreeMap<AppTable, Segments<AppRow>>,
     /// By probe: each has its rows in one place of the table.
     probes: BTreeMap<i32, Segments<ProbeRow>>,
 }
@@ -133,6 +135,7 @@ impl RunWriter {
             flows: Segments::new(&staging, "flows", 0),
             link: Segments::new(&staging, "link", 0),
             events: Segments::new(&staging, "events", 0),
+            apps: BTreeMap::new(),
             probes: BTreeMap::new(),
             staging,
             destination,
@@ -152,6 +155,13 @@ impl RunWriter {
                 self.events.add(rows, |row| row.t_ns, |rows| event_columns(rows, links))?;
             }
             Piece::Probes(rows) => self.add_probes(rows)?,
+            Piece::App(table, rows) => {
+                let segments = self
+                    .apps
+                    .entry(table)
+                    .or_insert_with(|| Segments::new(&self.staging, table.name(), 0));
+                segments.add(rows, |row| row.t_ns, app_columns)?;
+            }
             Piece::Run(run) => self.write_json("run.json", &run)?,
             Piece::Summary(summary) => {
                 self.write_json("summary.json", &summary)?;
@@ -193,6 +203,9 @@ impl RunWriter {
         join(&link, &place("link"))?;
         let events = taken(&mut self.events, &staging).finish(|rows| event_columns(rows, links))?;
         join(&events, &place("events"))?;
+        for (table, segments) in std::mem::take(&mut self.apps) {
+            join(&segments.finish(app_columns)?, &place(table.name()))?;
+        }
         let mut probes = Vec::new();
         for (_, segments) in std::mem::take(&mut self.probes) {
             probes.extend(segments.finish(probe_columns)?);

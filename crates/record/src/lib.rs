@@ -20,8 +20,8 @@ pub use counters::{Ending, FlowEnd, FlowState};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;
 pub use rows::{
-    EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary, ProbeRow,
-    ProbeSummary, Quantiles, SCHEMA_VERSION, Summary,
+    AppRow, AppSummary, EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary,
+    ProbeRow, ProbeSummary, Quantiles, SCHEMA_VERSION, Summary,
 };
 pub use sink::{Begin, Piece, RunData, Sink};
 pub use skyhop_files::FileError;

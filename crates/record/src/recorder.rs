@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
+use skyhop_app::{Kind as _, Transaction};
 use skyhop_link::LinkStats;
-use skyhop_model::{Counts, Direction};
+use skyhop_model::{AppTable, Counts, Direction};
 use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -13,8 +14,8 @@ use crate::counters::{Ending, FlowEnd, FlowState};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
-    Begin, EventRow, FileError, FlowSample, FlowSummary, LinkSample, LinkSummary, Piece, ProbeRow,
-    ProbeSummary, SCHEMA_VERSION, Sink, Summary,
+    AppRow, AppSummary, Begin, EventRow, FileError, FlowSample, FlowSummary, LinkSample,
+    LinkSummary, Piece, ProbeRow, ProbeSummary, SCHEMA_VERSION, Sink, Summary,
 };
 
 /// How long after it happened an event may be reported: until then rows wait for what belongs
@@ -39,6 +40,9 @@ pub struct Recorder<'r> {
     /// What was measured, as it was reported.
     measured: Vec<EventRow>,
     probe_rows: Vec<ProbeRow>,
+    /// By flow.
+    apps: BTreeMap<u32, AppAccount>,
+    app_rows: BTreeMap<AppTable, Vec<AppRow>>,
     ended: Vec<FlowSummary>,
     warnings: Vec<String>,
 }
@@ -64,6 +68,16 @@ struct LinkAccount {
     last: LinkStats,
     samples: u64,
     backlog_sum: u64,
+}
+
+/// What is kept of a flow's application.
+#[derive(Debug)]
+struct AppAccount {
+    table: AppTable,
+    kind: &'static str,
+    completed: u64,
+    failed: u64,
+    latency_us: Tally,
 }
 
 /// What is kept of a probe.
@@ -97,6 +111,8 @@ impl<'r> Recorder<'r> {
             planned,
             measured: Vec::new(),
             probe_rows: Vec::new(),
+            apps: app_accounts(&experiment.flows).collect(),
+            app_rows: BTreeMap::new(),
             ended: Vec::new(),
             warnings: Vec::new(),
             sink,
@@ -129,6 +145,7 @@ impl<'r> Recorder<'r> {
         self.pass_on(Piece::Link, link_rows)?;
         let probes = mem::take(&mut self.probe_rows);
         self.pass_on(Piece::Probes, probes)?;
+        self.pass_on_app_rows()?;
         let settled = Instant::from_nanos(at.as_nanos().saturating_sub(LATEST.as_nanos()));
         self.pass_events_until(settled)
     }
@@ -149,6 +166,14 @@ impl<'r> Recorder<'r> {
     pub fn probe(&mut self, row: ProbeRow) {
         self.probes.entry(row.probe as u32).or_default().add(&row);
         self.probe_rows.push(row);
+    }
+
+    /// A flow's application has done something, or failed to.
+    pub fn transaction(&mut self, flow: u32, transaction: &Transaction) {
+        if let Some(account) = self.apps.get_mut(&flow) {
+            account.add(transaction);
+            self.app_rows.entry(account.table).or_default().push(AppRow::new(flow, transaction));
+        }
     }
 
     /// A TCP flow has ended, or the run has; in the order of the flows' ids.
@@ -174,6 +199,7 @@ impl<'r> Recorder<'r> {
         self.pass_events_until(Instant::NEVER)?;
         let probes = mem::take(&mut self.probe_rows);
         self.pass_on(Piece::Probes, probes)?;
+        self.pass_on_app_rows()?;
         let summary = self.summary(&ending);
         self.sink.take(Piece::Run(self.run_json(&ending)))?;
         self.sink.take(Piece::Summary(Box::new(summary.clone())))?;
@@ -182,6 +208,12 @@ impl<'r> Recorder<'r> {
 
     fn pass_on<R>(&mut self, piece: fn(Vec<R>) -> Piece, rows: Vec<R>) -> Result<(), FileError> {
         if rows.is_empty() { Ok(()) } else { self.sink.take(piece(rows)) }
+    }
+
+    fn pass_on_app_rows(&mut self) -> Result<(), FileError> {
+        let tables = mem::take(&mut self.app_rows).into_iter();
+        let mut pieces = tables.map(|(table, rows)| Piece::App(table, rows));
+        pieces.try_for_each(|piece| self.sink.take(piece))
     }
 
     /// Passes on the events before `until`; of those at the same time the planned ones come first.
@@ -211,6 +243,7 @@ impl<'r> Recorder<'r> {
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes: self.probes.iter().map(|(id, probe)| probe.summary(*id)).collect(),
+            apps: self.apps.iter().map(|(id, app)| app.summary(*id)).collect(),
             link: self.link_summary(path_link, ending.at),
             links: others
                 .map(|(number, link)| (link.name.clone(), self.link_summary(number, ending.at)))
@@ -265,6 +298,16 @@ impl<'r> Recorder<'r> {
         };
         serde_json::to_value(info).expect("what engines say of themselves has text keys")
     }
+}
+
+/// An account for each flow whose application keeps a table.
+fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
+    flows.iter().filter_map(|plan| {
+        let Traffic::Tcp { app, .. } = &plan.traffic else { return None };
+        let (kind, latency_us) = (app.name(), Tally::default());
+        let account = AppAccount { table: app.table()?, kind, completed: 0, failed: 0, latency_us };
+        Some((plan.id, account))
+    })
 }
 
 fn probe_ids(flows: &[FlowPlan]) -> impl Iterator<Item = u32> {
@@ -346,6 +389,30 @@ impl LinkAccount {
             delivered_bytes: (now.delivered_bytes - before.delivered_bytes).as_u64() as i64,
             drops: now.drops.since(before.drops),
             marks: (now.marks - before.marks) as i64,
+        }
+    }
+}
+
+impl AppAccount {
+    fn add(&mut self, transaction: &Transaction) {
+        match transaction.took {
+            Some(took) => {
+                self.completed += 1;
+                self.latency_us.add(took.as_micros());
+            }
+            None => self.failed += 1,
+        }
+    }
+
+    fn summary(&self, id: u32) -> AppSummary {
+        AppSummary {
+            id,
+            kind: self.kind.to_owned(),
+            completed: self.completed,
+            failed: self.failed,
+            latency_p50_us: self.latency_us.percentile(50),
+            latency_p95_us: self.latency_us.percentile(95),
+            latency_p99_us: self.latency_us.percentile(99),
         }
     }
 }

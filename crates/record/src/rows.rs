@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use skyhop_app::Transaction;
 use skyhop_model::{
     CongestionState, Direction, Drops, EventKind, LossReason, PathEventKind, PhaseKind,
 };
 use skyhop_signal::Announcement;
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 /// One TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +140,47 @@ pub struct ProbeRow {
     pub scheduled_rtt_ns: Option<i64>,
 }
 
+/// Something that an application did, from when it was due until it was done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppRow {
+    /// The flow's id.
+    pub flow: i32,
+    /// Which of the flow's connections, counted from 0.
+    pub connection: i32,
+    /// Which of the flow's transactions, counted from 0.
+    pub seq: i64,
+    /// When it was due.
+    pub t_ns: i64,
+    /// What the end that opens connections sent for it.
+    pub sent_bytes: i64,
+    /// What the other end sent for it.
+    pub answered_bytes: i64,
+    /// How long the connection took that was opened for it; `None` where there was one.
+    pub connect_ns: Option<i64>,
+    /// From when it was due until the first byte of the answer.
+    pub first_byte_ns: Option<i64>,
+    /// From when it was due until all of it had been read; `None` where it failed.
+    pub latency_ns: Option<i64>,
+}
+
+impl AppRow {
+    /// The row of a flow's transaction.
+    pub fn new(flow: u32, transaction: &Transaction) -> Self {
+        let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as i64);
+        Self {
+            flow: flow as i32,
+            connection: transaction.connection as i32,
+            seq: transaction.number as i64,
+            t_ns: transaction.due.as_nanos() as i64,
+            sent_bytes: transaction.sent.as_u64() as i64,
+            answered_bytes: transaction.answered.as_u64() as i64,
+            connect_ns: ns(transaction.connect),
+            first_byte_ns: ns(transaction.first_byte),
+            latency_ns: ns(transaction.took),
+        }
+    }
+}
+
 /// Counts up when the meaning of run.json, summary.json or a table's column changes. Directories of
 /// version 0 say none.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -162,6 +204,9 @@ pub struct Summary {
     pub flows: Vec<FlowSummary>,
     /// One entry per probe.
     pub probes: Vec<ProbeSummary>,
+    /// One entry per flow of which the application keeps a table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apps: Vec<AppSummary>,
     /// The forward direction of the link; drops are those of both directions.
     pub link: LinkSummary,
     /// The links of `[links]`, likewise.
@@ -243,6 +288,25 @@ pub struct ProbeSummary {
     pub rtt_p95_us: Option<u64>,
     /// 99th percentile.
     pub rtt_p99_us: Option<u64>,
+}
+
+/// One flow's application over its whole life.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppSummary {
+    /// The flow's id.
+    pub id: u32,
+    /// The application.
+    pub kind: String,
+    /// What was completed.
+    pub completed: u64,
+    /// What failed. What was not over when the run ended counts to neither.
+    pub failed: u64,
+    /// Median latency of what was completed.
+    pub latency_p50_us: Option<u64>,
+    /// 95th percentile.
+    pub latency_p95_us: Option<u64>,
+    /// 99th percentile.
+    pub latency_p99_us: Option<u64>,
 }
 
 /// The bottleneck over the run.

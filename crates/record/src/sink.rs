@@ -1,11 +1,12 @@
 //! Where the pieces of a run go.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
-use skyhop_model::PATH_LINK;
+use skyhop_model::{AppTable, PATH_LINK};
 
-use crate::{EventRow, FileError, FlowSample, LinkSample, ProbeRow, Summary};
+use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, Summary};
 
 /// A piece of what a run leaves behind, in the order in which it comes to be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub enum Piece {
     Events(Vec<EventRow>),
     /// Rows of probes.parquet, ordered by sequence number within each probe.
     Probes(Vec<ProbeRow>),
+    /// Rows of an application's table, in the order in which they ended.
+    App(AppTable, Vec<AppRow>),
     /// Near the end: run.json.
     Run(serde_json::Value),
     /// The last: summary.json.
@@ -60,6 +63,8 @@ pub struct RunData {
     pub events: Vec<EventRow>,
     /// Rows of probes.parquet, ordered by probe, then sequence number.
     pub probes: Vec<ProbeRow>,
+    /// Rows of the applications' tables.
+    pub apps: BTreeMap<AppTable, Vec<AppRow>>,
     /// run.json.
     pub run: serde_json::Value,
     /// summary.json.
@@ -82,6 +87,7 @@ impl RunData {
                 self.probes.extend(rows);
                 self.probes.sort_by_key(|row| (row.probe, row.seq));
             }
+            Piece::App(table, rows) => self.apps.entry(table).or_default().extend(rows),
             Piece::Run(run) => self.run = run,
             Piece::Summary(summary) => self.summary = *summary,
         }

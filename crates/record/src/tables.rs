@@ -4,7 +4,7 @@ use arrow_array::{Int32Array, Int64Array, StringArray};
 use skyhop_files::Column;
 use skyhop_model::{Direction, LossReason, PATH_LINK};
 
-use crate::{EventRow, FlowSample, LinkSample, ProbeRow};
+use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow};
 
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
     Int64Array::from_iter_values(rows.iter().map(value))
@@ -90,5 +90,19 @@ pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::optional("rtt_ns", maybe_int64(rows, |r| r.rtt_ns)),
         Column::optional("scheduled_rtt_ns", maybe_int64(rows, |r| r.scheduled_rtt_ns)),
+    ]
+}
+
+pub(crate) fn app_columns(rows: &[AppRow]) -> Vec<Column> {
+    vec![
+        Column::required("flow", int32(rows, |r| r.flow)),
+        Column::required("connection", int32(rows, |r| r.connection)),
+        Column::required("seq", int64(rows, |r| r.seq)),
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("sent_bytes", int64(rows, |r| r.sent_bytes)),
+        Column::required("answered_bytes", int64(rows, |r| r.answered_bytes)),
+        Column::optional("connect_ns", maybe_int64(rows, |r| r.connect_ns)),
+        Column::optional("first_byte_ns", maybe_int64(rows, |r| r.first_byte_ns)),
+        Column::optional("latency_ns", maybe_int64(rows, |r| r.latency_ns)),
     ]
 }

@@ -1,6 +1,7 @@
 //! A scenario with everything resolved and built: what an engine runs, here or wherever it is sent.
 
 use serde::{Deserialize, Serialize};
+use skyhop_app::{App, TcpOptions};
 use std::collections::BTreeMap;
 
 use skyhop_link::LinkConfig;
@@ -161,17 +162,18 @@ impl FlowPlan {
 
 /// What a flow sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there are few, one for each flow")]
 pub enum Traffic {
-    /// A bulk TCP transfer.
+    /// An application over TCP.
     Tcp {
         /// The congestion control's name.
         cc: String,
-        /// How much to send; `None`: until the flow stops.
-        bytes: Option<Bytes>,
+        /// What its two ends do.
+        app: App,
+        /// What they set on their sockets.
+        options: TcpOptions,
         /// Parameters of the congestion control, by its name.
         parameters: BTreeMap<String, serde_json::Value>,
-        /// Whether it asks for ECN.
-        ecn: bool,
     },
     /// UDP packets that the other end echoes.
     Probe {

@@ -3,6 +3,7 @@
 use skyhop_model::{Direction, DuringOutage, PATH_LINK};
 use std::iter::repeat_n;
 
+use skyhop_app::{App, Bulk};
 use skyhop_path::PathTrace;
 use skyhop_units::{Duration, Instant};
 
@@ -166,9 +167,9 @@ fn traffic_of(flow: &Flow) -> Traffic {
     match &flow.kind {
         FlowKind::Tcp(tcp) => Traffic::Tcp {
             cc: tcp.cc.clone(),
-            bytes: tcp.bytes,
+            app: App::Bulk(Bulk { bytes: tcp.bytes, read_rate: None }),
+            options: tcp.tcp,
             parameters: flow.parameters.clone(),
-            ecn: flow.tcp.ecn,
         },
         FlowKind::Probe(probe) => Traffic::Probe { interval: probe.interval, size: probe.size },
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use skyhop_app::TcpOptions;
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_signal::{TimingError, TimingErrorText};
@@ -444,12 +445,19 @@ pub struct TcpFlow {
     pub cc: String,
     /// Instead of `stop`: how much is sent; the completion time is reported.
     pub bytes: Option<Bytes>,
+    /// What both ends set on their sockets.
+    #[serde(skip_serializing_if = "is_plain")]
+    pub tcp: TcpOptions,
 }
 
 impl Default for TcpFlow {
     fn default() -> Self {
-        Self { cc: "cubic".to_owned(), bytes: None }
+        Self { cc: "cubic".to_owned(), bytes: None, tcp: TcpOptions::default() }
     }
+}
+
+fn is_plain(options: &TcpOptions) -> bool {
+    *options == TcpOptions::default()
 }
 
 /// `[[flow]]` with kind = "probe".

@@ -1,5 +1,6 @@
 //! One flow: a TCP connection, or a probe and its echo.
 
+use skyhop_app::Kind as _;
 use skyhop_cc::{Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_link::Packet;
@@ -79,10 +80,10 @@ pub(crate) struct Connection {
 impl Flow {
     pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
-            Traffic::Tcp { cc, bytes, parameters, ecn } => {
+            Traffic::Tcp { cc, app, options, parameters } => {
                 let own = cc_parameters(cc, parameters);
-                let config = SenderConfig { ecn: *ecn, ..SenderConfig::default() };
-                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, config, *bytes, seed)?))
+                let config = SenderConfig { ecn: options.ecn, ..SenderConfig::default() };
+                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, config, app.bytes(), seed)?))
             }
             Traffic::Probe { interval, size } => {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))

@@ -1,5 +1,6 @@
 //! An order of flows, and a seed for each, that do not depend on their order in the scenario.
 
+use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_scenario::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
@@ -25,7 +26,15 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
     let sends = match traffic {
-        Traffic::Tcp { cc: _, parameters: _, ecn: _, bytes } => format!("tcp {bytes:?}"),
+        Traffic::Tcp {
+            cc: _,
+            parameters: _,
+            app: App::Bulk(Bulk { bytes, read_rate: None }),
+            options,
+        } if (TcpOptions { ecn: false, ..*options }) == TcpOptions::default() => {
+            format!("tcp {bytes:?}")
+        }
+        Traffic::Tcp { cc: _, parameters: _, app, options } => format!("tcp {app:?} {options:?}"),
         Traffic::Probe { interval, size } => format!("probe {interval:?} {size:?}"),
     };
     // What seeds are made of: another text would be other random numbers.
@@ -40,7 +49,7 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
 #[cfg(test)]
 mod tests {
     use skyhop_model::End;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use skyhop_scenario::seed_for;
     use skyhop_units::{Duration, Instant};
@@ -48,8 +57,8 @@ mod tests {
     use super::*;
 
     fn flow(id: u32, cc: &str, start_ms: u64) -> FlowPlan {
-        let (cc, parameters) = (cc.to_owned(), BTreeMap::new());
-        let traffic = Traffic::Tcp { cc, bytes: None, parameters, ecn: false };
+        let (app, options, parameters) = Default::default();
+        let traffic = Traffic::Tcp { cc: cc.to_owned(), app, options, parameters };
         FlowPlan {
             id,
             from: End::From,

@@ -1,5 +1,6 @@
 //! The experiment's flows as the traffic that makes them, each with a place of its own.
 
+use skyhop_app::Kind as _;
 use skyhop_model::End;
 use skyhop_scenario::{Experiment, Traffic};
 use skyhop_units::{Duration, Instant, Rate};
@@ -42,9 +43,9 @@ impl TrafficPlan {
             let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
             match &flow.traffic {
                 Traffic::Tcp { .. } if with_program => {}
-                Traffic::Tcp { cc, bytes, parameters, ecn } => {
+                Traffic::Tcp { cc, app, options, parameters } => {
                     let kernel_cc = modules.kernel_name(cc, parameters)?;
-                    let (cc, bytes, ecn) = (cc.clone(), *bytes, *ecn);
+                    let (cc, bytes, ecn) = (cc.clone(), app.bytes(), options.ecn);
                     let addresses = match flow.crosses(experiment.path_link()) {
                         true => Addresses::Path,
                         false => Addresses::Elsewhere,

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
+use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_host::{DeviceKind, HostError, Program};
 use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
@@ -122,9 +123,9 @@ fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
 pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
     let traffic = Traffic::Tcp {
         cc: cc.to_owned(),
-        bytes: bytes.map(Bytes::new),
+        app: App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None }),
+        options: TcpOptions::default(),
         parameters: Default::default(),
-        ecn: false,
     };
     flow(id, from, traffic)
 }

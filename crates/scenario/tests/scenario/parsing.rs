@@ -34,7 +34,7 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(link.rate, Rate::from_bits_per_second(150_000_000));
     assert_eq!(link.queue, QueueLimit::Bdp(1.0));
     assert_eq!(link.qdisc.name(), "fifo");
-    let tcp = TcpFlow { cc: "cubic".to_owned(), bytes: None };
+    let tcp = TcpFlow::default();
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
     let probe = ProbeFlow { interval: Duration::from_millis(10), size: Bytes::new(64) };
     assert_eq!(scenario.flow[1].kind, FlowKind::Probe(probe));
@@ -118,7 +118,7 @@ fn sets_override_and_add_keys() {
     let sets = ["flow.0.cc=bbr", "link.rate=10 Mbit/s", "run.seed=7", "path.rtt=\"60 ms\""];
     let sets: Vec<String> = sets.map(str::to_owned).to_vec();
     let scenario = parse_scenario(&text, "x.toml", &sets).unwrap().scenario;
-    let tcp = TcpFlow { cc: "bbr".to_owned(), bytes: None };
+    let tcp = TcpFlow { cc: "bbr".to_owned(), ..TcpFlow::default() };
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
     assert_eq!(scenario.link.keys.rate, Some(Rate::from_bits_per_second(10_000_000)));
     assert_eq!(scenario.run.seed, 7);

@@ -1,0 +1,105 @@
+//! As much as TCP carries, one way.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_units::{Bytes, Instant, Rate};
+
+use crate::{Action, Application, Event, FlowFacts, Kind};
+
+/// See the [module](self).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// How much is sent; until the flow's end where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// How fast the receiving end reads; at once where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<Rate>,
+}
+
+impl Kind for Bulk {
+    fn client(&self, _flow: &FlowFacts) -> Box<dyn Application> {
+        Box::new(Source { bytes: self.bytes, next: Step::Connect })
+    }
+
+    fn server(&self, _flow: &FlowFacts, _connection: u32) -> Box<dyn Application> {
+        Box::new(Sink { expected: self.bytes, received: Bytes::ZERO, completed: None })
+    }
+
+    fn read_rate(&self) -> Option<Rate> {
+        self.read_rate
+    }
+
+    fn bytes(&self) -> Option<Bytes> {
+        self.bytes
+    }
+}
+
+/// The end that sends.
+#[derive(Debug)]
+struct Source {
+    bytes: Option<Bytes>,
+    next: Step,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Connect,
+    Connecting,
+    Write,
+    Finish,
+    Done,
+}
+
+impl Application for Source {
+    fn on_event(&mut self, _now: Instant, event: Event) {
+        match (self.next, event) {
+            (Step::Connecting, Event::Connected) => self.next = Step::Write,
+            // There is no data yet that could be lost: it tries again.
+            (Step::Connecting, Event::Lost) => self.next = Step::Connect,
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, _now: Instant) -> Action {
+        let (action, next) = match self.next {
+            Step::Connect => (Action::Connect, Step::Connecting),
+            Step::Write => match self.bytes {
+                Some(bytes) => (Action::Write(bytes), Step::Finish),
+                None => (Action::WriteWithoutEnd, Step::Done),
+            },
+            Step::Finish => (Action::Finish, Step::Done),
+            waiting @ (Step::Connecting | Step::Done) => (Action::Wait(Instant::NEVER), waiting),
+        };
+        self.next = next;
+        action
+    }
+}
+
+/// The end that receives.
+#[derive(Debug)]
+struct Sink {
+    expected: Option<Bytes>,
+    received: Bytes,
+    completed: Option<Instant>,
+}
+
+impl Application for Sink {
+    fn on_event(&mut self, now: Instant, event: Event) {
+        if let Event::Received(bytes) = event {
+            self.received += bytes;
+            if self.expected.is_some_and(|expected| self.received >= expected) {
+                self.completed.get_or_insert(now);
+            }
+        }
+    }
+
+    fn poll(&mut self, _now: Instant) -> Action {
+        Action::Wait(Instant::NEVER)
+    }
+
+    fn completed(&self) -> Option<Instant> {
+        self.completed
+    }
+}

@@ -1,0 +1,167 @@
+//! Messages of one size at even times, and how long each takes to be read at the other end.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_model::AppTable;
+use skyhop_units::{Bytes, Duration, Instant, Rate};
+
+use crate::{Action, Application, Event, FlowFacts, Kind, Transaction};
+
+/// See the [module](self).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConstantRate {
+    /// How much is sent per time.
+    pub rate: Rate,
+    /// The size of a message.
+    #[serde(default = "default_size")]
+    pub size: Bytes,
+}
+
+fn default_size() -> Bytes {
+    Bytes::new(1000)
+}
+
+impl ConstantRate {
+    fn interval(&self) -> Duration {
+        self.rate.transmit_time(self.size)
+    }
+}
+
+impl Kind for ConstantRate {
+    fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
+        Box::new(Source {
+            beat: Beat { start: flow.start, interval: self.interval() },
+            size: self.size,
+            stop: flow.stop,
+            written: 0,
+            connection: Connection::None,
+        })
+    }
+
+    fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application> {
+        Box::new(Sink {
+            beat: Beat { start: flow.start, interval: self.interval() },
+            size: self.size,
+            connection,
+            received: Bytes::ZERO,
+            results: Vec::new(),
+        })
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.size == Bytes::ZERO {
+            return Err(("size", "a message has at least 1 B".to_owned()));
+        }
+        if self.rate == Rate::ZERO {
+            return Err(("rate", "must be above 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Option<AppTable> {
+        Some(AppTable::Messages)
+    }
+}
+
+/// When messages are due.
+#[derive(Debug, Clone, Copy)]
+struct Beat {
+    start: Instant,
+    interval: Duration,
+}
+
+impl Beat {
+    fn due(&self, number: u64) -> Instant {
+        self.start + self.interval * number
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Connection {
+    None,
+    Asked,
+    There,
+    Gone,
+}
+
+/// The end that sends.
+#[derive(Debug)]
+struct Source {
+    beat: Beat,
+    size: Bytes,
+    stop: Instant,
+    written: u64,
+    connection: Connection,
+}
+
+impl Application for Source {
+    fn on_event(&mut self, _now: Instant, event: Event) {
+        self.connection = match (self.connection, event) {
+            (Connection::Asked, Event::Connected) => Connection::There,
+            (Connection::Asked, Event::Lost) => Connection::None,
+            // What was in it is lost; a new one would not know what.
+            (_, Event::Lost) => Connection::Gone,
+            (as_before, _) => as_before,
+        };
+    }
+
+    fn poll(&mut self, now: Instant) -> Action {
+        match self.connection {
+            Connection::None => {
+                self.connection = Connection::Asked;
+                return Action::Connect;
+            }
+            Connection::Asked | Connection::Gone => return Action::Wait(Instant::NEVER),
+            Connection::There => {}
+        }
+        let due = self.beat.due(self.written);
+        if due >= self.stop {
+            return Action::Wait(Instant::NEVER);
+        }
+        if due > now {
+            return Action::Wait(due);
+        }
+        self.written += 1;
+        Action::Write(self.size)
+    }
+}
+
+/// The end that receives.
+#[derive(Debug)]
+struct Sink {
+    beat: Beat,
+    size: Bytes,
+    connection: u32,
+    received: Bytes,
+    results: Vec<Transaction>,
+}
+
+impl Application for Sink {
+    fn on_event(&mut self, now: Instant, event: Event) {
+        let Event::Received(bytes) = event else { return };
+        let before = self.received.as_u64() / self.size.as_u64();
+        self.received += bytes;
+        for number in before..self.received.as_u64() / self.size.as_u64() {
+            let due = self.beat.due(number);
+            self.results.push(Transaction {
+                connection: self.connection,
+                number,
+                due,
+                sent: self.size,
+                answered: Bytes::ZERO,
+                connect: None,
+                first_byte: None,
+                took: Some(now.saturating_since(due)),
+            });
+        }
+    }
+
+    fn poll(&mut self, _now: Instant) -> Action {
+        Action::Wait(Instant::NEVER)
+    }
+
+    fn take_results(&mut self) -> Vec<Transaction> {
+        std::mem::take(&mut self.results)
+    }
+}

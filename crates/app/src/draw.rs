@@ -1,0 +1,209 @@
+//! Quantities that are fixed or drawn: `"100 kB"`, or `{ distribution = "exponential", mean = "100 kB" }`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution as _, Exp1, LogNormal, Pareto, Uniform};
+use schemars::JsonSchema;
+use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use skyhop_units::{Bytes, Duration};
+
+/// A quantity, or how it is drawn each time that one is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Draw<Q> {
+    /// Always the same.
+    Fixed(Q),
+    /// Another one each time.
+    Drawn(Distribution<Q>),
+}
+
+/// How a quantity is distributed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Distribution<Q> {
+    /// Without memory.
+    Exponential {
+        /// The mean.
+        mean: Q,
+    },
+    /// Equally likely anywhere between two values.
+    Uniform {
+        /// The smallest.
+        from: Q,
+        /// The largest.
+        to: Q,
+    },
+    /// Of which the logarithm is normal.
+    Lognormal {
+        /// Half of the values are smaller.
+        median: Q,
+        /// The standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+    /// Heavy-tailed: P(X > x) = (least / x)^shape.
+    Pareto {
+        /// The smallest value.
+        least: Q,
+        /// The exponent; the mean is infinite up to 1.
+        shape: f64,
+    },
+}
+
+/// What can be drawn.
+pub trait Quantity: Copy + PartialOrd + FromStr<Err: fmt::Display> {
+    /// In its base unit.
+    fn to_f64(self) -> f64;
+    /// From its base unit, rounded.
+    fn from_f64(value: f64) -> Self;
+}
+
+impl Quantity for Bytes {
+    fn to_f64(self) -> f64 {
+        self.as_u64() as f64
+    }
+
+    fn from_f64(value: f64) -> Self {
+        Self::new(value.round() as u64)
+    }
+}
+
+impl Quantity for Duration {
+    fn to_f64(self) -> f64 {
+        self.as_nanos() as f64
+    }
+
+    fn from_f64(value: f64) -> Self {
+        Self::from_nanos(value.round() as u64)
+    }
+}
+
+impl<Q: Quantity> Draw<Q> {
+    /// The next value out of `rng`.
+    pub fn next(&self, rng: &mut ChaCha8Rng) -> Q {
+        match *self {
+            Self::Fixed(value) => value,
+            Self::Drawn(distribution) => Q::from_f64(distribution.sample(rng)),
+        }
+    }
+
+    /// The smallest value that can come.
+    pub fn least(&self) -> Q {
+        match *self {
+            Self::Fixed(value) => value,
+            Self::Drawn(Distribution::Uniform { from, .. }) => from,
+            Self::Drawn(Distribution::Pareto { least, .. }) => least,
+            Self::Drawn(_) => Q::from_f64(0.0),
+        }
+    }
+}
+
+impl<Q: Quantity> Distribution<Q> {
+    fn sample(&self, rng: &mut ChaCha8Rng) -> f64 {
+        match *self {
+            Self::Exponential { mean } => {
+                let unit: f64 = Exp1.sample(rng);
+                mean.to_f64() * unit
+            }
+            Self::Uniform { from, to } => Uniform::new_inclusive(from.to_f64(), to.to_f64())
+                .expect("checked when it was read")
+                .sample(rng),
+            Self::Lognormal { median, sigma } => LogNormal::new(median.to_f64().ln(), sigma)
+                .expect("checked when it was read")
+                .sample(rng),
+            Self::Pareto { least, shape } => {
+                Pareto::new(least.to_f64(), shape).expect("checked when it was read").sample(rng)
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let zero = |value: Q| value.to_f64() <= 0.0;
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        match *self {
+            Self::Uniform { from, to } if from > to => Err("`to` is smaller than `from`"),
+            Self::Lognormal { median, .. } if zero(median) => Err("`median` must be above 0"),
+            Self::Lognormal { sigma, .. } if !positive(sigma) => Err("`sigma` must be above 0"),
+            Self::Pareto { least, .. } if zero(least) => Err("`least` must be above 0"),
+            Self::Pareto { shape, .. } if !positive(shape) => Err("`shape` must be above 0"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'de, Q: Quantity + Deserialize<'de>> Deserialize<'de> for Draw<Q> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FixedOrDrawn<Q>(PhantomData<Q>);
+
+        impl<'de, Q: Quantity + Deserialize<'de>> Visitor<'de> for FixedOrDrawn<Q> {
+            type Value = Draw<Q>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity, or a table with its distribution")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Draw<Q>, E> {
+                text.parse().map(Draw::Fixed).map_err(E::custom)
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Draw<Q>, M::Error> {
+                let drawn = Distribution::<Q>::deserialize(MapAccessDeserializer::new(map))?;
+                drawn.check().map_err(M::Error::custom)?;
+                Ok(Draw::Drawn(drawn))
+            }
+        }
+
+        deserializer.deserialize_any(FixedOrDrawn(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::rand_core::SeedableRng as _;
+
+    use super::*;
+
+    fn mean_of(text: &str) -> f64 {
+        let draw: Draw<Bytes> = serde_json::from_str(text).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        (0..20_000).map(|_| draw.next(&mut rng).to_f64()).sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn draws_have_the_means_of_their_distributions() {
+        let near = |text: &str, mean: f64| {
+            let found = mean_of(text);
+            assert!((found / mean - 1.0).abs() < 0.03, "{text}: {found}");
+        };
+        near(r#""100 kB""#, 1e5);
+        near(r#"{"distribution": "exponential", "mean": "100 kB"}"#, 1e5);
+        near(r#"{"distribution": "uniform", "from": "50 kB", "to": "150 kB"}"#, 1e5);
+        // exp(sigma^2 / 2) times the median; shape / (shape - 1) times the least.
+        near(r#"{"distribution": "lognormal", "median": "100 kB", "sigma": 0.5}"#, 1.1331e5);
+        near(r#"{"distribution": "pareto", "least": "100 kB", "shape": 3}"#, 1.5e5);
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_refused_with_its_reason() {
+        let refused = |text: &str| serde_json::from_str::<Draw<Duration>>(text).unwrap_err();
+        let error = refused(r#"{"distribution": "uniform", "from": "2 s", "to": "1 s"}"#);
+        assert!(error.to_string().contains("`to` is smaller than `from`"), "{error}");
+        let error = refused(r#"{"distribution": "pareto", "least": "1 s", "shape": -1}"#);
+        assert!(error.to_string().contains("`shape` must be above 0"), "{error}");
+        let error = refused(r#"{"distribution": "normal", "mean": "1 s"}"#);
+        assert!(error.to_string().contains("unknown variant `normal`"), "{error}");
+        let error = refused(r#""1 kB""#);
+        assert!(error.to_string().contains("kB"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again() {
+        for text in [r#""1 s""#, r#"{"distribution":"exponential","mean":"1 s"}"#] {
+            let draw: Draw<Duration> = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&draw).unwrap(), text);
+        }
+    }
+}

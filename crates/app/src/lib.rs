@@ -1,0 +1,152 @@
+//! Applications at the two ends of a connection, sans IO: what they send, when, and what they find.
+//!
+//! An [`App`] is what a scenario says (`app = { kind = "request-response", … }`). Each engine asks it
+//! for its two ends and drives them over its own transport: the client opens connections, the server
+//! has one end for each of them. After every event an engine calls [`Application::poll`] until that
+//! says [`Action::Wait`], and again when that time has come. Nothing here knows a transport's bytes:
+//! they have no content, only number and order. What both ends must know of each other (sizes, times)
+//! both draw from the same seed.
+//!
+//! An application is one file here and its row in the table of `kinds.rs`.
+
+mod bulk;
+mod constant_rate;
+mod draw;
+mod kinds;
+mod on_off;
+mod options;
+mod reader;
+mod request_response;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::fmt;
+
+use skyhop_model::AppTable;
+use skyhop_units::{Bytes, Instant, Rate};
+
+pub use bulk::Bulk;
+pub use constant_rate::ConstantRate;
+pub use draw::{Distribution, Draw, Quantity};
+pub use kinds::{APPS, App, AppEntry};
+pub use on_off::OnOff;
+pub use options::{KeepAlive, TcpOptions};
+pub use reader::Reader;
+pub use request_response::RequestResponse;
+pub use transaction::Transaction;
+
+/// One end of a flow's application.
+pub trait Application: fmt::Debug + Send {
+    /// Something has happened at this end.
+    fn on_event(&mut self, now: Instant, event: Event);
+
+    /// What it does now. Asked again after everything but [`Action::Wait`].
+    fn poll(&mut self, now: Instant) -> Action;
+
+    /// What has been completed, or has failed, since it was last asked.
+    fn take_results(&mut self) -> Vec<Transaction> {
+        Vec::new()
+    }
+
+    /// When all that was to be transferred had arrived at this end, of what has an end.
+    fn completed(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// What happens at an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The connection is there.
+    Connected,
+    /// So many bytes more have been read.
+    Received(Bytes),
+    /// The other end has no more to send, and all of it has been read.
+    PeerFinished,
+    /// The connection is gone before its time: refused, reset or given up.
+    Lost,
+}
+
+/// What an end does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// The client's: opens a connection, in place of the former one.
+    Connect,
+    /// Sends so much more; what the transport has no room for waits in front of it.
+    Write(Bytes),
+    /// Sends as fast as the transport takes it, until `Finish` or `Pause`.
+    WriteWithoutEnd,
+    /// Ends a writing without end: what the transport has taken is all.
+    Pause,
+    /// Sends no more once everything has left; the other end reads to the end.
+    Finish,
+    /// Drops the connection with all that is in it.
+    Abort,
+    /// Nothing until then, or until something happens; [`Instant::NEVER`]: until something happens.
+    Wait(Instant),
+}
+
+/// What an end must know of its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowFacts {
+    /// The seed of all that it draws: the same at both ends.
+    pub seed: u64,
+    /// When the flow begins.
+    pub start: Instant,
+    /// When it ends.
+    pub stop: Instant,
+}
+
+/// What there is to be known of an application.
+pub trait Kind {
+    /// The end that opens connections. It is asked first at the flow's start.
+    fn client(&self, flow: &FlowFacts) -> Box<dyn Application>;
+
+    /// The other end of the client's connection with this number, counted from 0.
+    fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application>;
+
+    /// What its keys ask for that cannot be: the key and why.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
+    /// Which end sends most: the flow's samples and its goodput are about that direction.
+    fn sends(&self) -> Side {
+        Side::Client
+    }
+
+    /// How fast the other end of that direction reads; `None`: at once.
+    fn read_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// How much is transferred before the flow is complete, of what has an end.
+    fn bytes(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Where its results go.
+    fn table(&self) -> Option<AppTable> {
+        None
+    }
+}
+
+/// One of a connection's two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// That which opens connections.
+    Client,
+    /// The other.
+    Server,
+}
+
+impl Side {
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}

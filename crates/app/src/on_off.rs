@@ -1,0 +1,243 @@
+//! Sending and pausing by turns: traffic that comes and goes beside a measured flow.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_model::{AppTable, MSS};
+use skyhop_units::{Bytes, Duration, Instant, Rate};
+
+use crate::{Action, Application, Draw, Event, FlowFacts, Kind, Transaction};
+
+/// See the [module](self).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnOff {
+    /// How long it sends: a duration, or a table with a distribution.
+    pub on: Draw<Duration>,
+    /// How long it pauses then, likewise.
+    pub off: Draw<Duration>,
+    /// How fast it sends; as fast as TCP carries it where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// With `rate`: how much it writes at a time.
+    #[serde(default = "default_size")]
+    pub size: Bytes,
+}
+
+fn default_size() -> Bytes {
+    Bytes::new(MSS as u64)
+}
+
+impl Kind for OnOff {
+    fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
+        let mut bursts = Bursts::new(self, flow);
+        Box::new(Source {
+            pace: self.rate.map(|rate| (rate.transmit_time(self.size), self.size)),
+            burst: bursts.next(),
+            bursts,
+            stop: flow.stop,
+            state: State::Unconnected,
+        })
+    }
+
+    fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application> {
+        let mut bursts = Bursts::new(self, flow);
+        Box::new(Sink {
+            burst: bursts.next(),
+            bursts,
+            connection,
+            received: Bytes::ZERO,
+            last: None,
+            results: Vec::new(),
+        })
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.on.least() == Duration::ZERO && self.on == Draw::Fixed(Duration::ZERO) {
+            return Err(("on", "must be above 0 s".to_owned()));
+        }
+        if self.size == Bytes::ZERO {
+            return Err(("size", "must be above 0 B".to_owned()));
+        }
+        if self.rate == Some(Rate::ZERO) {
+            return Err(("rate", "must be above 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Option<AppTable> {
+        Some(AppTable::Bursts)
+    }
+}
+
+/// When it sends.
+#[derive(Debug)]
+struct Bursts {
+    on: Draw<Duration>,
+    off: Draw<Duration>,
+    rng: ChaCha8Rng,
+    next: Instant,
+    number: u64,
+}
+
+/// A time of sending.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    number: u64,
+    from: Instant,
+    until: Instant,
+    /// When the next one begins.
+    next: Instant,
+}
+
+impl Bursts {
+    fn new(config: &OnOff, flow: &FlowFacts) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(flow.seed);
+        Self { on: config.on, off: config.off, rng, next: flow.start, number: 0 }
+    }
+
+    fn next(&mut self) -> Burst {
+        let from = self.next;
+        // Draws may round to nothing; time has to go on.
+        let until = from + self.on.next(&mut self.rng).max(Duration::from_nanos(1));
+        self.next = until + self.off.next(&mut self.rng);
+        self.number += 1;
+        Burst { number: self.number - 1, from, until, next: self.next }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Unconnected,
+    Connecting,
+    Pausing,
+    /// Sending; with a rate, when it writes next.
+    Sending(Instant),
+    Gone,
+}
+
+/// The end that sends.
+#[derive(Debug)]
+struct Source {
+    /// The time between writes and what is written.
+    pace: Option<(Duration, Bytes)>,
+    bursts: Bursts,
+    burst: Burst,
+    stop: Instant,
+    state: State,
+}
+
+impl Application for Source {
+    fn on_event(&mut self, _now: Instant, event: Event) {
+        self.state = match (self.state, event) {
+            (State::Connecting, Event::Connected) => State::Pausing,
+            (State::Connecting, Event::Lost) => State::Unconnected,
+            (_, Event::Lost) => State::Gone,
+            (as_before, _) => as_before,
+        };
+    }
+
+    fn poll(&mut self, now: Instant) -> Action {
+        match self.state {
+            State::Unconnected => {
+                self.state = State::Connecting;
+                Action::Connect
+            }
+            State::Connecting | State::Gone => Action::Wait(Instant::NEVER),
+            State::Pausing => self.begin(now),
+            State::Sending(next) => self.go_on(now, next),
+        }
+    }
+}
+
+impl Source {
+    /// Sends from the burst's beginning on; one that was missed altogether is over.
+    fn begin(&mut self, now: Instant) -> Action {
+        while self.burst.until <= now {
+            self.burst = self.bursts.next();
+        }
+        if self.burst.from >= self.stop {
+            return Action::Wait(Instant::NEVER);
+        }
+        if self.burst.from > now {
+            return Action::Wait(self.burst.from);
+        }
+        self.state = State::Sending(self.burst.from);
+        match self.pace {
+            Some(_) => self.go_on(now, self.burst.from),
+            None => Action::WriteWithoutEnd,
+        }
+    }
+
+    fn go_on(&mut self, now: Instant, next: Instant) -> Action {
+        let is_over = now >= self.burst.until || next >= self.burst.until;
+        match self.pace {
+            None if is_over => {
+                self.state = State::Pausing;
+                Action::Pause
+            }
+            None => Action::Wait(self.burst.until),
+            Some(_) if is_over => {
+                self.state = State::Pausing;
+                self.burst = self.bursts.next();
+                self.begin(now)
+            }
+            Some(_) if next > now => Action::Wait(next),
+            Some((interval, size)) => {
+                self.state = State::Sending(next + interval);
+                Action::Write(size)
+            }
+        }
+    }
+}
+
+/// The end that receives: what comes until the next burst begins is of the last one.
+#[derive(Debug)]
+struct Sink {
+    bursts: Bursts,
+    burst: Burst,
+    connection: u32,
+    received: Bytes,
+    last: Option<Instant>,
+    results: Vec<Transaction>,
+}
+
+impl Sink {
+    fn catch_up(&mut self, now: Instant) {
+        while self.burst.next <= now {
+            let due = self.burst.from;
+            self.results.push(Transaction {
+                connection: self.connection,
+                number: self.burst.number,
+                due,
+                sent: self.received,
+                answered: Bytes::ZERO,
+                connect: None,
+                first_byte: None,
+                took: self.last.map(|last| last.saturating_since(due)),
+            });
+            (self.received, self.last) = (Bytes::ZERO, None);
+            self.burst = self.bursts.next();
+        }
+    }
+}
+
+impl Application for Sink {
+    fn on_event(&mut self, now: Instant, event: Event) {
+        self.catch_up(now);
+        if let Event::Received(bytes) = event {
+            self.received += bytes;
+            self.last = Some(now);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Action {
+        self.catch_up(now);
+        Action::Wait(self.burst.next)
+    }
+
+    fn take_results(&mut self) -> Vec<Transaction> {
+        std::mem::take(&mut self.results)
+    }
+}

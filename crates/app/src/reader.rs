@@ -1,0 +1,59 @@
+//! How fast what arrives is read.
+
+use skyhop_units::{Bytes, Duration, Instant, Rate};
+
+/// How often a slow reader reads.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Takes what has arrived out of the receive buffer, at a rate or at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader {
+    rate: Option<Rate>,
+    /// When it reads next.
+    next: Instant,
+}
+
+impl Reader {
+    /// One that reads at `rate`, in pieces of 10 ms; `None`: everything at once.
+    pub fn new(rate: Option<Rate>) -> Self {
+        Self { rate, next: Instant::START }
+    }
+
+    /// Whether it reads everything at once.
+    pub fn is_fast(&self) -> bool {
+        self.rate.is_none()
+    }
+
+    /// How much of the `unread` bytes it takes now. What it could have read while there was nothing is
+    /// gone: it never catches up.
+    pub fn take(&mut self, now: Instant, unread: Bytes) -> Bytes {
+        let Some(rate) = self.rate else { return unread };
+        if now < self.next || unread == Bytes::ZERO {
+            return Bytes::ZERO;
+        }
+        self.next = now + INTERVAL;
+        unread.min(rate.bytes_in(INTERVAL).max(Bytes::new(1)))
+    }
+
+    /// When it wants to be asked again, with so much `unread`.
+    pub fn next(&self, unread: Bytes) -> Option<Instant> {
+        (self.rate.is_some() && unread > Bytes::ZERO).then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_reader_reads_at_its_rate_and_never_catches_up() {
+        let mut reader = Reader::new(Some(Rate::from_bits_per_second(8_000_000)));
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        assert_eq!(reader.take(at(0), Bytes::new(50_000)), Bytes::new(10_000));
+        assert_eq!(reader.take(at(9), Bytes::new(40_000)), Bytes::ZERO);
+        assert_eq!(reader.next(Bytes::new(40_000)), Some(at(10)));
+        assert_eq!(reader.take(at(500), Bytes::new(40_000)), Bytes::new(10_000));
+        assert_eq!(reader.take(at(510), Bytes::new(700)), Bytes::new(700));
+        assert_eq!(reader.next(Bytes::ZERO), None);
+    }
+}

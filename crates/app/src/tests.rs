@@ -1,0 +1,183 @@
+//! Both ends of every application over a transport that takes 10 ms each way and 8 Mbit/s.
+
+use skyhop_units::{Bytes, Duration, Instant};
+
+use crate::{Action, App, Application, Event, FlowFacts, Kind, Transaction};
+
+const ONE_WAY: Duration = Duration::from_millis(10);
+/// Nothing happens that late.
+const LATER: u64 = 1_000_000;
+const BYTES_PER_MS: u64 = 1000;
+
+fn at(ms: u64) -> Instant {
+    Instant::START + Duration::from_millis(ms)
+}
+
+fn app(json: &str) -> App {
+    serde_json::from_str(json).unwrap()
+}
+
+/// One end with what it has written and what is on its way to it, by the millisecond.
+struct End {
+    app: Box<dyn Application>,
+    unsent: u64,
+    endless: bool,
+    finished: bool,
+    /// What arrives when.
+    coming: Vec<(Instant, Event)>,
+}
+
+impl End {
+    fn new(app: Box<dyn Application>) -> Self {
+        Self { app, unsent: 0, endless: false, finished: false, coming: Vec::new() }
+    }
+}
+
+/// What a run of `ms` milliseconds leaves: the results of all ends, and how many connections there were.
+/// From `dead_ms` on nothing gets through any more.
+fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
+    let facts = FlowFacts { seed: 3, start: at(0), stop: at(ms) };
+    let mut ends = vec![End::new(app.client(&facts))];
+    let (mut results, mut connections) = (Vec::new(), 0);
+    for now in (0..ms).map(at) {
+        for index in 0..2 {
+            if index >= ends.len() {
+                break;
+            }
+            let (due, later): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut ends[index].coming).into_iter().partition(|(at, _)| *at <= now);
+            ends[index].coming = later;
+            due.into_iter().for_each(|(_, event)| ends[index].app.on_event(now, event));
+            loop {
+                match ends[index].app.poll(now) {
+                    Action::Wait(until) => {
+                        assert!(until > now, "it waits for what is over");
+                        break;
+                    }
+                    Action::Connect => {
+                        ends.truncate(1);
+                        let server = app.server(&facts, connections);
+                        connections += 1;
+                        ends.push(End::new(server));
+                        (ends[0].unsent, ends[0].finished) = (0, false);
+                        if now < at(dead_ms) {
+                            ends[0].coming = vec![(now + ONE_WAY * 2, Event::Connected)];
+                        }
+                    }
+                    Action::Write(bytes) => {
+                        assert!(bytes > Bytes::ZERO && !ends[index].finished);
+                        ends[index].unsent += bytes.as_u64();
+                    }
+                    Action::WriteWithoutEnd => ends[index].endless = true,
+                    Action::Pause => ends[index].endless = false,
+                    Action::Finish => {
+                        ends[index].finished = true;
+                        let arrives = now + ONE_WAY;
+                        if let Some(other) = ends.get_mut(1 - index) {
+                            other.coming.push((arrives, Event::PeerFinished));
+                        }
+                    }
+                    Action::Abort => ends.truncate(1),
+                }
+            }
+            let end = &mut ends[index];
+            let sent = if end.endless { BYTES_PER_MS } else { end.unsent.min(BYTES_PER_MS) };
+            end.unsent = end.unsent.saturating_sub(sent);
+            let arrival = (now + ONE_WAY, Event::Received(Bytes::new(sent)));
+            if let Some(other) = ends.get_mut(1 - index).filter(|_| sent > 0 && now < at(dead_ms)) {
+                other.coming.push(arrival);
+            }
+        }
+        ends.iter_mut().for_each(|end| results.extend(end.app.take_results()));
+    }
+    (results, connections)
+}
+
+#[test]
+fn requests_follow_each_other_after_a_think_time() {
+    let app = app(
+        r#"{"kind": "request-response", "response": "5000 B", "think": "100 ms", "requests": 3}"#,
+    );
+    let (results, connections) = run(&app, 2000, LATER);
+    assert_eq!((results.len(), connections), (3, 1));
+    // 20 ms to connect; 20 ms there and back; five pieces of 1000 B, the last 4 ms after the first.
+    let took: Vec<_> = results.iter().map(|one| one.took.unwrap().as_micros() / 1000).collect();
+    assert_eq!(took, [44, 24, 24]);
+    assert_eq!(results[0].connect, Some(ONE_WAY * 2));
+    assert_eq!(results[1].connect, None);
+    assert_eq!(
+        results[1].due,
+        results[0].due + results[0].took.unwrap() + Duration::from_millis(100)
+    );
+    assert!(results.iter().all(|one| one.answered == Bytes::new(5000)));
+    assert!(results.iter().all(|one| one.first_byte.unwrap() < one.took.unwrap()));
+}
+
+#[test]
+fn a_connection_of_its_own_for_each_request_costs_a_handshake_each() {
+    let app = app(
+        r#"{"kind": "request-response", "response": "1 kB", "per_connection": 1, "requests": 4}"#,
+    );
+    let (results, connections) = run(&app, 2000, LATER);
+    assert_eq!((results.len(), connections), (4, 4));
+    assert!(results.iter().all(|one| one.connect == Some(ONE_WAY * 2)));
+}
+
+#[test]
+fn both_ends_draw_the_same_sizes() {
+    let app = app(r#"{"kind": "request-response", "per_connection": 7,
+            "request": {"distribution": "uniform", "from": "100 B", "to": "900 B"},
+            "response": {"distribution": "pareto", "least": "500 B", "shape": 1.3}}"#);
+    let (results, connections) = run(&app, 20_000, LATER);
+    assert!(results.len() > 200 && connections > 25, "{} {connections}", results.len());
+    assert!(results.iter().all(|one| one.took.is_some()));
+    let sizes: std::collections::BTreeSet<_> = results.iter().map(|one| one.answered).collect();
+    assert!(sizes.len() > results.len() / 2, "{sizes:?}");
+}
+
+#[test]
+fn what_is_not_answered_in_time_has_failed_and_is_tried_again() {
+    let app = app(
+        r#"{"kind": "request-response", "response": "1 kB", "think": "50 ms", "timeout": "400 ms"}"#,
+    );
+    let (results, _) = run(&app, 3000, 1000);
+    let failed: Vec<_> = results.iter().filter(|one| one.took.is_none()).collect();
+    assert!(failed.len() >= 3 && failed.iter().all(|one| one.due >= at(900)), "{failed:?}");
+    assert!(results.is_sorted_by_key(|one| one.number));
+}
+
+#[test]
+fn messages_are_due_at_even_times() {
+    let app = app(r#"{"kind": "constant-rate", "rate": "80 kbit/s", "size": "500 B"}"#);
+    let (results, _) = run(&app, 1000, LATER);
+    // Every 50 ms; the last one is not there yet.
+    assert_eq!(results.len(), 20);
+    assert!(results.iter().zip(0..).all(|(one, number)| one.due == at(50 * number)));
+    // The first waits for the connection.
+    assert_eq!(results[0].took, Some(ONE_WAY * 3));
+    assert!(results[1..].iter().all(|one| one.took == Some(ONE_WAY)));
+}
+
+#[test]
+fn bursts_are_as_long_as_they_are_said_to_be() {
+    let endless = app(r#"{"kind": "on-off", "on": "200 ms", "off": "300 ms"}"#);
+    let (results, _) = run(&endless, 2000, LATER);
+    assert_eq!(results.len(), 3);
+    assert!(results.iter().zip(0..).all(|(one, number)| one.due == at(500 * number)));
+    assert_eq!(results[1].sent, Bytes::new(200 * BYTES_PER_MS));
+    let paced = app(
+        r#"{"kind": "on-off", "on": "200 ms", "off": "300 ms", "rate": "1 Mbit/s", "size": "500 B"}"#,
+    );
+    let (results, _) = run(&paced, 2000, LATER);
+    assert_eq!(results[1].sent, Bytes::new(25_000));
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_its_key() {
+    let refused = |json: &str| app(json).check().unwrap_err().0;
+    assert_eq!(refused(r#"{"kind": "constant-rate", "rate": "0 bit/s"}"#), "rate");
+    assert_eq!(refused(r#"{"kind": "on-off", "on": "0 s", "off": "1 s"}"#), "on");
+    assert_eq!(refused(r#"{"kind": "request-response", "response": "0 B"}"#), "response");
+    let unknown = serde_json::from_str::<App>(r#"{"kind": "bulk", "byte": "1 kB"}"#).unwrap_err();
+    assert!(unknown.to_string().contains("unknown field `byte`"), "{unknown}");
+}

@@ -1,0 +1,13 @@
+//! What applications leave behind.
+
+words! {
+    /// The tables of applications' results, by what they hold a row for.
+    AppTable ["table of results"] {
+        /// A request and its answer.
+        Requests = "requests",
+        /// A time of sending between two pauses.
+        Bursts = "bursts",
+        /// A message of a steady source.
+        Messages = "messages",
+    }
+}

@@ -31,6 +31,8 @@ pub(crate) struct AckWork {
     pub(crate) dsack: bool,
     /// The D-SACK reports the loss probe.
     pub(crate) dsack_of_probe: bool,
+    /// It came with data.
+    with_data: bool,
     /// It says nothing new at all.
     pub(crate) duplicate_ack: bool,
     /// Something sent only once, before the episode began, arrived.
@@ -52,14 +54,15 @@ pub(crate) struct AckWork {
 impl AckWork {
     /// Neither progress nor news: both the original and the probe's copy arrived.
     pub(crate) fn is_pure_duplicate(&self) -> bool {
-        !(self.advanced || self.window_moved || self.data_sacked)
+        !(self.advanced || self.window_moved || self.data_sacked || self.with_data)
     }
 
-    /// What has been learnt so far, as the kernel has it in `flag`. It has no data and no reneging.
+    /// What has been learnt so far, as the kernel has it in `flag`. It has no reneging.
     pub(crate) fn flags(&self) -> u32 {
         let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         of(self.advanced, FLAG_SND_UNA_ADVANCED)
             | of(self.advanced || self.window_moved, FLAG_WIN_UPDATE)
+            | of(self.with_data && (self.slow_path || !self.advanced), FLAG_DATA)
             | of(self.slow_path, FLAG_SLOWPATH | FLAG_UPDATE_TS_RECENT)
             | of(self.data_acked, FLAG_DATA_ACKED)
             | of(self.retransmission_acked, FLAG_RETRANS_DATA_ACKED)
@@ -86,11 +89,11 @@ struct Covered {
 
 impl<C: CongestionControl> Sender<C> {
     /// Works through an ACK of the established connection.
-    pub(crate) fn process_ack(&mut self, ack: &Ack) {
+    pub(crate) fn process_ack(&mut self, ack: &Ack, with_data: bool) {
         if ack.cumulative > self.board.nxt {
             return;
         }
-        let mut work = self.begin_work(ack);
+        let mut work = self.begin_work(ack, with_data);
         let prior_lost = self.tp.lost;
         let prior_out = self.board.packets_out();
         self.rexmit = Rexmit::None;
@@ -113,7 +116,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tell_in_ack_event(&work);
         self.process_tlp_ack(&work);
         if self.is_dubious(&work) {
-            work.duplicate_ack = !(work.advanced || work.window_moved || work.dsack);
+            work.duplicate_ack =
+                !(work.advanced || work.window_moved || work.dsack || work.with_data);
             self.react(&mut work);
         }
         if work.set_timer && !self.schedule_loss_probe(true) {
@@ -129,8 +133,8 @@ impl<C: CongestionControl> Sender<C> {
         self.assert_consistent();
     }
 
-    fn begin_work(&mut self, ack: &Ack) -> AckWork {
-        let window_end = self.window_end.max(ack.cumulative + ack.window);
+    fn begin_work(&mut self, ack: &Ack, with_data: bool) -> AckWork {
+        let window_end = self.window_end.max(ack.acknowledged + ack.window);
         let window_moved = window_end > self.window_end && ack.cumulative == self.board.una;
         self.window_end = window_end;
         let advanced = ack.cumulative > self.board.una;
@@ -158,6 +162,7 @@ impl<C: CongestionControl> Sender<C> {
             data_sacked: false,
             dsack: false,
             dsack_of_probe: false,
+            with_data,
             duplicate_ack: false,
             original_acked: false,
             lost_retransmission: false,
@@ -189,13 +194,14 @@ impl<C: CongestionControl> Sender<C> {
             if !entry.is(SACKED) {
                 self.count_delivered(work);
                 self.rack_on_delivered(seq, &entry, work.tsecr);
-                work.sampler.on_delivered(&mut self.tp, seq, &entry);
+                work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
             }
         }
         if covered.packets > 0 {
             (work.data_acked, work.retransmission_acked) = (true, covered.retransmitted);
             work.set_timer = true;
-            covered.last_was_short = self.stream.payload(cumulative - 1) < self.config.mss;
+            covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.mss;
+            self.lengths.forget_below(cumulative);
             self.check_reordering(lowest, work.prior_sacked_end);
         }
         covered
@@ -273,7 +279,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// Anything but a plain advance in the Open state needs a closer look.
     fn is_dubious(&self, work: &AckWork) -> bool {
-        !(work.advanced || work.window_moved)
+        !(work.advanced || work.window_moved || work.with_data)
             || work.data_sacked
             || work.dsack
             || work.ece
@@ -299,7 +305,7 @@ impl<C: CongestionControl> Sender<C> {
         }
         work.data_sacked = true;
         self.count_delivered(work);
-        work.sampler.on_delivered(&mut self.tp, seq, &entry);
+        work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
         self.board.mark_sacked(seq);
     }
 }

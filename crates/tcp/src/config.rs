@@ -19,6 +19,10 @@ pub struct SenderConfig {
     /// Whether the window shrinks again when the connection idles (RFC 2861; sysctl
     /// tcp_slow_start_after_idle).
     pub slow_start_after_idle: bool,
+    /// Whether short segments never wait for others to be acknowledged: no Nagle's algorithm (TCP_NODELAY).
+    pub nodelay: bool,
+    /// Whether short segments wait in any case, for 200 ms or a timeout at most (TCP_CORK).
+    pub cork: bool,
     /// Whether to ask for ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs it asks anyway.
     pub ecn: bool,
     /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
@@ -33,6 +37,8 @@ impl Default for SenderConfig {
             jiffy: Duration::from_millis(1),
             tso: true,
             slow_start_after_idle: true,
+            nodelay: false,
+            cork: false,
             ecn: false,
             max_pacing_rate: u64::MAX,
         }
@@ -44,8 +50,11 @@ impl Default for SenderConfig {
 pub struct ReceiverConfig {
     /// Payload of a full segment.
     pub mss: u32,
-    /// How much may wait for a gap to be filled; what is in order is read at once.
+    /// How much may wait for a gap to be filled or for the application: payload, without what Linux counts on top.
     pub window: Bytes,
+    /// Whether the application takes what is in order the moment that it arrives; else it calls
+    /// [`Receiver::read`](crate::Receiver::read).
+    pub reads_at_once: bool,
     /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
     /// tcp_comp_sack_delay_ns).
     pub sack_compression: bool,
@@ -55,6 +64,21 @@ pub struct ReceiverConfig {
 
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self { mss: MSS, window: Bytes::new(64 << 20), sack_compression: true, ecn: true }
+        Self {
+            mss: MSS,
+            window: Bytes::new(64 << 20),
+            reads_at_once: true,
+            sack_compression: true,
+            ecn: true,
+        }
     }
+}
+
+/// One end of a connection with data both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EndpointConfig {
+    /// What it sends.
+    pub sender: SenderConfig,
+    /// What it receives.
+    pub receiver: ReceiverConfig,
 }

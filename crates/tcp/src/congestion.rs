@@ -10,15 +10,17 @@ use crate::ack::AckWork;
 pub const CALLER: Caller =
     Caller { name: "the simulator's TCP", calls: Caller::LINUX_CALLS, has_ecn: true };
 
+/// So many bytes more than were sent an endless stream seems to have.
+const MOST_WRITTEN: u64 = 64 << 20;
+
 impl<C: CongestionControl> Sender<C> {
     /// Fills in what the hooks may read and the sender keeps elsewhere.
     pub(crate) fn publish(&mut self) {
         let (tp, board, rtt) = (&mut self.tp, &self.board, &self.rtt);
-        let bytes = |seq: u64| (seq as u32).wrapping_mul(tp.mss_cache);
-        let (una, nxt, high) = (bytes(board.una), bytes(board.nxt), bytes(self.high_seq));
-        tp.bytes_acked = board.una * u64::from(tp.mss_cache);
-        tp.write_seq = bytes(self.stream.end().min(board.nxt + (1 << 16)));
-        (tp.snd_una, tp.snd_nxt, tp.high_seq) = (una, nxt, high);
+        let (una, nxt) = (self.lengths.start_of(board.una), self.lengths.start_of(board.nxt));
+        tp.bytes_acked = una;
+        tp.write_seq = self.stream.written().min(nxt + MOST_WRITTEN) as u32;
+        (tp.snd_una, tp.snd_nxt) = (una as u32, nxt as u32);
         tp.packets_out = board.packets_out();
         tp.sacked_out = board.sacked_out;
         tp.lost_out = board.lost_out;
@@ -28,6 +30,12 @@ impl<C: CongestionControl> Sender<C> {
         tp.mdev_max_us = rtt.mdev_max_x4() as u32;
         tp.rttvar_us = rtt.rttvar_x4() as u32;
         tp.inet_conn.icsk_rto = (self.rto_us / self.jiffy_us) as u32;
+    }
+
+    /// An episode begins, or moves on: it ends when everything sent so far has been acknowledged.
+    pub(crate) fn note_high_seq(&mut self) {
+        self.high_seq = self.board.nxt;
+        self.tp.high_seq = self.lengths.start_of(self.high_seq) as u32;
     }
 
     pub(crate) fn set_state(&mut self, state: CongestionState) {

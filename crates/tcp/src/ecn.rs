@@ -55,6 +55,15 @@ impl SenderEcn {
         self.spoken &= ack.ece;
     }
 
+    pub(crate) fn is_spoken(&self) -> bool {
+        self.spoken
+    }
+
+    /// The other end opened the connection; whether ECN is spoken was decided then.
+    pub(crate) fn set(&mut self, spoken: bool) {
+        self.spoken = spoken;
+    }
+
     /// `tcp_ecn_rcv_ecn_echo`: whether an ACK asks for a reduction.
     pub(crate) fn rcv_ecn_echo(&self, ack: &Ack) -> bool {
         self.spoken && ack.ece && !ack.syn
@@ -121,6 +130,11 @@ impl ReceiverEcn {
 
     pub(crate) fn is_spoken(&self) -> bool {
         self.spoken == Some(true)
+    }
+
+    /// This end opened the connection, and has learnt from the SYN-ACK whether it is spoken.
+    pub(crate) fn set(&mut self, spoken: bool) {
+        self.spoken = Some(spoken);
     }
 
     /// Whether an ACK that leaves now says ECE.

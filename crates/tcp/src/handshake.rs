@@ -1,6 +1,7 @@
-//! The three-way handshake, seen from the end that opens the connection (RFC 9293 3.5).
+//! The three-way handshake (RFC 9293 3.5). The SYN-ACK is the receiver's.
 
 use skyhop_model::Ecn;
+use skyhop_units::Instant;
 
 use crate::rto::TimerKind;
 use crate::segment::{Ack, Segment, SegmentKind};
@@ -9,6 +10,10 @@ use crate::{CongestionControl, Sender};
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Waits for a SYN.
+    Listening,
+    /// A SYN came and was answered.
+    Answered { at_us: u64, again: bool },
     /// A SYN has to leave, for the `attempt`th time.
     SynDue { attempt: u32 },
     /// A SYN is out.
@@ -32,13 +37,17 @@ impl<C: CongestionControl> Sender<C> {
                 self.phase = Phase::Established;
                 SegmentKind::HandshakeAck
             }
-            Phase::SynSent { .. } | Phase::Established => return None,
+            Phase::Listening
+            | Phase::Answered { .. }
+            | Phase::SynSent { .. }
+            | Phase::Established => return None,
         };
         let tsval = self.timestamp_at(self.now_us);
         let retransmission = matches!(self.phase, Phase::SynSent { attempt: 2.., .. });
         let mut segment = Segment {
             kind,
             seq: 0,
+            offset: 0,
             len: 0,
             tsval,
             fin: false,
@@ -58,10 +67,49 @@ impl<C: CongestionControl> Sender<C> {
         self.phase = Phase::SynDue { attempt: attempt + 1 };
     }
 
+    /// The other end's SYN arrived, and is answered: `window` is the room that it has, and whether ECN is spoken was
+    /// decided.
+    pub(crate) fn on_syn(&mut self, now: Instant, window: u64, speaks_ecn: bool) {
+        self.set_clock(now);
+        let again = match self.phase {
+            Phase::Listening => false,
+            Phase::Answered { .. } => true,
+            _ => return,
+        };
+        self.phase = Phase::Answered { at_us: self.now_us, again };
+        self.ecn.set(speaks_ecn);
+        (self.window_end, self.peer_window) = (window, window);
+    }
+
+    /// Something arrived that completes the handshake for the end that was called (`tcp_synack_rtt_meas`,
+    /// `tcp_init_transfer`).
+    pub(crate) fn accept(&mut self, now: Instant, ack: Option<&Ack>) {
+        let Phase::Answered { at_us, again } = self.phase else {
+            return;
+        };
+        self.set_clock(now);
+        if let Some(ack) = ack {
+            (self.window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
+        }
+        // RFC 6298 3: an answer that was sent again gives no sample.
+        let rtt_us = (!again).then(|| self.now_us - at_us);
+        self.establish(rtt_us, self.config.initial_cwnd);
+        self.phase = Phase::Established;
+    }
+
     /// The connection is established; its round trip is the first RTT sample.
     pub(crate) fn on_syn_ack(&mut self, ack: &Ack, attempt: u32, sent_us: u64) {
         let rtt_us =
             if attempt == 1 { Some(self.now_us - sent_us) } else { self.echoed_rtt_us(ack.tsecr) };
+        self.ecn.rcv_synack(ack);
+        (self.window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
+        // RFC 6298 5.7 and RFC 5681 3.1: a SYN lost twice, not once as there, closes the window.
+        let cwnd = if attempt > 2 { 1 } else { self.config.initial_cwnd };
+        self.establish(rtt_us, cwnd);
+        self.phase = Phase::AckDue;
+    }
+
+    fn establish(&mut self, rtt_us: Option<u64>, cwnd: u32) {
         if let Some(rtt_us) = rtt_us {
             self.rtt.sample(rtt_us, 0, 0);
             self.rtt.sample_min(self.now_us, rtt_us, false);
@@ -70,14 +118,10 @@ impl<C: CongestionControl> Sender<C> {
         self.update_rto();
         self.timer = None;
         self.tp.inet_conn.icsk_retransmits = 0;
-        self.ecn.rcv_synack(ack);
-        self.window_end = ack.window;
-        self.peer_window = ack.window;
         // The SYN counts as delivered.
         self.tp.delivered = 1;
         self.tp.delivered_mstamp = self.now_us;
-        // RFC 6298 5.7 and RFC 5681 3.1: a SYN lost twice, not once as there, closes the window.
-        self.tp.snd_cwnd = if attempt > 2 { 1 } else { self.config.initial_cwnd };
+        self.tp.snd_cwnd = cwnd;
         self.tp.snd_cwnd_stamp = self.jiffies();
         self.last_sent_us = self.now_us;
         self.publish();
@@ -86,6 +130,5 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.cc.init(&mut self.tp);
         self.expand_sndbuf();
-        self.phase = Phase::AckDue;
     }
 }

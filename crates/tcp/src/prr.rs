@@ -22,7 +22,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 6937bis 6.1: notes where the reduction starts and asks the module where it is to end.
     pub(crate) fn begin_cwnd_reduction(&mut self) {
-        self.high_seq = self.board.nxt;
+        self.note_high_seq();
         self.tlp.end();
         self.tp.snd_cwnd_cnt = 0;
         self.tp.prior_cwnd = self.tp.snd_cwnd;

@@ -1,5 +1,6 @@
 //! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation).
 
+use crate::lengths::Lengths;
 use crate::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, RETRANS};
 use crate::{RateSample, TcpSock};
 
@@ -46,7 +47,13 @@ impl Sampler {
     }
 
     /// Draft 3.3 UpdateRateSample: of all segments that an ACK delivers, the one sent last counts.
-    pub(crate) fn on_delivered(&mut self, tp: &mut TcpSock, seq: u64, entry: &Entry) {
+    pub(crate) fn on_delivered(
+        &mut self,
+        tp: &mut TcpSock,
+        lengths: &Lengths,
+        seq: u64,
+        entry: &Entry,
+    ) {
         let end = seq + 1;
         if self.newest_end != 0
             && !sent_after(entry.sent_us, end, tp.first_tx_mstamp, self.newest_end)
@@ -59,7 +66,7 @@ impl Sampler {
         self.sample.prior_mstamp = entry.delivered_us;
         self.sample.is_app_limited = entry.is(APP_LIMITED);
         self.sample.is_retrans = entry.is(RETRANS | EVER_RETRANS);
-        self.sample.last_end_seq = (end as u32).wrapping_mul(tp.mss_cache);
+        self.sample.last_end_seq = lengths.start_of(end) as u32;
         self.sample.interval_us = (entry.sent_us - entry.first_tx_us) as i64;
         tp.first_tx_mstamp = entry.sent_us;
     }

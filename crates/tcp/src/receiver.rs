@@ -1,10 +1,13 @@
 //! The receiving end of a connection.
 
+use std::collections::BTreeMap;
+
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::config::ReceiverConfig;
 use crate::delayed_ack::DelayedAck;
 use crate::ecn::ReceiverEcn;
+use crate::receive_buffer::ReceiveBuffer;
 use crate::sack::{SackBlock, SackBlocks};
 use crate::sacked_ranges::SackedRanges;
 use crate::segment::{Ack, Segment, SegmentKind};
@@ -16,7 +19,11 @@ const COMPRESSED_MAX: u32 = 44;
 /// For at most so long (sysctl tcp_comp_sack_delay_ns), and at most a twentieth of the RTT.
 const COMPRESSION_DELAY: Duration = Duration::from_millis(1);
 
-/// A TCP receiver with Linux's behaviour, whose application reads everything at once.
+/// A probe, or anything else outside the window without data, is answered once in this time (sysctl
+/// tcp_invalid_ratelimit).
+const INVALID_RATE_LIMIT: Duration = Duration::from_millis(500);
+
+/// A TCP receiver with Linux's behaviour.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -30,8 +37,13 @@ pub struct Receiver {
     ts_recent: u32,
     /// The path's RTT, as far as the receiver knows it: from the SYN-ACK to the first segment.
     rtt: RttGuess,
-    /// The stream's last segment and its payload, once it has arrived.
-    last: Option<(u64, u32)>,
+    buffer: ReceiveBuffer,
+    /// By how many bytes segments beyond a gap fall short of full size, where they do.
+    short: BTreeMap<u64, u64>,
+    /// The stream's last segment, once it has arrived.
+    fin: Option<u64>,
+    /// When a probe was last answered.
+    probe_answered: Option<Instant>,
     stats: ReceiverStats,
 }
 
@@ -75,12 +87,15 @@ impl Receiver {
             config,
             next: 0,
             beyond: SackedRanges::default(),
-            delayed: DelayedAck::new(),
+            delayed: DelayedAck::new(config.mss),
             compression: Compression::default(),
             ecn: ReceiverEcn::new(config.ecn),
             ts_recent: 0,
             rtt: RttGuess::default(),
-            last: None,
+            buffer: ReceiveBuffer::new(&config),
+            short: BTreeMap::new(),
+            fin: None,
+            probe_answered: None,
             stats: ReceiverStats::default(),
         }
     }
@@ -99,7 +114,60 @@ impl Receiver {
                 None
             }
             SegmentKind::Data => self.on_data(now, segment),
+            SegmentKind::Probe => self.answer_probe(now),
         }
+    }
+
+    /// The application takes `bytes` of what is in order; the ACK that this causes, if any. Only for who does not read
+    /// at once.
+    pub fn read(&mut self, bytes: Bytes) -> Option<Ack> {
+        debug_assert!(!self.config.reads_at_once, "everything is read at once");
+        let unread = self.buffer.unread();
+        self.buffer.take(bytes.as_u64());
+        (self.buffer.unread() < unread).then(|| self.clean_up_after_read()).flatten()
+    }
+
+    /// What is in order and has not been read.
+    pub fn unread(&self) -> Bytes {
+        Bytes::new(self.buffer.unread())
+    }
+
+    /// Whether the stream's end is in order.
+    pub fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| fin < self.next)
+    }
+
+    /// Whether anything has arrived.
+    pub(crate) fn has_received(&self) -> bool {
+        self.stats.segments > 0
+    }
+
+    /// The acknowledgement that a segment with `len` bytes carries, and which counts as sent.
+    pub(crate) fn carried_ack(&mut self, now: Instant, len: u32) -> Ack {
+        let ack = self.ack(false, None);
+        self.note_data_sent(now, len);
+        ack
+    }
+
+    /// A segment with `len` bytes left this end.
+    pub(crate) fn note_data_sent(&mut self, now: Instant, len: u32) {
+        if len > 0 {
+            self.delayed.on_data_sent(now);
+        }
+    }
+
+    /// What this end's SYN says: how much it has room for. It acknowledges nothing.
+    pub(crate) fn window_of_syn(&mut self) -> Ack {
+        Ack { ece: false, ..self.compose(true, None) }
+    }
+
+    pub(crate) fn speaks_ecn(&self) -> bool {
+        self.ecn.is_spoken()
+    }
+
+    /// The other end's SYN-ACK said whether ECN is spoken.
+    pub(crate) fn set_ecn(&mut self, spoken: bool) {
+        self.ecn.set(spoken);
     }
 
     /// When [`Self::on_timer`] wants to be called.
@@ -138,7 +206,8 @@ impl Receiver {
         if seq <= self.delayed.acked && (segment.tsval.wrapping_sub(self.ts_recent) as i32) >= 0 {
             self.ts_recent = segment.tsval;
         }
-        if seq >= self.next + self.window() {
+        self.delayed.schedule();
+        if !self.buffer.accepts(segment.offset + u64::from(segment.len)) {
             self.stats.outside_window += 1;
             return Some(self.ack(false, None));
         }
@@ -146,7 +215,7 @@ impl Receiver {
         let displaced = self.flush_merged(seq);
         let duplicate = seq < self.next || (seq > self.next && !self.beyond.insert(seq));
         if !duplicate {
-            self.delayed.on_arrival(now);
+            self.delayed.on_arrival(now, segment.len, self.buffer.offered());
         }
         if seq >= self.next {
             self.ecn.check_ce(segment, &mut self.delayed);
@@ -155,17 +224,20 @@ impl Receiver {
             // RFC 2883 4: tell at once. A retransmission in vain means that the sender is in
             // trouble: Linux helps with an ACK for every segment.
             self.stats.duplicates += 1;
-            self.delayed.quicken();
+            self.delayed.enter_quick_mode(self.buffer.offered());
             return Some(self.ack(false, Some(SackBlock { start: seq, end: seq + 1 })));
         }
         if segment.fin {
-            self.last = Some((seq, segment.len));
+            self.fin = Some(seq);
         }
         if seq == self.next {
-            self.on_in_order(now, segment.fin)
-        } else {
-            self.acknowledge_gap(now).or(displaced)
+            return self.on_in_order(now, segment);
         }
+        self.buffer.beyond += u64::from(segment.len);
+        if segment.len < self.config.mss {
+            self.short.insert(seq, u64::from(self.config.mss - segment.len));
+        }
+        self.acknowledge_gap(now).or(displaced)
     }
 
     /// The ACK that waits has to leave before a new range displaces what it would report.
@@ -174,32 +246,79 @@ impl Receiver {
         (waits && seq > self.next && self.beyond.would_displace(seq)).then(|| self.ack(false, None))
     }
 
-    /// All segments are full-size but a stream's last.
-    fn count_in_order(&mut self, now: Instant) {
-        let mss = u64::from(self.config.mss);
-        let mut bytes = self.next * mss;
-        if let Some((_, len)) = self.last.filter(|(seq, _)| *seq < self.next) {
-            bytes -= mss - u64::from(len);
+    /// Moves on behind a segment in order, and what it makes of those beyond the gap that it fills.
+    fn advance(&mut self, now: Instant, segment: &Segment) {
+        self.next += 1;
+        self.buffer.in_order += u64::from(segment.len);
+        if !self.beyond.is_empty() {
+            let next = self.beyond.advance(self.next);
+            let mut bytes = (next - self.next) * u64::from(self.config.mss);
+            while let Some(short) = self.short.first_entry().filter(|short| *short.key() < next) {
+                bytes -= short.remove();
+            }
+            self.buffer.in_order += bytes;
+            self.buffer.beyond -= bytes;
+            self.next = next;
+        }
+        self.stats.bytes_in_order = Bytes::new(self.buffer.in_order);
+        if self.is_finished() {
             self.stats.completed.get_or_insert(now);
         }
-        self.stats.bytes_in_order = Bytes::new(bytes);
     }
 
-    fn on_in_order(&mut self, now: Instant, fin: bool) -> Option<Ack> {
+    fn on_in_order(&mut self, now: Instant, segment: &Segment) -> Option<Ack> {
         let had_gap = !self.beyond.is_empty();
-        self.next = self.beyond.advance(self.next + 1);
-        self.count_in_order(now);
+        self.advance(now, segment);
         if had_gap && self.beyond.is_empty() {
             // RFC 5681 4.2: a gap that closes is acknowledged at once.
             return Some(self.ack(false, None));
         }
-        if fin || self.delayed.is_due(self.next) {
+        if segment.fin || self.is_ack_due() {
             return Some(self.ack(false, None));
         }
         if had_gap {
             return self.acknowledge_gap(now);
         }
-        self.delayed.delay(now).then(|| self.ack(false, None))
+        if self.delayed.delay(now) {
+            return Some(self.ack(false, None));
+        }
+        self.config.reads_at_once.then(|| self.clean_up_after_read()).flatten()
+    }
+
+    /// `__tcp_ack_snd_check`: more than one full segment, and its application does not hold the window back; or each.
+    fn is_ack_due(&mut self) -> bool {
+        (self.delayed.has_two_segments(self.buffer.in_order)
+            && self.select_window() >= self.buffer.offered())
+            || self.delayed.is_quick()
+    }
+
+    /// `tcp_cleanup_rbuf`: the application has read; an ACK may be due for it, or for a window that at least doubled.
+    fn clean_up_after_read(&mut self) -> Option<Ack> {
+        let all = self.buffer.unread() + self.buffer.beyond == 0;
+        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, all);
+        let left = self.buffer.window_left();
+        if !due && !self.is_finished() && 2 * left <= self.buffer.capacity() {
+            let window = self.select_window();
+            due = window > 0 && window >= 2 * left;
+        }
+        due.then(|| self.ack(false, None))
+    }
+
+    fn answer_probe(&mut self, now: Instant) -> Option<Ack> {
+        let again = self.probe_answered.is_some_and(|last| now - last < INVALID_RATE_LIMIT);
+        if again {
+            return None;
+        }
+        self.probe_answered = Some(now);
+        Some(self.ack(false, None))
+    }
+
+    /// `__tcp_select_window`
+    fn select_window(&mut self) -> u64 {
+        if self.buffer.is_crowded() {
+            self.delayed.end_quick_acks();
+        }
+        self.buffer.room(self.delayed.rcv_mss())
     }
 
     /// RFC 5681 4.2: out of order, so at once; but after three duplicates Linux merges them.
@@ -227,21 +346,31 @@ impl Receiver {
         None
     }
 
-    /// How many segments from `next` on there is room for.
-    fn window(&self) -> u64 {
-        (self.config.window.as_u64() / u64::from(self.config.mss)).max(1)
-    }
-
     fn ack(&mut self, syn: bool, duplicate: Option<SackBlock>) -> Ack {
         self.stats.acks += 1;
         self.compression.merged = 0;
         self.compression.deadline = None;
         if !syn {
-            self.delayed.on_sent(self.next);
+            self.delayed.on_sent(self.next, self.buffer.in_order);
         }
+        if self.buffer.is_crowded() {
+            self.delayed.end_quick_acks();
+        }
+        self.compose(syn, duplicate)
+    }
+
+    fn compose(&mut self, syn: bool, duplicate: Option<SackBlock>) -> Ack {
         let sack = if syn { SackBlocks::EMPTY } else { self.beyond.blocks(duplicate) };
         let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
-        Ack { syn, cumulative: self.next, sack, window: self.window(), tsecr: self.ts_recent, ece }
+        Ack {
+            syn,
+            cumulative: self.next,
+            sack,
+            acknowledged: self.buffer.in_order,
+            window: self.buffer.offer(self.delayed.rcv_mss()),
+            tsecr: self.ts_recent,
+            ece,
+        }
     }
 }
 

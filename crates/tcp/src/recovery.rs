@@ -135,7 +135,7 @@ impl<C: CongestionControl> Sender<C> {
         };
         if self.tp.ca_state() != state {
             self.set_state(state);
-            self.high_seq = self.board.nxt;
+            self.note_high_seq();
         }
     }
 

@@ -107,7 +107,7 @@ impl<C: CongestionControl> Sender<C> {
             self.tp.reordering = self.tp.reordering.min(DUP_THRESH);
         }
         self.set_state(CongestionState::Loss);
-        self.high_seq = self.board.nxt;
+        self.note_high_seq();
         self.tlp.end();
         self.ecn.queue_cwr();
         // RFC 5682 3.1 step 1: only the first timeout, or one after progress, can be spurious.
@@ -144,7 +144,7 @@ impl<C: CongestionControl> Sender<C> {
                 }
             } else if work.advanced && !recovered {
                 // Step 2.b: try new data before retransmitting any more.
-                self.high_seq = self.board.nxt;
+                self.note_high_seq();
                 if self.has_new_data() {
                     self.rexmit = Rexmit::NewDataFirst;
                     return;

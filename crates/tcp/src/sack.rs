@@ -62,6 +62,11 @@ impl SackBlocks {
         self.len == 0
     }
 
+    /// What the option takes in a header, in bytes (RFC 2018 3): two of its own and two of padding, then eight per block.
+    pub const fn option_bytes(&self) -> u64 {
+        if self.is_empty() { 0 } else { 4 + 8 * self.len as u64 }
+    }
+
     /// The D-SACK, if the first block is one: it lies below the cumulative acknowledgement, or
     /// inside the second block (RFC 2883 4).
     pub fn duplicate(&self, cumulative: u64) -> Option<SackBlock> {

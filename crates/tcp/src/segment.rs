@@ -1,8 +1,8 @@
 //! What travels: data segments one way, acknowledgements the other. Small `Copy` structs in place
 //! of bytes; their sizes are those of the real headers.
 //!
-//! Sequence numbers count segments, not bytes: all segments are full-size but a transfer's last,
-//! so segment `n` begins at byte `n * mss`. They are 64 bits wide and never wrap.
+//! Sequence numbers count segments, not bytes, are 64 bits wide and never wrap. A segment keeps its length when it is
+//! sent again. What counts bytes (windows, and how much has arrived) counts them from the stream's beginning.
 
 use skyhop_model::Ecn;
 use skyhop_units::Bytes;
@@ -23,6 +23,8 @@ pub enum SegmentKind {
     HandshakeAck,
     /// Carries data.
     Data,
+    /// Carries none and asks for an acknowledgement, by a sequence number of old.
+    Probe,
 }
 
 /// A segment on its way from the sender to the receiver.
@@ -32,11 +34,13 @@ pub struct Segment {
     pub kind: SegmentKind,
     /// Its place in the stream, counted in segments from 0.
     pub seq: u64,
-    /// Its payload in bytes: the MSS, or less in a transfer's last segment.
+    /// Where its payload begins in the stream, in bytes.
+    pub offset: u64,
+    /// Its payload in bytes: the MSS or less; none in a FIN that found nothing else to send.
     pub len: u32,
     /// The sender's timestamp in milliseconds, never 0 (RFC 7323 3.2).
     pub tsval: u32,
-    /// Whether it is a transfer's last (its FIN).
+    /// Whether it is the stream's last (its FIN).
     pub fin: bool,
     /// Whether it was sent before. The receiver does not look at it.
     pub retransmission: bool,
@@ -53,7 +57,7 @@ impl Segment {
     pub const fn ip_size(&self) -> Bytes {
         match self.kind {
             SegmentKind::Syn => Bytes::new(SYN_BYTES),
-            SegmentKind::HandshakeAck | SegmentKind::Data => {
+            SegmentKind::HandshakeAck | SegmentKind::Data | SegmentKind::Probe => {
                 Bytes::new(HEADERS_BYTES + self.len as u64)
             }
         }
@@ -69,7 +73,9 @@ pub struct Ack {
     pub cumulative: u64,
     /// What has arrived above it, most recent first, after a D-SACK where there is one.
     pub sack: SackBlocks,
-    /// How many segments from `cumulative` on the receiver has room for.
+    /// Bytes of the stream that have arrived in order.
+    pub acknowledged: u64,
+    /// How many bytes from `acknowledged` on the receiver has room for.
     pub window: u64,
     /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
     pub tsecr: u32,
@@ -83,8 +89,6 @@ impl Ack {
         if self.syn {
             return Bytes::new(SYN_BYTES);
         }
-        // RFC 2018 3: two bytes of option header and two of padding, then eight per block.
-        let sack = if self.sack.is_empty() { 0 } else { 4 + 8 * self.sack.len() as u64 };
-        Bytes::new(HEADERS_BYTES + sack)
+        Bytes::new(HEADERS_BYTES + self.sack.option_bytes())
     }
 }

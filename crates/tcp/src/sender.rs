@@ -8,6 +8,7 @@ use crate::config::SenderConfig;
 use crate::cwnd_validation::Usage;
 use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
+use crate::lengths::Lengths;
 use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rto::TimerKind;
@@ -37,9 +38,10 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) phase: Phase,
     pub(crate) stream: Stream,
     pub(crate) board: Scoreboard,
+    pub(crate) lengths: Lengths,
     /// The blocks of the previous ACK.
     pub(crate) known_sack: SackBlocks,
-    /// The receiver has no room from this segment on.
+    /// The receiver has no room from this byte of the stream on.
     pub(crate) window_end: u64,
     /// The window that the receiver last gave.
     pub(crate) peer_window: u64,
@@ -55,6 +57,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) high_seq: u64,
     /// Whether the timeout may still prove spurious.
     pub(crate) frto: bool,
+    /// The segment after the last short one (`snd_sml`).
+    pub(crate) short_end: u64,
     /// D-SACKed segments since the start.
     pub(crate) duplicates: u64,
 
@@ -78,6 +82,13 @@ pub struct Sender<C: CongestionControl> {
 }
 
 impl<C: CongestionControl> Sender<C> {
+    /// A sender of the end that is opened: it may send once the other end has answered the SYN-ACK.
+    pub(crate) fn listening(config: SenderConfig, cc: C) -> Self {
+        let mut sender = Self::new(config, cc);
+        sender.phase = Phase::Listening;
+        sender
+    }
+
     /// A sender with nothing to send yet.
     pub fn new(config: SenderConfig, cc: C) -> Self {
         let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
@@ -91,8 +102,9 @@ impl<C: CongestionControl> Sender<C> {
             cc,
             tp,
             phase: Phase::SynDue { attempt: 1 },
-            stream: Stream::new(config.mss),
+            stream: Stream::new(),
             board: Scoreboard::new(),
+            lengths: Lengths::new(config.mss),
             known_sack: SackBlocks::EMPTY,
             window_end: 0,
             peer_window: 0,
@@ -104,6 +116,7 @@ impl<C: CongestionControl> Sender<C> {
             usage: Usage::default(),
             high_seq: 0,
             frto: false,
+            short_end: 0,
             duplicates: 0,
             timer: None,
             rto_us: RTO_INITIAL_US,
@@ -123,8 +136,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The application hands over `bytes` more. What does not fill a segment waits until it does
-    /// or until [`Self::finish`].
+    /// The application hands over `bytes` more. What does not fill a segment may have to wait
+    /// (Nagle's algorithm, RFC 9293 3.7.4).
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.set_clock(now);
         if self.phase == Phase::Established {
@@ -139,22 +152,37 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// The application has no more to send: what has been written is all, or, of an endless
-    /// stream, what has been sent. Poll afterwards: a last, shorter segment may leave now.
+    /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {
-        self.stream.finish(self.board.nxt);
+        self.stream.finish(self.lengths.start_of(self.board.nxt));
     }
 
     /// Whether a finished stream has been acknowledged to its end.
     pub fn is_complete(&self) -> bool {
-        self.stream.is_finished() && self.board.una >= self.stream.end()
+        self.stream.is_complete(self.board.una)
+    }
+
+    /// How much of the stream has been acknowledged.
+    pub fn acknowledged(&self) -> Bytes {
+        Bytes::new(self.lengths.start_of(self.board.una))
+    }
+
+    /// What has been written and never left; without end, all there can be.
+    pub fn unsent_bytes(&self) -> Bytes {
+        Bytes::new(self.unsent().bytes)
     }
 
     /// An acknowledgement arrived.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        self.on_ack_with(now, ack, false);
+    }
+
+    /// An acknowledgement arrived, `with_data` where the segment that brought it took a place in its stream.
+    pub(crate) fn on_ack_with(&mut self, now: Instant, ack: &Ack, with_data: bool) {
         self.set_clock(now);
         match (self.phase, ack.syn) {
             (Phase::SynSent { attempt, sent_us }, true) => self.on_syn_ack(ack, attempt, sent_us),
-            (Phase::Established, false) => self.process_ack(ack),
+            (Phase::Established, false) => self.process_ack(ack, with_data),
             // A repeated SYN-ACK, or an ACK that belongs to no connection.
             _ => {}
         }
@@ -211,6 +239,15 @@ impl<C: CongestionControl> Sender<C> {
     pub fn socket(&mut self) -> &TcpSock {
         self.publish();
         &self.tp
+    }
+
+    /// Whether the other end is known to want a connection.
+    pub(crate) fn has_peer(&self) -> bool {
+        self.phase != Phase::Listening
+    }
+
+    pub(crate) fn speaks_ecn(&self) -> bool {
+        self.ecn.is_spoken()
     }
 
     /// Whether the handshake is over, and the congestion control at work.

@@ -27,7 +27,7 @@ impl<C: CongestionControl> Sender<C> {
     /// `tcp_check_space` with `tcp_should_expand_sndbuf`: the application has more than was sent, and the window is
     /// not what holds it back.
     pub(crate) fn check_space(&mut self) {
-        if self.board.nxt < self.stream.end() && self.board.in_flight() < self.tp.snd_cwnd {
+        if self.has_more() && self.board.in_flight() < self.tp.snd_cwnd {
             self.expand_sndbuf();
         }
     }

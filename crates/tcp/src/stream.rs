@@ -1,63 +1,66 @@
-//! What the application has to send, as a number of segments.
+//! What the application has to send, in bytes.
 
-/// The data behind the segments. All are full-size but the last of a finished stream.
+/// The data behind the segments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    mss: u32,
-    /// Bytes written so far; `None`: without end.
-    written: Option<u64>,
+    /// Bytes written so far; `u64::MAX`: without end.
+    written: u64,
     finished: bool,
+    /// The segment that carries the FIN, once it has left.
+    fin: Option<u64>,
 }
 
 impl Stream {
-    pub(crate) const fn new(mss: u32) -> Self {
-        Self { mss, written: Some(0), finished: false }
+    pub(crate) const fn new() -> Self {
+        Self { written: 0, finished: false, fin: None }
     }
 
     pub(crate) fn write(&mut self, bytes: u64) {
         if !self.finished {
-            self.written = self.written.map(|written| written + bytes);
+            self.written = self.written.saturating_add(bytes);
         }
     }
 
     pub(crate) fn write_without_end(&mut self) {
         if !self.finished {
-            self.written = None;
+            self.written = u64::MAX;
         }
     }
 
-    /// No more will be written. An endless stream ends behind segment `nxt`.
-    pub(crate) fn finish(&mut self, nxt: u64) {
-        if !self.finished {
-            self.finished = true;
-            self.written.get_or_insert(nxt * u64::from(self.mss));
+    /// No more will be written. An endless stream ends where it has been sent to, at byte `sent`.
+    pub(crate) fn finish(&mut self, sent: u64) {
+        if !self.finished && self.written == u64::MAX {
+            self.written = sent;
         }
+        self.finished = true;
     }
 
-    /// The segment after the last that can be sent. A part of a segment waits until it is full or
-    /// the stream is finished (RFC 9293 3.7.4).
-    pub(crate) fn end(&self) -> u64 {
-        let mss = u64::from(self.mss);
-        match self.written {
-            None => u64::MAX,
-            Some(written) if self.finished => written.div_ceil(mss),
-            Some(written) => written / mss,
-        }
-    }
-
-    pub(crate) fn is_last(&self, seq: u64) -> bool {
-        self.finished && seq + 1 == self.end()
-    }
-
-    /// The payload of a segment in bytes.
-    pub(crate) fn payload(&self, seq: u64) -> u32 {
-        let Some(written) = self.written.filter(|_| self.is_last(seq)) else {
-            return self.mss;
-        };
-        (written - seq * u64::from(self.mss)) as u32
+    /// Where it ends, as far as it has been written.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
     }
 
     pub(crate) const fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// Whether a FIN has to leave that never did.
+    pub(crate) const fn fin_is_due(&self) -> bool {
+        self.finished && self.fin.is_none()
+    }
+
+    /// Segment `seq` takes the FIN.
+    pub(crate) fn send_fin(&mut self, seq: u64) {
+        self.fin = Some(seq);
+    }
+
+    /// Whether segment `seq` carries the FIN.
+    pub(crate) fn is_fin(&self, seq: u64) -> bool {
+        self.fin == Some(seq)
+    }
+
+    /// Whether everything below `una` is all there is, the FIN included.
+    pub(crate) fn is_complete(&self, una: u64) -> bool {
+        self.fin.is_some_and(|fin| fin < una)
     }
 }

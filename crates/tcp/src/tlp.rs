@@ -70,7 +70,7 @@ impl<C: CongestionControl> Sender<C> {
     /// time.
     pub(crate) fn on_probe_timer(&mut self) {
         if !self.tlp.is_out() && self.board.packets_out() > 0 {
-            let new_data = self.has_new_data();
+            let new_data = self.window_takes_next();
             self.forced = Some(if new_data {
                 Forced::NewDataProbe
             } else {

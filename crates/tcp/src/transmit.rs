@@ -133,15 +133,15 @@ impl<C: CongestionControl> Sender<C> {
         }
         let most = self.flight.burst_most;
         if self.defers_burst(room, most) {
-            self.flight.deferred = u64::from(room) < self.window_end - self.board.nxt;
+            self.flight.deferred =
+                u64::from(room) * u64::from(self.config.mss) < self.unsent().room;
             return false;
         }
         // A burst takes at most half of the window (RFC 3465 has the same concern).
         let quota = room.min((self.tp.snd_cwnd / 2).max(1));
-        let available = self.stream.end().min(self.window_end) - self.board.nxt;
-        let burst = u64::from(most.min(quota)).min(available);
-        self.flight.burst_rest = burst as u32 - 1;
-        self.pace(burst * u64::from(self.config.mss));
+        let (segments, bytes) = self.next_burst(most.min(quota));
+        self.flight.burst_rest = segments - 1;
+        self.pace(bytes);
         true
     }
 
@@ -151,28 +151,24 @@ impl<C: CongestionControl> Sender<C> {
     /// more, cannot be far.
     fn defers_burst(&self, room: u32, most: u32) -> bool {
         let board = &self.board;
-        let unsent = self.stream.end() - board.nxt;
-        let room_there = self.window_end - board.nxt;
-        let limit = room_there.min(room.into());
-        let window = u64::from(self.tp.snd_cwnd).min(self.window_end - board.una);
+        let mss = u64::from(self.config.mss);
+        let unsent = self.unsent();
+        let limit = unsent.room.min(u64::from(room) * mss);
+        let peer_window = self.window_end - self.lengths.start_of(board.una);
+        let window = peer_window.min(u64::from(self.tp.snd_cwnd) * mss);
         let since_last_ns = self.now.as_nanos().saturating_sub(self.tp.tcp_wstamp_ns);
-        if limit >= most.into()
+        if limit >= u64::from(most) * mss
             || u64::from(TSO_WINDOW_DIVISOR) * limit >= window
             || since_last_ns > TSO_DEFER_NS
             || self.tp.ca_state() >= CongestionState::Recovery
             || board.packets_out() == 0
-            || unsent == 1
+            || unsent.bytes <= mss
         {
             return false;
         }
         let head_age_us = self.now_us - board.entry(board.una).sent_us;
-        let is_the_end = self.stream.is_finished() && unsent < limit;
+        let is_the_end = self.stream.is_finished() && unsent.bytes.div_ceil(mss) < limit / mss;
         head_age_us >= self.rtt.srtt_us() / 2 && !is_the_end
-    }
-
-    /// Whether there is data that was never sent and for which the receiver has room.
-    pub(crate) fn has_new_data(&self) -> bool {
-        self.board.nxt < self.stream.end().min(self.window_end)
     }
 
     fn send_new(&mut self) -> Segment {
@@ -184,6 +180,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.board.in_flight() == 0 {
             self.cwnd_event(CaEvent::TxStart);
         }
+        self.cut_segment(seq);
         let mut entry = Entry::default();
         rate_sample::stamp(&mut self.tp, &mut entry, self.now_us, packets_out);
         self.board.push(entry);
@@ -204,8 +201,7 @@ impl<C: CongestionControl> Sender<C> {
             self.count_retransmission();
         }
         self.tp.total_retrans += 1;
-        let payload = self.stream.payload(seq);
-        self.pace(payload.into());
+        self.pace(self.lengths.of(seq).into());
         self.emit(seq, true)
     }
 
@@ -213,14 +209,15 @@ impl<C: CongestionControl> Sender<C> {
         self.data_sent += 1;
         self.last_sent_us = self.now_us;
         self.tp.lsndtime = self.jiffies();
-        let len = self.stream.payload(seq);
+        let len = self.lengths.of(seq);
         self.tp.bytes_sent += u64::from(len);
         let mut segment = Segment {
             kind: SegmentKind::Data,
             seq,
+            offset: self.lengths.start_of(seq),
             len,
             tsval: self.timestamp_at(self.now_us),
-            fin: self.stream.is_last(seq),
+            fin: self.stream.is_fin(seq),
             retransmission,
             ecn: Ecn::NotEct,
             ece: false,
@@ -252,7 +249,7 @@ impl<C: CongestionControl> Sender<C> {
     /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.
     pub(crate) fn check_app_limited(&mut self) {
         let in_flight = self.board.in_flight();
-        if self.board.nxt >= self.stream.end()
+        if !self.has_more()
             && in_flight < self.tp.snd_cwnd
             && self.board.lost_out <= self.board.retrans_out
         {

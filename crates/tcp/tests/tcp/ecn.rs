@@ -18,6 +18,8 @@ const ASKING: SenderConfig = SenderConfig {
     jiffy: Duration::from_millis(1),
     tso: true,
     slow_start_after_idle: true,
+    nodelay: false,
+    cork: false,
     ecn: true,
     max_pacing_rate: u64::MAX,
 };
@@ -183,6 +185,7 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
     let plain = Segment {
         kind: SegmentKind::Syn,
         seq: 0,
+        offset: 0,
         len: 1448,
         tsval: 1,
         fin: false,
@@ -195,6 +198,7 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
     let data = |seq| Segment {
         kind: SegmentKind::Data,
         seq,
+        offset: 1448 * seq,
         ecn: Ecn::Ect0,
         ece: false,
         cwr: false,

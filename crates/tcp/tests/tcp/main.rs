@@ -7,6 +7,7 @@ mod bursts;
 mod clean_path;
 mod cubic_window;
 mod ecn;
+mod exchanges;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;
 mod hooks;
@@ -14,6 +15,7 @@ mod hystart;
 mod loss;
 mod oracle;
 mod outage;
+mod pair;
 mod path;
 mod properties;
 mod prr;

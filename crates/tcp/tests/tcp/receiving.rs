@@ -11,6 +11,7 @@ fn segment(seq: u64) -> Segment {
     Segment {
         kind: SegmentKind::Data,
         seq,
+        offset: 1448 * seq,
         len: 1448,
         tsval: 1,
         fin: false,

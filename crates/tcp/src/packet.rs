@@ -1,0 +1,37 @@
+//! What travels between two [`Endpoint`](crate::Endpoint)s.
+
+use skyhop_units::Bytes;
+
+use crate::segment::{Ack, Segment};
+
+/// IPv4 header and TCP header.
+const RESET_BYTES: u64 = 20 + 20;
+
+/// A packet of a connection with data both ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Packet {
+    /// Data, from an end that has nothing to acknowledge.
+    Segment(Segment),
+    /// An acknowledgement alone.
+    Ack(Ack),
+    /// Data and an acknowledgement, or the window of an end that opens a connection.
+    Both(Box<(Segment, Ack)>),
+    /// The connection is over (RST).
+    Reset,
+}
+
+impl Packet {
+    pub(crate) fn both(segment: Segment, ack: Ack) -> Self {
+        Self::Both(Box::new((segment, ack)))
+    }
+
+    /// The size of the IP packet.
+    pub fn ip_size(&self) -> Bytes {
+        match self {
+            Self::Segment(segment) => segment.ip_size(),
+            Self::Ack(ack) => ack.ip_size(),
+            Self::Both(both) => both.0.ip_size() + Bytes::new(both.1.sack.option_bytes()),
+            Self::Reset => Bytes::new(RESET_BYTES),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Two endpoints, a delay line in either direction, and a say in every packet's fate.
+
+use std::collections::BTreeMap;
+
+use skyhop_tcp::{Ack, ConnectionState, Endpoint, EndpointConfig, Packet, Segment, SegmentKind};
+use skyhop_units::{Duration, Instant};
+
+use crate::path::{Fate, ms};
+use crate::reno::Reno;
+
+/// Which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+pub use Side::{Client, Server};
+
+/// A packet as it left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub at: Instant,
+    pub from: Side,
+    pub packet: Packet,
+}
+
+type Judge = Box<dyn FnMut(Instant, Side, &Packet) -> Fate>;
+
+/// One connection, both ends.
+pub struct Pair {
+    pub client: Endpoint<Reno>,
+    pub server: Endpoint<Reno>,
+    pub now: Instant,
+    pub one_way: Duration,
+    pub judge: Judge,
+    /// Every packet that left.
+    pub sent: Vec<Sent>,
+    on_the_way: BTreeMap<(Instant, u64), (Side, Packet)>,
+    order: u64,
+}
+
+impl Pair {
+    pub fn new(client: EndpointConfig, server: EndpointConfig, one_way: Duration) -> Self {
+        Self {
+            client: Endpoint::client(client, Reno::default()),
+            server: Endpoint::server(server, Reno::default()),
+            now: Instant::START,
+            one_way,
+            judge: Box::new(|_, _, _| Fate::Arrives),
+            sent: Vec::new(),
+            on_the_way: BTreeMap::new(),
+            order: 0,
+        }
+    }
+
+    /// A pair whose handshake is over, at the moment that the server knows; what was sent for it is forgotten.
+    pub fn open(config: EndpointConfig, one_way: Duration) -> Self {
+        let mut pair = Self::new(config, config, one_way);
+        while pair.server.state() == ConnectionState::Opening {
+            assert!(pair.step(Instant::START + ms(10_000)), "no handshake");
+        }
+        pair.sent.clear();
+        pair
+    }
+
+    pub fn end(&mut self, side: Side) -> &mut Endpoint<Reno> {
+        match side {
+            Client => &mut self.client,
+            Server => &mut self.server,
+        }
+    }
+
+    /// One event not later than `until`; `false` where there is none.
+    pub fn step(&mut self, until: Instant) -> bool {
+        self.transmit();
+        let arrival = self.on_the_way.keys().next().map(|(at, _)| *at);
+        let timers = [self.client.next_timer(), self.server.next_timer()];
+        let next = [arrival, timers[0], timers[1]].into_iter().flatten().min();
+        let Some(at) = next.filter(|at| *at <= until) else {
+            return false;
+        };
+        assert!(at >= self.now, "an event in the past");
+        self.now = at;
+        if arrival == Some(at) {
+            let (_, (to, packet)) = self.on_the_way.pop_first().expect("an event");
+            self.end(to).on_packet(at, &packet);
+        } else if timers[0] == Some(at) {
+            self.client.on_timer(at);
+        } else {
+            self.server.on_timer(at);
+        }
+        self.transmit();
+        true
+    }
+
+    /// Runs for `duration`.
+    pub fn run_for(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while self.step(until) {}
+        self.now = until;
+    }
+
+    fn transmit(&mut self) {
+        for side in [Client, Server] {
+            let now = self.now;
+            while let Some(packet) = self.end(side).poll_transmit(now) {
+                let fate = (self.judge)(now, side, &packet);
+                self.sent.push(Sent { at: now, from: side, packet: packet.clone() });
+                self.deliver(side, packet, fate);
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: Side, packet: Packet, fate: Fate) {
+        let to = if from == Client { Server } else { Client };
+        let at = self.now + self.one_way;
+        let (at, copies) = match fate {
+            Fate::Arrives | Fate::Marked => (at, 1),
+            Fate::Late(extra) => (at + extra, 1),
+            Fate::Twice => (at, 2),
+            Fate::Lost => return,
+        };
+        for _ in 0..copies {
+            self.on_the_way.insert((at, self.order), (to, packet.clone()));
+            self.order += 1;
+        }
+    }
+
+    /// When each packet of `from` left since the connection was open, and what it was.
+    pub fn told(&self, from: Side) -> Vec<(Duration, String)> {
+        let of_side = self.sent.iter().filter(|sent| sent.from == from);
+        of_side.map(|sent| (sent.at - Instant::START, describe(&sent.packet))).collect()
+    }
+}
+
+/// A packet in a word: how many bytes, whether a FIN, and what it acknowledges.
+pub fn describe(packet: &Packet) -> String {
+    let data = |segment: &Segment| match segment.kind {
+        SegmentKind::Data if segment.fin => format!("{} fin", segment.len),
+        SegmentKind::Data => segment.len.to_string(),
+        SegmentKind::Syn => "syn".into(),
+        SegmentKind::HandshakeAck => "handshake".into(),
+        SegmentKind::Probe => "probe".into(),
+    };
+    let acked = |ack: &Ack| format!("ack {}", ack.acknowledged);
+    match packet {
+        Packet::Segment(segment) => data(segment),
+        Packet::Ack(ack) => acked(ack),
+        Packet::Both(both) => format!("{}, {}", data(&both.0), acked(&both.1)),
+        Packet::Reset => "reset".into(),
+    }
+}

@@ -31,6 +31,14 @@ class Entry:
     source: str
 
 @final
+class QdiscEntry:
+    """A queue discipline: its name, what it does, and its parameters with Linux's values."""
+
+    name: str
+    description: str
+    parameters: list[tuple[str, str]]
+
+@final
 class GridEstimate:
     """What a log says of the handover grid; without one, offset and period are None."""
 
@@ -142,7 +150,7 @@ def satellites_at(
 ) -> tuple[list[tuple[float, float, float]], float]: ...
 def list_constellations() -> list[Entry]: ...
 def list_sites() -> list[Entry]: ...
-def list_qdiscs() -> list[Entry]: ...
+def list_qdiscs() -> list[QdiscEntry]: ...
 def list_handovers() -> list[Entry]: ...
 def estimate_blindly(path: str, log_format: str | None, period: str) -> GridEstimate: ...
 def serve_signal(

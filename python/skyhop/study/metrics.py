@@ -30,7 +30,7 @@ from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED, Metric
 
-_LAYOUT = 3
+_LAYOUT = 4
 """Counts up when the rows below change, so that finished runs are measured again."""
 
 
@@ -54,6 +54,7 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     MetricInfo("cwnd", "cwnd_mean_packets", "mean cwnd", "packets"),
     MetricInfo("retransmits", "retransmits", "retransmits", "packets"),
     MetricInfo("retransmit_ratio", "retransmit_ratio", "retransmit ratio", "%", 100),
+    MetricInfo("marks", "marks", "marked packets", "packets"),
     MetricInfo("sent", "sent_packets", "sent", "packets"),
     MetricInfo("completion", "completion_s", "completion time", "s"),
     MetricInfo("utilisation", "utilisation", "utilisation", "%", 100),
@@ -62,6 +63,7 @@ BUILT_IN: tuple[MetricInfo, ...] = (
         MetricInfo(f"drops_{reason}", f"drops_{reason}", f"drops ({reason})", "packets")
         for reason in LOSS_REASONS
     ),
+    MetricInfo("link_marks", "link_marks", "marks", "packets"),
     *(
         MetricInfo(f"handovers_{kind}", f"handovers_{kind}", f"handovers ({kind})", "")
         for kind in HANDOVER_KINDS

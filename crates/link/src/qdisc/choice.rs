@@ -30,7 +30,7 @@ impl QueueDiscipline {
         })
     }
 
-    /// Its parameters as they stand in files: the table without its `kind`.
+    /// The table that stands for it, all parameters included.
     ///
     /// # Errors
     /// `to` cannot take them.

@@ -8,4 +8,5 @@ mod kernel_cc;
 mod lab;
 mod link;
 mod links;
+mod marks;
 mod programs;

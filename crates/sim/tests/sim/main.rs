@@ -2,6 +2,7 @@
 
 mod announced;
 mod blind;
+mod codel;
 mod every_module;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;

@@ -10,6 +10,7 @@ RUN_SCHEMA: int
 
 # The words that stand in files, in the order in which tables show them.
 PATH_LINK: str
+APP_TABLES: tuple[str, ...]
 CONGESTION_STATES: tuple[str, ...]
 DIRECTIONS: tuple[str, ...]
 EVENT_KINDS: tuple[str, ...]

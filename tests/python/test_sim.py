@@ -57,7 +57,7 @@ def test_marks_are_counted_per_flow_and_link_and_drawn(skyhop: Skyhop, tmp_path:
     assert row["marks"] == speaks["marks"]
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "codel (target 5 ms, interval 100 ms, ecn)" in page
+    assert "codel (interval 100 ms, target 5 ms, ecn)" in page
     panels = [panel.what for panel in run_timeline(read_runs([tmp_path / "run"])[0]).panels]
     assert panels[-2:] == ["drops", "marks"]
 

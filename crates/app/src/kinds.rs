@@ -12,7 +12,7 @@ macro_rules! table {
     ($($variant:ident = $name:literal, $summary:literal;)+) => {
         /// What the two ends of a flow do: `app = { kind = "…", … }`.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(tag = "kind")]
+        #[schemars(tag = "kind")]
         pub enum App {
             $(#[doc = $summary] #[serde(rename = $name)] $variant($variant),)+
         }

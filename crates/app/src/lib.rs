@@ -31,7 +31,7 @@ pub use constant_rate::ConstantRate;
 pub use draw::{Distribution, Draw, Quantity};
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
-pub use options::{KeepAlive, TcpOptions};
+pub use options::TcpOptions;
 pub use reader::Reader;
 pub use request_response::RequestResponse;
 pub use transaction::Transaction;

@@ -2,7 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use skyhop_model::KeepAlive;
 use skyhop_units::{Bytes, Duration};
+
+/// A receive buffer has room for a few segments (Linux: SOCK_MIN_RCVBUF).
+const LEAST_BUFFER: Bytes = Bytes::new(4096);
+/// What Linux counts keep-alive times in.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// `tcp = { … }` of a flow: both ends' socket options. The defaults are Linux's, but for a receive buffer that does
 /// not limit.
@@ -23,21 +29,22 @@ pub struct TcpOptions {
     pub receive_buffer: Option<Bytes>,
 }
 
-/// When an idle connection is probed, and given up. The defaults are Linux's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct KeepAlive {
-    /// After being idle for so long (TCP_KEEPIDLE).
-    pub time: Duration,
-    /// The time between probes that are not answered (TCP_KEEPINTVL).
-    pub interval: Duration,
-    /// How many of them there are (TCP_KEEPCNT).
-    pub probes: u32,
-}
-
-impl Default for KeepAlive {
-    fn default() -> Self {
-        let (time, interval) = (Duration::from_secs(7200), Duration::from_secs(75));
-        Self { time, interval, probes: 9 }
+impl TcpOptions {
+    /// What cannot be: the key and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.receive_buffer.is_some_and(|buffer| buffer < LEAST_BUFFER) {
+            return Err(("receive_buffer", format!("must be at least {LEAST_BUFFER}")));
+        }
+        match self.keepalive {
+            Some(keepalive) if keepalive.probes == 0 => {
+                Err(("keepalive.probes", "must be at least 1".to_owned()))
+            }
+            Some(keepalive) if keepalive.time < SECOND || keepalive.interval < SECOND => {
+                let key =
+                    if keepalive.time < SECOND { "keepalive.time" } else { "keepalive.interval" };
+                Err((key, "must be at least 1 s".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 }

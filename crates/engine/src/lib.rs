@@ -9,8 +9,8 @@ mod mock;
 
 use std::error::Error;
 
+use skyhop_experiment::Experiment;
 use skyhop_record::{FileError, RunData, Sink};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Duration, Instant};
 use thiserror::Error as ThisError;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use skyhop_cc::Handover;
+use skyhop_experiment::Experiment;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie};
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_signal::blind::{BlindPlan, Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::Duration;

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skyhop_cc::Module;
+use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
 use skyhop_model::{OUR_CC, our_cc_name, plain_cc_name};
-use skyhop_scenario::cc_parameters;
 
 use skyhop_host::error::{During, HostError};
 

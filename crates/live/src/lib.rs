@@ -24,9 +24,9 @@ mod timing;
 mod traffic;
 
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
+use skyhop_experiment::Experiment;
 use skyhop_host::Program;
 use skyhop_record::Sink;
-use skyhop_scenario::Experiment;
 
 pub use info::{Directions, LiveInfo, PacketCount, Timing};
 

@@ -1,9 +1,9 @@
 //! Which way packets take through the links.
 
 use skyhop_engine::Unsupported;
+use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{Crossing, Fabric, LinkConfig, Packet};
 use skyhop_model::Direction;
-use skyhop_scenario::{Experiment, FlowPlan};
 use skyhop_units::{Duration, Instant};
 
 use skyhop_host::frame::Frame;

@@ -17,8 +17,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
 use skyhop_engine::{Control, Ended, EngineError};
+use skyhop_experiment::Experiment;
 use skyhop_record::{PieceReader, Sink};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Duration, Instant};
 
 use crate::message::{self, Message};

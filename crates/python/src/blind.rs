@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use skyhop_scenario::blind::estimate_grid;
+use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::blind::Period;
 use skyhop_units::Duration;
 
-use crate::errors::{from_scenario, input_error};
+use crate::errors::{from_convert, input_error};
 
 /// What a log says of the handover grid.
 #[pyclass(frozen, get_all)]
@@ -32,7 +32,7 @@ pub(crate) fn estimate_blindly(
     let period = wanted_period(period)?;
     let found = py
         .detach(|| estimate_grid(Path::new(path), log_format, period))
-        .map_err(|error| from_scenario(&error, None))?;
+        .map_err(|error| from_convert(&error))?;
     let grid = found.estimate.grid;
     Ok(GridEstimate {
         offset_s: grid.map(|grid| grid.offset.as_secs_f64()),

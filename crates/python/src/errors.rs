@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use skyhop_convert::ConvertError;
 use skyhop_engine::EngineError;
 use skyhop_files::FileError;
 use skyhop_host::HostError;
@@ -42,6 +43,13 @@ pub(crate) fn from_scenario(error: &ScenarioError, interruption: Option<PyErr>) 
             interruption.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
         }
         ScenarioError::Record(error) => from_file(error),
+        other => input_error(&other.to_string()),
+    }
+}
+
+pub(crate) fn from_convert(error: &ConvertError) -> PyErr {
+    match error {
+        ConvertError::File(error) => from_file(error),
         other => input_error(&other.to_string()),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use skyhop_experiment::Experiment;
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
 use skyhop_record::{RunDirectory, RunWriter};
-use skyhop_scenario::{Experiment, FindPlace, NamedScenario, read_scenario, scenario_from_json};
+use skyhop_scenario::{FindPlace, NamedScenario, read_scenario, scenario_from_json};
 
 use crate::errors::{from_file, from_scenario, input_error, run_error};
 use crate::progress::PyProgress;

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use skyhop_convert::export::export_path;
+use skyhop_convert::import::{ImportOptions, import_log};
 use skyhop_files::{path_to_parquet, read_path, replace_file, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_scenario::catalogue;
-use skyhop_scenario::export::export_path;
-use skyhop_scenario::import::{ImportOptions, import_log};
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_file, from_scenario, input_error};
+use crate::errors::{from_convert, from_file, from_scenario, input_error};
 use crate::experiment::{FoundPlace, PyScenario, with_place_finder};
 use crate::progress::PyProgress;
 
@@ -60,7 +60,7 @@ impl PyPathTrace {
         let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
         import_log(Path::new(path), log_format, &options)
             .map(Self)
-            .map_err(|error| from_scenario(&error, None))
+            .map_err(|error| from_convert(&error))
     }
 
     /// Writes the path for another tool, in one of the formats of `export_path`.
@@ -71,7 +71,7 @@ impl PyPathTrace {
         texts: BTreeMap<String, String>,
     ) -> PyResult<()> {
         export_path(&self.0, Path::new(path), path_format, &texts)
-            .map_err(|error| from_scenario(&error, None))
+            .map_err(|error| from_convert(&error))
     }
 
     fn write(&self, path: &str) -> PyResult<()> {

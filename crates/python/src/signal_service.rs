@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use skyhop_scenario::blind::estimate_grid;
+use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
@@ -14,7 +14,7 @@ use skyhop_signald::{
 };
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_file, from_host, from_scenario, input_error};
+use crate::errors::{from_convert, from_file, from_host, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
@@ -124,8 +124,8 @@ fn service_source(
 
 /// The grid of a log, which says something of now only where its clock is the machine's.
 fn logged_grid(log: &Path, period: Duration) -> PyResult<ServiceSource> {
-    let found = estimate_grid(log, None, Period::Known(period))
-        .map_err(|error| from_scenario(&error, None))?;
+    let found =
+        estimate_grid(log, None, Period::Known(period)).map_err(|error| from_convert(&error))?;
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));
     if found.last.is_some_and(|last| last < FIRST_WALL_CLOCK) {
         return Err(wrong(

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use skyhop_experiment::Experiment;
 use skyhop_model::{EventKind, PathEventKind};
 use skyhop_path::{PathEvent, PathTrace};
-use skyhop_scenario::Experiment;
 use skyhop_signal::blind::Estimate;
 use skyhop_units::Instant;
 

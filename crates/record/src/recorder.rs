@@ -5,9 +5,9 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_app::{Kind as _, Transaction};
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::LinkStats;
 use skyhop_model::{AppTable, Counts, Direction};
-use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::counters::{Ending, FlowEnd, FlowState};

@@ -3,23 +3,11 @@
 //! An enum of another crate needs its derived `Deserialize` and `Serialize` as they are by default, and
 //! an `impl Kinds`; then a field `#[serde(with = "by_kind")]` is read and written as such a table.
 
-use serde::de::DeserializeOwned;
 use serde::ser::Error;
 use serde::{Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::keys::{Keys, read_parts};
-
-/// An enum with a variant for each kind of a table: one without content, or with a struct of the keys
-/// that the kind has of its own.
-pub trait Kinds: Serialize + DeserializeOwned {
-    /// What the table describes, for errors: "a path".
-    const NOUN: &'static str;
-    /// The key that says of which kind it is.
-    const TAG: &'static str = "kind";
-    /// The kind of tables that do not say it, where they may.
-    const DEFAULT: Option<&'static str> = None;
-}
+use crate::keys::{Keys, Kinds, read_parts};
 
 /// Reads a table that is all of one kind.
 ///

@@ -1,10 +1,11 @@
 //! Checks of what the types alone cannot say.
 
+use skyhop_app::{App, Kind as _};
 use skyhop_model::Relay;
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
-use crate::parse::NamedScenario;
+use crate::named::NamedScenario;
 use crate::types::{
     Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
 };
@@ -94,11 +95,24 @@ impl NamedScenario {
         }
         match &flow.kind {
             FlowKind::Tcp(tcp) => {
-                if common.stop.is_some() && tcp.bytes.is_some() {
+                if common.stop.is_some() && tcp.app().bytes().is_some() {
                     return wrong("", "has both stop and bytes; give one".to_owned());
                 }
                 if tcp.bytes.is_some_and(|bytes| bytes.as_u64() == 0) {
                     return wrong(".bytes", "is 0; expected a size such as \"10 MB\"".to_owned());
+                }
+                if tcp.bytes.is_some()
+                    && !matches!(&tcp.app, App::Bulk(bulk) if bulk.bytes.is_none())
+                {
+                    let what =
+                        "is of a bulk transfer, and the flow's `app` says otherwise; remove one";
+                    return wrong(".bytes", what.to_owned());
+                }
+                if let Err((name, what)) = tcp.app.check() {
+                    return wrong(&format!(".app.{name}"), what);
+                }
+                if let Err((name, what)) = tcp.tcp.check() {
+                    return wrong(&format!(".tcp.{name}"), what);
                 }
                 let cc = skyhop_model::plain_cc_name(&tcp.cc);
                 if let Some(name) = flow.parameters.keys().find(|name| *name != cc) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use skyhop_model::PATH_LINK;
 
 use crate::ScenarioError;
-use crate::parse::NamedScenario;
+use crate::named::NamedScenario;
 use crate::types::{Change, ExtraLink};
 
 /// The most links beside the one of `[path]`.

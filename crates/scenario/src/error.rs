@@ -29,9 +29,6 @@ pub enum ScenarioError {
     /// The path could not be computed, or never exists.
     #[error("{origin}: path: {what}")]
     Path { origin: String, what: String },
-    /// Another tool's log is not what it should be.
-    #[error("{origin}: {what}")]
-    Log { origin: String, what: String },
     /// A path file or its content is wrong.
     #[error(transparent)]
     Record(#[from] FileError),

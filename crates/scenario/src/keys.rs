@@ -9,12 +9,10 @@ use std::mem::take;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeserializer};
 use serde::de::{VariantAccess, Visitor};
-use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_path_to_error::Track;
 use thiserror::Error;
 use toml::{Table, Value};
-
-use crate::by_kind::Kinds;
 
 /// Stands between key and message while an error passes through serde, which carries text alone.
 const BELOW: char = '\u{1f}';
@@ -84,6 +82,17 @@ pub fn read_parts<'de, D: Deserializer<'de>, T>(
     let mut keys = Keys { table: Table::deserialize(deserializer)?, ..Keys::default() };
     let value = parts(&mut keys).and_then(|value| keys.finish().map(|()| value));
     value.map_err(KeyError::through_serde)
+}
+
+/// An enum with a variant for each kind of a table: one without content, or with a struct of the keys
+/// that the kind has of its own.
+pub trait Kinds: Serialize + DeserializeOwned {
+    /// What the table describes, for errors: "a path".
+    const NOUN: &'static str;
+    /// The key that says of which kind it is.
+    const TAG: &'static str = "kind";
+    /// The kind of tables that do not say it, where they may.
+    const DEFAULT: Option<&'static str> = None;
 }
 
 /// The keys of a table, to be taken out by those who know them.

@@ -1,38 +1,25 @@
-//! The scenario file: its types, its errors, its schema, and what is built from it.
+//! The scenario file: read and checked, and what comes of it.
+//!
+//! What reads it stands here; `plan` makes of it what an engine runs, and is not known to what reads.
 
-mod announce;
-mod assemble;
-pub mod blind;
 pub mod by_kind;
 pub mod catalogue;
-mod change;
 mod check;
 mod check_topology;
 mod error;
-mod experiment;
-pub mod export;
-mod forecast;
-mod format;
-pub mod import;
 pub mod keys;
+mod named;
 mod override_key;
 mod parse;
-mod path_request;
-mod schedule;
-mod seed;
-mod topology;
+mod plan;
 pub mod types;
 
 use schemars::transform::Transform as _;
 
-pub use assemble::{FindPlace, Progress};
 pub use error::ScenarioError;
-pub use experiment::{
-    Experiment, FlowPlan, LinkPlan, PlannedChange, Route, Traffic, cc_parameters,
-};
-pub use format::Format;
-pub use parse::{NamedScenario, parse_scenario, read_scenario, scenario_from_json};
-pub use seed::seed_for;
+pub use named::NamedScenario;
+pub use parse::{parse_scenario, read_scenario, scenario_from_json};
+pub use plan::{FindPlace, Progress};
 pub use types::Scenario;
 
 /// The JSON Schema of a scenario file.

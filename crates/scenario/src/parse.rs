@@ -7,17 +7,9 @@ use toml::{Table, Value};
 
 use crate::error::unreadable;
 use crate::keys::read;
+use crate::named::NamedScenario;
 use crate::types::Scenario;
 use crate::{ScenarioError, override_key};
-
-/// A scenario with the name under which its errors are reported.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NamedScenario {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// The file it came from, or a word for where else it came from.
-    pub origin: String,
-}
 
 /// Reads a scenario file and applies `sets` ("flow.0.cc=bbr") to it.
 ///
@@ -77,15 +69,4 @@ fn syntax_error(text: &str, origin: &str, error: &toml::de::Error) -> ScenarioEr
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
     let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
     ScenarioError::Syntax { origin: origin.to_owned(), line, reason }
-}
-
-impl NamedScenario {
-    /// The directory that relative file names begin from.
-    pub(crate) fn base(&self) -> &Path {
-        Path::new(&self.origin).parent().unwrap_or(Path::new(""))
-    }
-
-    pub(crate) fn wrong(&self, key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
-        ScenarioError::key(&self.origin, key, what)
-    }
 }

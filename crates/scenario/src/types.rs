@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use skyhop_app::TcpOptions;
+use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
-use crate::by_kind::{self, Kinds};
-use crate::keys::{KeyError, Keys, read_parts};
+use crate::by_kind;
+use crate::keys::{KeyError, Keys, Kinds, read_parts};
 
 /// What to run: a path, a link over it, flows, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -425,6 +425,7 @@ fn is_zero(time: &Duration) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
+#[expect(clippy::large_enum_variant, reason = "there are few, one for each entry")]
 pub enum FlowKind {
     /// A bulk transfer.
     Tcp(TcpFlow),
@@ -443,21 +444,48 @@ impl Kinds for FlowKind {
 pub struct TcpFlow {
     /// The congestion control.
     pub cc: String,
-    /// Instead of `stop`: how much is sent; the completion time is reported.
+    /// Instead of `stop`, of a bulk transfer: how much is sent; the completion time is reported.
     pub bytes: Option<Bytes>,
-    /// What both ends set on their sockets.
+    /// What its two ends do: a bulk transfer where nothing is said.
+    #[serde(with = "by_kind", skip_serializing_if = "is_bulk")]
+    #[schemars(with = "App")]
+    pub app: App,
+    /// What they set on their sockets.
     #[serde(skip_serializing_if = "is_plain")]
     pub tcp: TcpOptions,
 }
 
-impl Default for TcpFlow {
-    fn default() -> Self {
-        Self { cc: "cubic".to_owned(), bytes: None, tcp: TcpOptions::default() }
+impl TcpFlow {
+    /// What its two ends do, with the flow's `bytes`.
+    pub fn app(&self) -> App {
+        match &self.app {
+            App::Bulk(bulk) => App::Bulk(Bulk { bytes: bulk.bytes.or(self.bytes), ..bulk.clone() }),
+            other => other.clone(),
+        }
     }
+}
+
+fn is_bulk(app: &App) -> bool {
+    *app == App::default()
 }
 
 fn is_plain(options: &TcpOptions) -> bool {
     *options == TcpOptions::default()
+}
+
+impl Kinds for App {
+    const NOUN: &'static str = "an application";
+}
+
+impl Default for TcpFlow {
+    fn default() -> Self {
+        Self {
+            cc: "cubic".to_owned(),
+            bytes: None,
+            app: App::default(),
+            tcp: TcpOptions::default(),
+        }
+    }
 }
 
 /// `[[flow]]` with kind = "probe".

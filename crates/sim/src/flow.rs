@@ -1,55 +1,55 @@
-//! One flow: a TCP connection, or a probe and its echo.
+//! One flow: an application over TCP, or a probe and its echo.
 
-use skyhop_app::Kind as _;
-use skyhop_cc::{Controller, Registry, Setup};
+use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
-use skyhop_link::Packet;
-use skyhop_model::{Ecn, End};
-use skyhop_scenario::{FlowPlan, Traffic, cc_parameters};
-use skyhop_tcp::{Ack, Receiver, ReceiverConfig, Segment, Sender, SenderConfig};
+use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
+use skyhop_model::{Ecn, End, UDP_HEADERS};
+use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
+use crate::controllers::Controllers;
+use crate::conversation::Conversation;
 use crate::probe::ProbeFlow;
+use crate::sampler::on_the_wire;
 
 /// What travels over the links.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Message {
-    Segment(Segment),
-    Ack(Ack),
+    /// Of a flow's connection with this number.
+    Tcp(u32, Packet),
     Probe(u64),
     Echo(u64),
 }
 
 /// A packet of a flow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// The flow's route that it takes, and how many links of it lie behind.
     pub(crate) route: u16,
     pub(crate) hop: u16,
+    /// Which end it goes to.
+    pub(crate) to: Side,
     pub(crate) message: Message,
 }
 
 impl Message {
-    /// The ECN bits that it sets out with.
-    pub(crate) fn ecn(&self) -> Ecn {
+    /// The ECN bits of its packet.
+    fn ecn(&self) -> Ecn {
         match self {
-            Self::Segment(segment) => segment.ecn,
-            Self::Ack(_) | Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
+            Self::Tcp(_, packet) => packet.ecn(),
+            Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
         }
     }
+}
 
-    /// The same message, as the links have left its ECN bits.
-    pub(crate) fn with_ecn(mut self, ecn: Ecn) -> Self {
-        if let Self::Segment(segment) = &mut self {
-            segment.ecn = ecn;
+impl InFlight {
+    /// The same at the end of its way, with the ECN bits that the links have left it.
+    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
+        if let Message::Tcp(_, packet) = &mut self.message {
+            packet.set_ecn(ecn);
         }
         self
-    }
-
-    /// Whether it goes from the sender of data to the receiver.
-    pub(crate) fn is_data(&self) -> bool {
-        matches!(self, Self::Segment(_) | Self::Probe(_))
     }
 }
 
@@ -63,27 +63,20 @@ pub(crate) struct Flow {
 }
 
 pub(crate) enum Kind {
-    Tcp(Box<Connection>),
+    Tcp(Box<Conversation>),
     Probe(ProbeFlow),
 }
 
-/// A TCP connection, both ends.
-pub(crate) struct Connection {
-    pub(crate) sender: Sender<Controller>,
-    pub(crate) receiver: Receiver,
-    pub(crate) bytes: Option<Bytes>,
-    pub(crate) started: bool,
-    /// When it stopped sending, and was forgotten.
-    pub(crate) stopped: Option<Instant>,
-}
-
 impl Flow {
-    pub(crate) fn new(plan: &FlowPlan, seed: u64) -> Result<Self, Unsupported> {
+    /// One whose congestion controls draw from `seed`, in a run with `run_seed`.
+    pub(crate) fn new(plan: &FlowPlan, seed: u64, run_seed: u64) -> Result<Self, Unsupported> {
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
-                let own = cc_parameters(cc, parameters);
-                let config = SenderConfig { ecn: options.ecn, ..SenderConfig::default() };
-                Kind::Tcp(Box::new(Connection::new(plan.id, cc, &own, config, app.bytes(), seed)?))
+                let controllers =
+                    Controllers::new(plan.id, cc, cc_parameters(cc, parameters), seed)?;
+                let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
+                let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
+                Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
             Traffic::Probe { interval, size } => {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
@@ -94,31 +87,41 @@ impl Flow {
         Ok(flow)
     }
 
-    /// The direction in which `message` goes: 0 for from -> to.
-    pub(crate) fn direction(&self, message: &Message) -> usize {
-        usize::from((self.plan.from == End::From) != message.is_data())
+    /// The direction in which packets to `side` go: 0 for from -> to.
+    fn direction(&self, side: Side) -> usize {
+        usize::from((self.plan.from == End::From) != (side == Side::Server))
     }
 
-    /// A packet that sets out now, of so many bytes on the wire.
+    /// A packet that sets out now, to `side`.
     pub(crate) fn packet(
         &mut self,
         index: usize,
+        to: Side,
         message: Message,
-        wire_size: Bytes,
         now: Instant,
-    ) -> Packet<InFlight> {
+    ) -> skyhop_link::Packet<InFlight> {
         while now >= self.next_route_at {
             self.take_route(self.route + 1);
         }
-        let flow = index as u32;
-        let payload = InFlight { flow, route: self.route, hop: 0, message };
-        Packet { wire_size, flow, ecn: message.ecn(), payload }
+        let (wire_size, flow, ecn) =
+            (on_the_wire(self.ip_size(&message)), index as u32, message.ecn());
+        let payload = InFlight { flow, route: self.route, hop: 0, to, message };
+        skyhop_link::Packet { wire_size, flow, ecn, payload }
+    }
+
+    /// The size of a message's IP packet.
+    fn ip_size(&self, message: &Message) -> Bytes {
+        match (message, &self.kind) {
+            (Message::Tcp(_, packet), _) => packet.ip_size(),
+            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
+            (_, Kind::Tcp(_)) => UDP_HEADERS,
+        }
     }
 
     /// The component of the link that `packet` crosses next; `None` where all lie behind.
     pub(crate) fn next_link(&self, packet: &InFlight) -> Option<usize> {
         let links = &self.plan.routes[usize::from(packet.route)].links;
-        let direction = self.direction(&packet.message);
+        let direction = self.direction(packet.to);
         let hop = usize::from(packet.hop);
         let link = match direction {
             0 => links.get(hop)?,
@@ -140,41 +143,5 @@ impl Flow {
         self.route = route;
         let next = self.plan.routes.get(usize::from(route) + 1);
         self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
-    }
-}
-
-impl Connection {
-    fn new(
-        id: u32,
-        cc: &str,
-        parameters: &[(String, String)],
-        config: SenderConfig,
-        bytes: Option<Bytes>,
-        seed: u64,
-    ) -> Result<Self, Unsupported> {
-        let parameters: Vec<(&str, &str)> =
-            parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let setup = Setup { params: &parameters, seed, ..Setup::default() };
-        let controller = Registry::global()
-            .start(cc, &setup, &skyhop_tcp::CALLER)
-            .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
-        Ok(Self {
-            sender: Sender::new(config, controller),
-            receiver: Receiver::new(ReceiverConfig::default()),
-            bytes,
-            started: false,
-            stopped: None,
-        })
-    }
-
-    pub(crate) fn start(&mut self, now: Instant) {
-        self.started = true;
-        match self.bytes {
-            Some(bytes) => {
-                self.sender.write(now, bytes);
-                self.sender.finish();
-            }
-            None => self.sender.write_without_end(),
-        }
     }
 }

@@ -4,6 +4,8 @@
 
 mod access;
 mod calendar;
+mod controllers;
+mod conversation;
 mod flow;
 mod network;
 mod order;
@@ -13,8 +15,8 @@ mod signal;
 
 use serde::Serialize;
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
+use skyhop_experiment::Experiment;
 use skyhop_record::{Ending, Recorder, Sink};
-use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
 
 use crate::network::Network;

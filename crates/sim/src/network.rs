@@ -1,17 +1,18 @@
 //! Links, flows, and the order in which things happen to them.
 
+use skyhop_app::Side;
 use skyhop_engine::Unsupported;
+use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
-use skyhop_model::{Direction, UDP_HEADERS};
+use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_units::Instant;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
 use crate::order::seeded_in_order;
-use crate::sampler::{loss_row, on_the_wire};
+use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
 
 /// All links, both directions of each, and the flows over them.
@@ -47,7 +48,7 @@ impl Network {
         }
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
-            .map(|(plan, seed)| Flow::new(plan, seed))
+            .map(|(plan, seed)| Flow::new(plan, seed, experiment.seed))
             .collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
@@ -63,18 +64,14 @@ impl Network {
         };
         for index in 0..network.flows.len() {
             let start = network.flows[index].plan.start;
-            network.calendar.set(network.sender_of(index), Some(start));
+            network.calendar.set(network.end_of(index, Side::Client), Some(start));
         }
         network.calendar.set(network.signal_component(), network.signal.next());
         Ok(network)
     }
 
-    fn sender_of(&self, flow: usize) -> usize {
-        self.links.len() + 2 * flow
-    }
-
-    fn receiver_of(&self, flow: usize) -> usize {
-        self.links.len() + 2 * flow + 1
+    fn end_of(&self, flow: usize, side: Side) -> usize {
+        self.links.len() + 2 * flow + side as usize
     }
 
     fn access_component(&self, access: usize) -> usize {
@@ -93,8 +90,8 @@ impl Network {
                 None => self.visit_link(component, now),
                 Some(end) if end == 2 * ends => self.visit_signal(now),
                 Some(end) if end >= ends => self.visit_access(end - ends, now),
-                Some(end) if end % 2 == 0 => self.visit_sender(end / 2, now),
-                Some(end) => self.visit_receiver(end / 2, now),
+                Some(end) if end % 2 == 0 => self.visit_end(end / 2, Side::Client, now),
+                Some(end) => self.visit_end(end / 2, Side::Server, now),
             }
         }
         for link in 0..links {
@@ -129,9 +126,8 @@ impl Network {
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let arriving =
-            InFlight { message: packet.payload.message.with_ecn(packet.ecn), ..packet.payload };
-        let access = 2 * index + usize::from(!arriving.message.is_data());
+        let arriving = packet.payload.arrived_with(packet.ecn);
+        let access = 2 * index + usize::from(arriving.to == Side::Client);
         if self.accesses[access].is_none() {
             self.deliver(arriving, now);
         } else {
@@ -151,25 +147,15 @@ impl Network {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
         match (&mut flow.kind, packet.message) {
-            (Kind::Tcp(connection), Message::Segment(segment)) => {
-                if connection.stopped.is_some() {
-                    return;
+            (Kind::Tcp(conversation), Message::Tcp(number, tcp_packet)) => {
+                if conversation.stopped.is_none() {
+                    conversation.on_packet(packet.to, number, now, &tcp_packet);
+                    self.transmit(index, packet.to, now);
                 }
-                let ack = connection.receiver.on_segment(now, &segment);
-                let timer = connection.receiver.next_timer();
-                if let Some(ack) = ack {
-                    self.send(index, Message::Ack(ack), now);
-                }
-                self.calendar.set(self.receiver_of(index), timer);
             }
-            (Kind::Tcp(connection), Message::Ack(ack)) => {
-                if connection.stopped.is_some() {
-                    return;
-                }
-                connection.sender.on_ack(now, &ack);
-                self.transmit(index, now);
+            (Kind::Probe(_), Message::Probe(seq)) => {
+                self.send(index, Side::Client, Message::Echo(seq), now);
             }
-            (Kind::Probe(_), Message::Probe(seq)) => self.send(index, Message::Echo(seq), now),
             (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
@@ -180,67 +166,56 @@ impl Network {
         while let Some((handover, row)) = self.signal.pop(now) {
             self.events.extend(row);
             for flow in self.flows.iter_mut().filter(|flow| flow.plan.crosses(self.path_link)) {
-                if let Kind::Tcp(connection) = &mut flow.kind {
-                    connection.sender.congestion_control().announce(handover);
+                if let Kind::Tcp(conversation) = &mut flow.kind {
+                    conversation.announce(handover);
                 }
             }
         }
         self.calendar.set(self.signal_component(), self.signal.next());
     }
 
-    fn visit_sender(&mut self, index: usize, now: Instant) {
-        let (sender, receiver) = (self.sender_of(index), self.receiver_of(index));
+    fn visit_end(&mut self, index: usize, side: Side, now: Instant) {
+        let [client, server] = [Side::Client, Side::Server].map(|side| self.end_of(index, side));
         let flow = &mut self.flows[index];
         let stop = flow.plan.stop;
         match &mut flow.kind {
-            Kind::Tcp(connection) => {
-                if now >= stop {
-                    connection.stopped = Some(stop);
-                    self.calendar.set(sender, None);
-                    self.calendar.set(receiver, None);
+            Kind::Tcp(conversation) => {
+                if side == Side::Client && now >= stop {
+                    conversation.stopped = Some(stop);
+                    self.calendar.set(client, None);
+                    self.calendar.set(server, None);
                     return;
                 }
-                if connection.started {
-                    connection.sender.on_timer(now);
-                } else {
-                    connection.start(now);
-                }
-                self.transmit(index, now);
+                conversation.on_timer(side, now);
+                self.transmit(index, side, now);
             }
             Kind::Probe(probe) => {
                 let seq = probe.send(now);
                 let next = Some(now + probe.interval).filter(|next| *next < stop);
-                self.send(index, Message::Probe(seq), now);
-                self.calendar.set(sender, next);
+                self.send(index, Side::Server, Message::Probe(seq), now);
+                self.calendar.set(client, next);
             }
         }
     }
 
-    fn visit_receiver(&mut self, index: usize, now: Instant) {
-        let Kind::Tcp(connection) = &mut self.flows[index].kind else { return };
-        let ack = connection.receiver.on_timer(now);
-        let timer = connection.receiver.next_timer();
-        if let Some(ack) = ack {
-            self.send(index, Message::Ack(ack), now);
-        }
-        self.calendar.set(self.receiver_of(index), timer);
-    }
-
-    /// Sends whatever a connection may send now.
-    fn transmit(&mut self, index: usize, now: Instant) {
-        let sender = self.sender_of(index);
+    /// Sends whatever an end of a TCP flow may send now.
+    fn transmit(&mut self, index: usize, side: Side, now: Instant) {
+        let end = self.end_of(index, side);
         let flow = &mut self.flows[index];
         self.events.extend(phase_rows(flow));
         let stop = flow.plan.stop;
         let mut first_link = None;
-        while let Kind::Tcp(connection) = &mut flow.kind {
-            let Some(segment) = connection.sender.poll_transmit(now) else {
-                let timer = connection.sender.next_timer().map_or(stop, |timer| timer.min(stop));
-                self.calendar.set(sender, Some(timer));
+        while let Kind::Tcp(conversation) = &mut flow.kind {
+            let Some((number, packet)) = conversation.poll_transmit(side, now) else {
+                let timer = conversation.next_timer(side);
+                let timer = match side {
+                    Side::Client => Some(timer.map_or(stop, |timer| timer.min(stop))),
+                    Side::Server => timer,
+                };
+                self.calendar.set(end, timer);
                 break;
             };
-            let wire_size = on_the_wire(segment.ip_size());
-            let packet = flow.packet(index, Message::Segment(segment), wire_size, now);
+            let packet = flow.packet(index, side.other(), Message::Tcp(number, packet), now);
             let Some(link) = flow.next_link(&packet.payload) else { break };
             self.links[link].enqueue(now, packet);
             first_link = Some(link);
@@ -250,15 +225,8 @@ impl Network {
         }
     }
 
-    fn send(&mut self, index: usize, message: Message, now: Instant) {
-        let flow = &mut self.flows[index];
-        let ip_size = match (&message, &flow.kind) {
-            (Message::Segment(segment), _) => segment.ip_size(),
-            (Message::Ack(ack), _) => ack.ip_size(),
-            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
-            (_, Kind::Tcp(_)) => return,
-        };
-        let packet = flow.packet(index, message, on_the_wire(ip_size), now);
+    fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
+        let packet = self.flows[index].packet(index, to, message, now);
         self.carry(packet, now);
     }
 }

@@ -1,7 +1,7 @@
 //! An order of flows, and a seed for each, that do not depend on their order in the scenario.
 
 use skyhop_app::{App, Bulk, TcpOptions};
-use skyhop_scenario::{FlowPlan, Route, Traffic};
+use skyhop_experiment::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
 ///
@@ -15,7 +15,7 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     let mut seeded = Vec::with_capacity(plans.len());
     for alike in plans.chunk_by(|a, b| a.0 == b.0) {
         for (number, (but_cc, plan)) in alike.iter().enumerate() {
-            let seed = skyhop_scenario::seed_for(run_seed, &format!("flow {but_cc} {number}"));
+            let seed = skyhop_experiment::seed_for(run_seed, &format!("flow {but_cc} {number}"));
             seeded.push((*plan, seed));
         }
     }
@@ -51,7 +51,7 @@ mod tests {
     use skyhop_model::End;
     use std::collections::BTreeSet;
 
-    use skyhop_scenario::seed_for;
+    use skyhop_experiment::seed_for;
     use skyhop_units::{Duration, Instant};
 
     use super::*;

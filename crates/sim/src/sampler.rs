@@ -1,12 +1,13 @@
 //! What is measured on the way, and at the end.
 
+use skyhop_experiment::Experiment;
 use skyhop_link::Drop;
 use skyhop_model::{Direction, ETHERNET_HEADER};
 use skyhop_record::{EventRow, FileError, FlowEnd, FlowState, Recorder};
-use skyhop_scenario::Experiment;
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::flow::{Connection, Flow, InFlight, Kind};
+use crate::conversation::Conversation;
+use crate::flow::{Flow, InFlight, Kind};
 use crate::network::Network;
 
 /// Takes samples at even times.
@@ -53,9 +54,16 @@ impl Sampler {
         network.events.drain(..).for_each(|row| recorder.event(row));
         network.marked.drain(..).for_each(|flow| recorder.marked(flow));
         for index in &self.by_id {
-            if let Kind::Probe(probe) = &mut network.flows[*index].kind {
-                while let Some(row) = probe.next_settled(now) {
-                    recorder.probe(row);
+            let flow = &mut network.flows[*index];
+            match &mut flow.kind {
+                Kind::Probe(probe) => {
+                    while let Some(row) = probe.next_settled(now) {
+                        recorder.probe(row);
+                    }
+                }
+                Kind::Tcp(conversation) => {
+                    let results = conversation.take_results();
+                    results.iter().for_each(|one| recorder.transaction(flow.plan.id, one));
                 }
             }
         }
@@ -72,8 +80,8 @@ impl Sampler {
         for index in &self.by_id {
             let flow = &mut network.flows[*index];
             match &mut flow.kind {
-                Kind::Tcp(connection) if connection.started => {
-                    recorder.flow_ended(&flow_end(flow.plan.id, connection, self.last));
+                Kind::Tcp(conversation) if conversation.started => {
+                    recorder.flow_ended(&flow_end(flow.plan.id, conversation, self.last));
                 }
                 Kind::Tcp(_) => {}
                 Kind::Probe(probe) => {
@@ -87,36 +95,39 @@ impl Sampler {
 
 /// A flow that has begun and has not stopped before this interval.
 fn flow_state(flow: &Flow, last: Instant, now: Instant) -> Option<FlowState> {
-    let Kind::Tcp(connection) = &flow.kind else { return None };
-    if !connection.started || connection.stopped.is_some_and(|at| at <= last) {
+    let Kind::Tcp(conversation) = &flow.kind else { return None };
+    if !conversation.started || conversation.stopped.is_some_and(|at| at <= last) {
         return None;
     }
-    let info = connection.sender.info();
+    let (info, counted) = (conversation.info()?, conversation.counted());
     Some(FlowState {
         id: flow.plan.id,
         since: Instant::START,
         until: now,
-        received: connection.receiver.stats().bytes_in_order,
+        received: counted.received,
         cwnd_packets: info.cwnd,
         ssthresh_packets: info.ssthresh,
         srtt_us: info.srtt.map(|srtt| srtt.as_micros()),
         inflight_packets: info.inflight,
-        retransmits: info.retransmits,
+        retransmits: counted.retransmits,
         pacing_rate_bps: info.pacing_rate.map(|bytes_per_s| 8 * bytes_per_s),
         state: info.ca_state,
     })
 }
 
-fn flow_end(id: u32, connection: &Connection, end: Instant) -> FlowEnd {
-    let (info, stats) = (connection.sender.info(), connection.receiver.stats());
-    let completed = stats.completed;
+fn flow_end(id: u32, conversation: &Conversation, end: Instant) -> FlowEnd {
+    let (counted, completed) = (conversation.counted(), conversation.completed());
+    let (received, at) = match (completed, conversation.stopped) {
+        (Some((bytes, at)), _) => (bytes, at),
+        (None, stopped) => (counted.received, stopped.unwrap_or(end)),
+    };
     FlowEnd {
         id,
-        at: completed.or(connection.stopped).unwrap_or(end),
-        received: connection.bytes.filter(|_| completed.is_some()).unwrap_or(stats.bytes_in_order),
-        retransmits: info.retransmits,
-        sent_packets: info.sent,
-        completed,
+        at,
+        received,
+        retransmits: counted.retransmits,
+        sent_packets: counted.sent,
+        completed: completed.map(|(_, at)| at),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Announcements on their way to the congestion controls, and what those say they do about them.
 
 use skyhop_cc::{Handover, Phase};
+use skyhop_experiment::Experiment;
 use skyhop_record::EventRow;
-use skyhop_scenario::Experiment;
 use skyhop_signal::blind::{Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::{Duration, Instant};
@@ -73,7 +73,7 @@ fn handover(due: &Announcement) -> Handover {
 /// The rows of what a flow's congestion control has done since it was last asked.
 pub(crate) fn phase_rows(flow: &mut Flow) -> impl Iterator<Item = EventRow> + use<> {
     let phases = match &mut flow.kind {
-        Kind::Tcp(connection) => connection.sender.congestion_control().take_phases(),
+        Kind::Tcp(conversation) => conversation.take_phases(),
         Kind::Probe(_) => Vec::new(),
     };
     let id = flow.plan.id;

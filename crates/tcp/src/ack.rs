@@ -93,6 +93,7 @@ impl<C: CongestionControl> Sender<C> {
         if ack.cumulative > self.board.nxt {
             return;
         }
+        self.persist.on_answer();
         let mut work = self.begin_work(ack, with_data);
         let prior_lost = self.tp.lost;
         let prior_out = self.board.packets_out();
@@ -106,6 +107,9 @@ impl<C: CongestionControl> Sender<C> {
             }
             if work.data_sacked || work.dsack {
                 self.react(&mut work);
+            }
+            if prior_out == 0 {
+                self.on_persist_answer();
             }
             return;
         }

@@ -1,6 +1,6 @@
 //! What a connection's two ends are set to.
 
-use skyhop_model::MSS;
+use skyhop_model::{KeepAlive, MSS};
 use skyhop_units::{Bytes, Duration};
 
 /// The sending end. The defaults are Linux's.
@@ -23,6 +23,9 @@ pub struct SenderConfig {
     pub nodelay: bool,
     /// Whether short segments wait in any case, for 200 ms or a timeout at most (TCP_CORK).
     pub cork: bool,
+    /// Whether it stops trying after as many retransmissions as Linux makes (sysctl tcp_retries2 and tcp_syn_retries);
+    /// else it goes on for ever.
+    pub gives_up: bool,
     /// Whether to ask for ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs it asks anyway.
     pub ecn: bool,
     /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
@@ -39,6 +42,7 @@ impl Default for SenderConfig {
             slow_start_after_idle: true,
             nodelay: false,
             cork: false,
+            gives_up: false,
             ecn: false,
             max_pacing_rate: u64::MAX,
         }
@@ -81,4 +85,6 @@ pub struct EndpointConfig {
     pub sender: SenderConfig,
     /// What it receives.
     pub receiver: ReceiverConfig,
+    /// Whether and how it is kept alive (SO_KEEPALIVE).
+    pub keepalive: Option<KeepAlive>,
 }

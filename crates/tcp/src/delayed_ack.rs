@@ -38,6 +38,10 @@ pub(crate) struct DelayedAck {
     pushed_again: bool,
     /// This end answers what it gets: its data will carry the ACK (`pingpong`).
     ping_pong: bool,
+    /// No ACK waits longer.
+    most: Duration,
+    /// The timeout of this end's own data.
+    rto: Duration,
     /// The estimate of the sender's MSS (`rcv_mss`), its limit, and the last short segment that may change it.
     rcv_mss: u32,
     advertised_mss: u32,
@@ -58,10 +62,18 @@ impl DelayedAck {
             pushed: false,
             pushed_again: false,
             ping_pong: false,
+            most: MAX_DELAY,
+            rto: MAX_DELAY,
             rcv_mss: DEFAULT_MSS.min(mss),
             advertised_mss: mss,
             last_len: 0,
         }
+    }
+
+    /// This end's own data knows how far away the other end is: no ACK waits longer than that.
+    pub(crate) fn set_rtt(&mut self, rtt: Duration, rto: Duration) {
+        self.most = rtt.max(MIN_DELAY).min(MAX_DELAY);
+        self.rto = rto;
     }
 
     /// The estimate of the sender's MSS.
@@ -82,8 +94,8 @@ impl DelayedAck {
         if gap <= MIN_DELAY / 2 {
             self.ato = self.ato / 2 + MIN_DELAY / 2;
         } else if gap < self.ato {
-            self.ato = (self.ato / 2 + gap).min(MAX_DELAY);
-        } else if gap > MAX_DELAY {
+            self.ato = (self.ato / 2 + gap).min(self.rto);
+        } else if gap > self.rto {
             // So long a pause: the sender may have restarted its window.
             self.quicken(window);
         }
@@ -165,7 +177,7 @@ impl DelayedAck {
     /// An ACK may wait. A timer that runs already stays; `true` where it is all but up, so that the
     /// ACK had better leave now.
     pub(crate) fn delay(&mut self, now: Instant) -> bool {
-        let wait = self.ato.max(MIN_DELAY).min(MAX_DELAY);
+        let wait = self.ato.max(MIN_DELAY).min(self.most);
         match self.deadline {
             Some(deadline) if deadline <= now + wait / 4 => true,
             Some(deadline) => {
@@ -190,7 +202,7 @@ impl DelayedAck {
             self.ping_pong = false;
             self.ato = MIN_DELAY;
         } else {
-            self.ato = (self.ato * 2).min(MAX_DELAY);
+            self.ato = (self.ato * 2).min(self.rto);
         }
     }
 

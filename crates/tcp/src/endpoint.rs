@@ -2,12 +2,22 @@
 
 use std::collections::VecDeque;
 
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use skyhop_model::KeepAlive;
 
 use crate::config::EndpointConfig;
+use crate::keep_alive::{Due, KeepAliveTimer};
 use crate::packet::Packet;
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
+
+/// Linux's TCP_TIMEOUT_INIT; a retransmitted SYN that comes as late is answered first.
+const SYN_ACK_WAIT: Duration = Duration::from_millis(1001);
+/// Linux's TCP_RTO_MAX.
+const SYN_ACK_WAIT_MOST: Duration = Duration::from_secs(120);
+/// sysctl tcp_synack_retries.
+const SYN_ACK_RETRIES: u32 = 5;
 
 /// How a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +39,12 @@ pub enum Failure {
     Aborted,
     /// The other end did.
     Reset,
+    /// Nobody answered the handshake.
+    Unanswered,
+    /// Nobody acknowledged data, or answered window probes.
+    TimedOut,
+    /// Nobody answered the probes of an idle connection.
+    KeepAlive,
 }
 
 /// One end of a connection, opened by itself or by the other end.
@@ -40,22 +56,41 @@ pub struct Endpoint<C: CongestionControl> {
     receiver: Receiver,
     /// What has to leave before anything else.
     ready: VecDeque<Packet>,
+    syn_ack: SynAckTimer,
+    keepalive: Option<KeepAlive>,
+    /// Runs while the connection is established.
+    keepalive_timer: Option<KeepAliveTimer>,
     failure: Option<Failure>,
+}
+
+/// When the SYN-ACK leaves again. An end that only receives leaves that to the SYN.
+#[derive(Debug, Default)]
+struct SynAckTimer {
+    at: Option<Instant>,
+    sent: u32,
 }
 
 impl<C: CongestionControl> Endpoint<C> {
     /// The end that opens the connection, with its first [`Self::poll_transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
-        Self::new(Sender::new(config.sender, cc), Receiver::new(config.receiver))
+        Self::new(config, Sender::new(config.sender, cc))
     }
 
     /// The end that waits for the other to open it.
     pub fn server(config: EndpointConfig, cc: C) -> Self {
-        Self::new(Sender::listening(config.sender, cc), Receiver::new(config.receiver))
+        Self::new(config, Sender::listening(config.sender, cc))
     }
 
-    fn new(sender: Sender<C>, receiver: Receiver) -> Self {
-        Self { sender, receiver, ready: VecDeque::new(), failure: None }
+    fn new(config: EndpointConfig, sender: Sender<C>) -> Self {
+        Self {
+            sender,
+            receiver: Receiver::new(config.receiver),
+            ready: VecDeque::new(),
+            syn_ack: SynAckTimer::default(),
+            keepalive: config.keepalive,
+            keepalive_timer: None,
+            failure: None,
+        }
     }
 
     /// The application hands over `bytes` more, also before the connection is open.
@@ -63,15 +98,25 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.write(now, bytes);
     }
 
-    /// The application always has more to send, until [`Self::finish`].
+    /// The application always has more to send, until [`Self::pause`] or [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.sender.write_without_end();
+    }
+
+    /// An application that always has more to send stops: what has been sent is all so far.
+    pub fn pause(&mut self) {
+        self.sender.pause();
     }
 
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
     /// has been sent. Data still arrives.
     pub fn finish(&mut self) {
         self.sender.finish();
+    }
+
+    /// The application wants short segments to wait, or no longer (TCP_CORK).
+    pub fn set_cork(&mut self, cork: bool) {
+        self.sender.set_cork(cork);
     }
 
     /// The application takes `bytes` of what is in order. Only where it does not read at once.
@@ -81,7 +126,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// The connection is over: a reset leaves next, and nothing after it.
-    pub fn abort(&mut self, _now: Instant) {
+    pub fn abort(&mut self) {
         if self.failure.is_none() {
             self.fail(Failure::Aborted);
             self.ready.push_back(Packet::Reset);
@@ -108,6 +153,7 @@ impl<C: CongestionControl> Endpoint<C> {
             }
         };
         self.acknowledge(now, due);
+        self.note_life(now, packet);
     }
 
     /// When [`Self::on_timer`] wants to be called; `None` while there is nothing to wait for but packets.
@@ -115,7 +161,14 @@ impl<C: CongestionControl> Endpoint<C> {
         if self.failure.is_some() {
             return None;
         }
-        [self.sender.next_timer(), self.receiver.next_timer()].into_iter().flatten().min()
+        let mut next = self.sender.next_timer();
+        for other in [self.receiver.next_timer(), self.syn_ack_at(), self.keepalive_at()] {
+            next = match (next, other) {
+                (Some(next), Some(other)) => Some(next.min(other)),
+                (next, other) => next.or(other),
+            };
+        }
+        next
     }
 
     /// Time has passed; does nothing before [`Self::next_timer`].
@@ -130,6 +183,15 @@ impl<C: CongestionControl> Endpoint<C> {
             let due = self.receiver.on_timer(now);
             self.ready.extend(due.map(Packet::Ack));
         }
+        if self.syn_ack_at().is_some_and(|at| at <= now) {
+            self.on_syn_ack_timer(now);
+        }
+        if self.keepalive_at().is_some_and(|at| at <= now) {
+            self.on_keepalive_timer(now);
+        }
+        if let Some(failure) = self.sender.failure() {
+            self.fail(failure);
+        }
     }
 
     /// The next packet to leave now. To be called until it gives `None`, after every other call.
@@ -140,16 +202,24 @@ impl<C: CongestionControl> Endpoint<C> {
         if self.failure.is_some() {
             return None;
         }
+        if self.receiver.has_received() {
+            self.sender.set_option_bytes(self.receiver.sack_option_bytes());
+        }
         let segment = self.sender.poll_transmit(now)?;
-        let alone = segment.kind == SegmentKind::Data && !self.receiver.has_received();
+        let alone = match segment.kind {
+            SegmentKind::Data => !self.receiver.has_received(),
+            SegmentKind::Probe => true,
+            SegmentKind::Syn | SegmentKind::HandshakeAck => false,
+        };
         if alone {
             return Some(Packet::Segment(segment));
         }
         let ack = match segment.kind {
             SegmentKind::Syn => self.receiver.window_of_syn(),
-            _ => self.receiver.carried_ack(now, segment.len),
+            _ => self.receiver.carried_ack(),
         };
-        Some(Packet::both(segment, ack))
+        self.send_both(now, segment, ack);
+        self.ready.pop_front()
     }
 
     /// How the connection stands.
@@ -223,6 +293,7 @@ impl<C: CongestionControl> Endpoint<C> {
         let answer = self.receiver.on_segment(now, syn);
         let speaks_ecn = self.receiver.speaks_ecn();
         self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), speaks_ecn);
+        self.start_syn_ack_timer(now);
         answer
     }
 
@@ -238,18 +309,85 @@ impl<C: CongestionControl> Endpoint<C> {
         let Some(ack) = due else {
             return;
         };
-        let packet = match self.sender.poll_transmit(now) {
-            Some(segment) => {
-                self.receiver.note_data_sent(now, segment.len);
-                Packet::both(segment, ack)
+        match self.sender.poll_transmit(now) {
+            Some(segment) => self.send_both(now, segment, ack),
+            None => self.ready.push_back(Packet::Ack(ack)),
+        }
+    }
+
+    /// An acknowledgement leaves with data, or before it where the two do not fit one packet: Linux would split a
+    /// segment that it sends again.
+    fn send_both(&mut self, now: Instant, segment: Segment, ack: Ack) {
+        if segment.len > 0 {
+            self.receiver.on_data_sent(now);
+        }
+        if u64::from(segment.len) + ack.sack.option_bytes() > self.sender.mss() {
+            self.ready.extend([Packet::Ack(ack), Packet::Segment(segment)]);
+        } else {
+            self.ready.push_back(Packet::both(segment, ack));
+        }
+    }
+
+    fn syn_ack_at(&self) -> Option<Instant> {
+        self.syn_ack.at.filter(|_| !self.sender.is_established() && self.sender.has_unsent())
+    }
+
+    /// `reqsk_timer_handler`: the handshake's last segment did not arrive, and this end has something to say.
+    fn on_syn_ack_timer(&mut self, now: Instant) {
+        if self.sender.gives_up() && self.syn_ack.sent > SYN_ACK_RETRIES {
+            self.fail(Failure::Unanswered);
+            return;
+        }
+        self.ready.push_back(Packet::Ack(self.receiver.syn_ack()));
+        self.sender.on_syn_ack_again(now);
+        self.start_syn_ack_timer(now);
+    }
+
+    /// It waits twice as long each time.
+    fn start_syn_ack_timer(&mut self, now: Instant) {
+        let wait = SYN_ACK_WAIT * (1 << self.syn_ack.sent.min(7));
+        self.syn_ack.at = Some(now + wait.min(SYN_ACK_WAIT_MOST));
+        self.syn_ack.sent += 1;
+    }
+
+    fn keepalive_at(&self) -> Option<Instant> {
+        self.keepalive_timer.as_ref().map(KeepAliveTimer::at)
+    }
+
+    fn on_keepalive_timer(&mut self, now: Instant) {
+        let busy = self.sender.is_busy();
+        let due = self.keepalive_timer.as_mut().map(|timer| timer.on_timer(now, busy));
+        match due {
+            Some(Due::Probe) => self.sender.send_probe(),
+            Some(Due::Failure) => {
+                self.fail(Failure::KeepAlive);
+                self.ready.push_back(Packet::Reset);
             }
-            None => Packet::Ack(ack),
-        };
-        self.ready.push_back(packet);
+            Some(Due::Nothing) | None => {}
+        }
+    }
+
+    /// What a packet tells besides what it brings: that the other end is alive, and how far away it is.
+    fn note_life(&mut self, now: Instant, packet: &Packet) {
+        if let Some(config) = self.keepalive {
+            let established = self.state() == ConnectionState::Established;
+            let is_probe =
+                matches!(packet, Packet::Segment(segment) if segment.kind == SegmentKind::Probe);
+            match &mut self.keepalive_timer {
+                timer if !established => *timer = None,
+                Some(timer) if !is_probe => timer.on_heard(now),
+                Some(_) => {}
+                timer => *timer = Some(KeepAliveTimer::new(config, now)),
+            }
+        }
+        if let Some((rtt, rto)) = self.sender.rtt_of_data() {
+            self.receiver.set_rtt(rtt, rto);
+        }
     }
 
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
         self.ready.clear();
+        self.keepalive_timer = None;
     }
 }

@@ -42,26 +42,32 @@ impl<C: CongestionControl> Sender<C> {
             | Phase::SynSent { .. }
             | Phase::Established => return None,
         };
-        let tsval = self.timestamp_at(self.now_us);
-        let retransmission = matches!(self.phase, Phase::SynSent { attempt: 2.., .. });
+        Some(self.plain_segment(kind))
+    }
+
+    /// A segment without data.
+    pub(crate) fn plain_segment(&mut self, kind: SegmentKind) -> Segment {
         let mut segment = Segment {
             kind,
             seq: 0,
             offset: 0,
             len: 0,
-            tsval,
+            tsval: self.timestamp_at(self.now_us),
             fin: false,
-            retransmission,
+            retransmission: matches!(self.phase, Phase::SynSent { attempt: 2.., .. }),
             ecn: Ecn::NotEct,
             ece: false,
             cwr: false,
         };
         self.ecn.send(&mut segment);
-        Some(segment)
+        segment
     }
 
     /// No answer to the SYN (RFC 6298 5.5).
     pub(crate) fn on_syn_timer(&mut self, attempt: u32) {
+        if self.gives_up_opening(attempt) {
+            return;
+        }
         self.back_off();
         self.timer = None;
         self.phase = Phase::SynDue { attempt: attempt + 1 };
@@ -81,6 +87,14 @@ impl<C: CongestionControl> Sender<C> {
         (self.window_end, self.peer_window) = (window, window);
     }
 
+    /// The SYN-ACK leaves again (RFC 6298 3: it gives no RTT sample then).
+    pub(crate) fn on_syn_ack_again(&mut self, now: Instant) {
+        self.set_clock(now);
+        if let Phase::Answered { again, .. } = &mut self.phase {
+            *again = true;
+        }
+    }
+
     /// Something arrived that completes the handshake for the end that was called (`tcp_synack_rtt_meas`,
     /// `tcp_init_transfer`).
     pub(crate) fn accept(&mut self, now: Instant, ack: Option<&Ack>) {
@@ -91,7 +105,6 @@ impl<C: CongestionControl> Sender<C> {
         if let Some(ack) = ack {
             (self.window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
         }
-        // RFC 6298 3: an answer that was sent again gives no sample.
         let rtt_us = (!again).then(|| self.now_us - at_us);
         self.establish(rtt_us, self.config.initial_cwnd);
         self.phase = Phase::Established;

@@ -1,15 +1,16 @@
-//! TCP with Linux's behaviour, sans IO: a sender and a receiver that are stepped by calls that
+//! TCP with Linux's behaviour, sans IO: senders and receivers that are stepped by calls that
 //! carry the time.
 //!
-//! The driver hands segments and acknowledgements from one to the other over whatever path it
-//! models. After every [`Sender::on_ack`], [`Sender::on_timer`] and [`Sender::write`] it calls
-//! [`Sender::poll_transmit`] until that gives nothing more, and it calls `on_timer` when
-//! `next_timer` has come. Congestion control is a module of cc/, or anything else that implements
+//! An [`Endpoint`] is one end of a connection with data both ways: what its application writes, what it reads, and the
+//! packets that go over whatever path the driver models. It puts together a [`Sender`] and a [`Receiver`], which serve
+//! alone where data goes one way. After every call the driver calls `poll_transmit` until that gives nothing more, and it
+//! calls `on_timer` when `next_timer` has come. Congestion control is a module of cc/, or anything else that implements
 //! the kernel's hooks ([`CongestionControl`]); [`CALLER`] says which are called.
 //!
 //! The sender's parts, each in a file of its own: the scoreboard, RACK-TLP (RFC 8985), PRR
 //! (RFC 6937bis), timeouts with F-RTO (RFC 6298, RFC 5682), undo (RFC 3522, RFC 3708), delivery
-//! rate samples, cwnd validation, pacing and ECN (RFC 3168). SACK reneging, urgent data and Nagle's algorithm are not modelled.
+//! rate samples, cwnd validation, pacing, ECN (RFC 3168), Nagle's algorithm and the cork, probes of shut windows, and
+//! giving up. The receiver's: delayed ACKs, SACK, and its buffer. SACK reneging and urgent data are not modelled.
 
 mod ack;
 mod config;
@@ -18,12 +19,15 @@ mod cwnd_validation;
 mod delayed_ack;
 mod ecn;
 mod endpoint;
+mod giving_up;
 mod handshake;
 mod info;
+mod keep_alive;
 mod lengths;
 mod nagle;
 mod pacing;
 mod packet;
+mod persist;
 mod prr;
 mod rack;
 mod rate_sample;

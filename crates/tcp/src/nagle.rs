@@ -17,10 +17,20 @@ impl<C: CongestionControl> Sender<C> {
         Unsent { bytes: self.stream.written() - sent, room: self.window_end.saturating_sub(sent) }
     }
 
+    /// `tcp_current_mss`: the payload of the next full segment.
+    pub(crate) fn current_mss(&self) -> u64 {
+        u64::from(self.config.mss) - self.option_bytes
+    }
+
     /// Whether a full segment was never sent, or what is less but all.
     pub(crate) fn has_more(&self) -> bool {
         let bytes = self.unsent().bytes;
-        bytes >= self.config.mss.into() || (bytes > 0 && self.stream.is_finished())
+        bytes >= self.current_mss() || (bytes > 0 && self.stream.is_finished())
+    }
+
+    /// Whether anything was never sent, a FIN included.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent().bytes > 0 || self.stream.fin_is_due()
     }
 
     /// Whether there is something that was never sent and may leave now, as far as it is not for the network to say.
@@ -31,7 +41,7 @@ impl<C: CongestionControl> Sender<C> {
     /// `tcp_snd_wnd_test`: whether the receiver has room for the next segment. A FIN takes a place there, too.
     pub(crate) fn window_takes_next(&self) -> bool {
         let unsent = self.unsent();
-        let mss = u64::from(self.config.mss);
+        let mss = self.current_mss();
         let fin = u64::from(self.stream.fin_is_due() && unsent.bytes <= mss);
         let taken = unsent.bytes.min(mss) + fin;
         taken > 0 && taken <= unsent.room
@@ -39,9 +49,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_nagle_test`: whether the next segment has to wait for more data. One with the FIN need not.
     fn holds_short(&self) -> bool {
-        !self.stream.is_finished()
-            && self.unsent().bytes < self.config.mss.into()
-            && self.nagle_check()
+        !self.stream.is_finished() && self.unsent().bytes < self.current_mss() && self.nagle_check()
     }
 
     /// `tcp_nagle_check`: whether a short segment has to wait. Minshall: only for another short one.
@@ -56,7 +64,7 @@ impl<C: CongestionControl> Sender<C> {
     /// end may be what fills the receiver's window.
     pub(crate) fn next_burst(&self, most: u32) -> (u32, u64) {
         let unsent = self.unsent();
-        let mss = u64::from(self.config.mss);
+        let mss = self.current_mss();
         let needed = unsent.bytes.min(unsent.room);
         if u64::from(most) * mss <= needed {
             return (most, u64::from(most) * mss);
@@ -71,14 +79,14 @@ impl<C: CongestionControl> Sender<C> {
     /// Decides how long segment `seq`, the next one, is and whether it carries the FIN.
     pub(crate) fn cut_segment(&mut self, seq: u64) {
         let unsent = self.unsent();
-        let mss = u64::from(self.config.mss);
+        let mss = self.current_mss();
         let len = unsent.bytes.min(unsent.room).min(mss);
+        self.lengths.push(seq, len);
         if len < mss {
-            self.lengths.push(seq, len);
             // `tcp_minshall_update`
             self.short_end = seq + 1;
         }
-        if self.stream.fin_is_due() && len == unsent.bytes {
+        if self.stream.fin_is_due() && len == unsent.bytes && len < unsent.room {
             self.stream.send_fin(seq);
         }
     }

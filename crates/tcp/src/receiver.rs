@@ -142,18 +142,29 @@ impl Receiver {
         self.stats.segments > 0
     }
 
-    /// The acknowledgement that a segment with `len` bytes carries, and which counts as sent.
-    pub(crate) fn carried_ack(&mut self, now: Instant, len: u32) -> Ack {
-        let ack = self.ack(false, None);
-        self.note_data_sent(now, len);
-        ack
+    /// The acknowledgement that a segment carries, and which counts as sent.
+    pub(crate) fn carried_ack(&mut self) -> Ack {
+        self.ack(false, None)
     }
 
-    /// A segment with `len` bytes left this end.
-    pub(crate) fn note_data_sent(&mut self, now: Instant, len: u32) {
-        if len > 0 {
-            self.delayed.on_data_sent(now);
-        }
+    /// Data left this end.
+    pub(crate) fn on_data_sent(&mut self, now: Instant) {
+        self.delayed.on_data_sent(now);
+    }
+
+    /// What the RTT and the timeout of this end's own data are.
+    pub(crate) fn set_rtt(&mut self, rtt: Duration, rto: Duration) {
+        self.delayed.set_rtt(rtt, rto);
+    }
+
+    /// What the SACK option of an ACK would take now.
+    pub(crate) fn sack_option_bytes(&self) -> u64 {
+        if self.beyond.is_empty() { 0 } else { self.beyond.blocks(None).option_bytes() }
+    }
+
+    /// The SYN-ACK once more.
+    pub(crate) fn syn_ack(&mut self) -> Ack {
+        self.ack(true, None)
     }
 
     /// What this end's SYN says: how much it has room for. It acknowledges nothing.

@@ -19,6 +19,8 @@ pub(crate) enum TimerKind {
     Reordering,
     /// The tail loss probe.
     LossProbe,
+    /// The probe of a window that stays shut.
+    Persist,
 }
 
 impl<C: CongestionControl> Sender<C> {
@@ -72,7 +74,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 6298 5.4-5.6: the timeout struck; the first segment leaves again.
     pub(crate) fn on_retransmission_timer(&mut self) {
-        if self.board.packets_out() == 0 {
+        if self.board.packets_out() == 0 || self.gives_up_retransmitting() {
             return;
         }
         self.enter_loss();

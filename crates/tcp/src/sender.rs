@@ -1,14 +1,14 @@
 //! The sending end of a connection.
 
 use skyhop_cc::TcpSock;
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::CongestionControl;
 use crate::config::SenderConfig;
 use crate::cwnd_validation::Usage;
 use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
 use crate::lengths::Lengths;
+use crate::persist::Persist;
 use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rto::TimerKind;
@@ -20,6 +20,7 @@ use crate::stream::Stream;
 use crate::tlp::Tlp;
 use crate::transmit::{Flight, Forced, Rexmit};
 use crate::undo::Undo;
+use crate::{CongestionControl, Failure};
 
 /// A TCP sender with Linux's behaviour under the congestion control `C`.
 ///
@@ -46,6 +47,10 @@ pub struct Sender<C: CongestionControl> {
     /// The window that the receiver last gave.
     pub(crate) peer_window: u64,
 
+    pub(crate) persist: Persist,
+    /// Why it gave up, where it did.
+    pub(crate) failure: Option<Failure>,
+
     pub(crate) rtt: RttEstimator,
     pub(crate) rack: Rack,
     pub(crate) tlp: Tlp,
@@ -57,6 +62,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) high_seq: u64,
     /// Whether the timeout may still prove spurious.
     pub(crate) frto: bool,
+    /// What of the MSS new segments have no room for.
+    pub(crate) option_bytes: u64,
     /// The segment after the last short one (`snd_sml`).
     pub(crate) short_end: u64,
     /// D-SACKed segments since the start.
@@ -108,6 +115,8 @@ impl<C: CongestionControl> Sender<C> {
             known_sack: SackBlocks::EMPTY,
             window_end: 0,
             peer_window: 0,
+            persist: Persist::default(),
+            failure: None,
             rtt: RttEstimator::new(),
             rack: Rack::new(),
             tlp: Tlp::default(),
@@ -116,6 +125,7 @@ impl<C: CongestionControl> Sender<C> {
             usage: Usage::default(),
             high_seq: 0,
             frto: false,
+            option_bytes: 0,
             short_end: 0,
             duplicates: 0,
             timer: None,
@@ -142,6 +152,7 @@ impl<C: CongestionControl> Sender<C> {
         self.set_clock(now);
         if self.phase == Phase::Established {
             self.check_app_limited();
+            self.restart_after_idle();
         }
         self.stream.write(bytes.as_u64());
     }
@@ -151,10 +162,25 @@ impl<C: CongestionControl> Sender<C> {
         self.stream.write_without_end();
     }
 
+    /// An application that always has more to send stops: what has been sent is all so far.
+    pub fn pause(&mut self) {
+        self.stream.pause(self.lengths.start_of(self.board.nxt));
+    }
+
     /// The application has no more to send: what has been written is all, or, of an endless
     /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {
         self.stream.finish(self.lengths.start_of(self.board.nxt));
+    }
+
+    /// The application wants short segments to wait, or no longer (TCP_CORK). Poll afterwards: what waits may leave now.
+    pub fn set_cork(&mut self, cork: bool) {
+        self.config.cork = cork;
+    }
+
+    /// Why it gave up, where it did. It sends nothing any more.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// Whether a finished stream has been acknowledged to its end.
@@ -183,6 +209,8 @@ impl<C: CongestionControl> Sender<C> {
         match (self.phase, ack.syn) {
             (Phase::SynSent { attempt, sent_us }, true) => self.on_syn_ack(ack, attempt, sent_us),
             (Phase::Established, false) => self.process_ack(ack, with_data),
+            // The other end heard nothing of it: the handshake's last segment was lost.
+            (Phase::Established, true) if self.data_sent == 0 => self.phase = Phase::AckDue,
             // A repeated SYN-ACK, or an ACK that belongs to no connection.
             _ => {}
         }
@@ -213,6 +241,7 @@ impl<C: CongestionControl> Sender<C> {
             (_, TimerKind::Retransmission) => self.on_retransmission_timer(),
             (_, TimerKind::Reordering) => self.on_reordering_timer(),
             (_, TimerKind::LossProbe) => self.on_probe_timer(),
+            (_, TimerKind::Persist) => self.on_persist_timer(),
         }
         self.assert_consistent();
     }
@@ -220,6 +249,9 @@ impl<C: CongestionControl> Sender<C> {
     /// The next segment to leave now. To be called until it gives `None`, after every other call.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         self.set_clock(now);
+        if self.failure.is_some() {
+            return None;
+        }
         if self.phase != Phase::Established {
             return self.next_handshake_segment();
         }
@@ -244,6 +276,38 @@ impl<C: CongestionControl> Sender<C> {
     /// Whether the other end is known to want a connection.
     pub(crate) fn has_peer(&self) -> bool {
         self.phase != Phase::Listening
+    }
+
+    /// The payload of a full segment, in bytes.
+    pub(crate) fn mss(&self) -> u64 {
+        self.config.mss.into()
+    }
+
+    /// So many bytes of every packet now go to what acknowledges the other direction (`tcp_current_mss`).
+    pub(crate) fn set_option_bytes(&mut self, bytes: u64) {
+        self.option_bytes = bytes;
+    }
+
+    /// Whether it gives up some time.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.config.gives_up
+    }
+
+    /// Whether data is outstanding or waits.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.board.packets_out() > 0 || self.has_unsent()
+    }
+
+    /// A segment that asks for an answer leaves next.
+    pub(crate) fn send_probe(&mut self) {
+        self.forced = Some(Forced::Probe);
+    }
+
+    /// The RTT and the timeout, once data has been sent.
+    pub(crate) fn rtt_of_data(&self) -> Option<(Duration, Duration)> {
+        let known = self.data_sent > 0 && self.rtt.has_sample();
+        let of = Duration::from_micros;
+        known.then(|| (of(self.rtt.srtt_us()), of(self.rto_us)))
     }
 
     pub(crate) fn speaks_ecn(&self) -> bool {
@@ -290,7 +354,7 @@ impl<C: CongestionControl> Sender<C> {
         debug_assert!(board.retrans_out <= board.packets_out());
         debug_assert!(self.tp.snd_cwnd >= 1, "the window holds a segment");
         debug_assert!(
-            board.packets_out() == 0 || self.timer.is_some(),
+            board.packets_out() == 0 || self.timer.is_some() || self.failure.is_some(),
             "outstanding data is guarded by a timer"
         );
     }

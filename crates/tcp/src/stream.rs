@@ -27,10 +27,17 @@ impl Stream {
         }
     }
 
+    /// Ends a writing without end: what has been sent, up to byte `sent`, is all so far.
+    pub(crate) fn pause(&mut self, sent: u64) {
+        if self.written == u64::MAX {
+            self.written = sent;
+        }
+    }
+
     /// No more will be written. An endless stream ends where it has been sent to, at byte `sent`.
     pub(crate) fn finish(&mut self, sent: u64) {
-        if !self.finished && self.written == u64::MAX {
-            self.written = sent;
+        if !self.finished {
+            self.pause(sent);
         }
         self.finished = true;
     }

@@ -32,6 +32,10 @@ pub(crate) enum Forced {
     Retransmission(u64),
     RetransmissionProbe(u64),
     NewDataProbe,
+    /// What fits the receiver's window, which is too small for the next segment.
+    NewData,
+    /// Nothing: asks for an answer.
+    Probe,
 }
 
 /// What has left since the driver began to poll.
@@ -80,6 +84,15 @@ impl<C: CongestionControl> Sender<C> {
                 self.flight.probe = true;
                 self.send_new()
             }
+            Forced::NewData => {
+                // `tcp_write_wakeup` has no part in Minshall's rule.
+                let short_end = self.short_end;
+                self.flight.probe = true;
+                let segment = self.send_new();
+                self.short_end = short_end;
+                segment
+            }
+            Forced::Probe => self.plain_segment(SegmentKind::Probe),
         }
     }
 
@@ -151,7 +164,7 @@ impl<C: CongestionControl> Sender<C> {
     /// more, cannot be far.
     fn defers_burst(&self, room: u32, most: u32) -> bool {
         let board = &self.board;
-        let mss = u64::from(self.config.mss);
+        let mss = self.current_mss();
         let unsent = self.unsent();
         let limit = unsent.room.min(u64::from(room) * mss);
         let peer_window = self.window_end - self.lengths.start_of(board.una);
@@ -174,9 +187,6 @@ impl<C: CongestionControl> Sender<C> {
     fn send_new(&mut self) -> Segment {
         let seq = self.board.nxt;
         let packets_out = self.board.packets_out();
-        if packets_out == 0 {
-            self.restart_after_idle();
-        }
         if self.board.in_flight() == 0 {
             self.cwnd_event(CaEvent::TxStart);
         }
@@ -242,6 +252,7 @@ impl<C: CongestionControl> Sender<C> {
                 self.schedule_loss_probe(false);
             }
         }
+        self.check_persist_timer();
         self.check_app_limited();
         self.check_space();
     }

@@ -14,10 +14,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgroups, setresgid, setresuid};
 use skyhop_engine::{Control, Unattended};
+use skyhop_experiment::Experiment;
 use skyhop_host::HostError;
 use skyhop_live::LiveOptions;
 use skyhop_model::LiveDevice;
-use skyhop_scenario::Experiment;
 
 const PATIENCE: WallDuration = WallDuration::from_secs(10);
 const SKIPPED: i32 = 77;

@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skyhop_cc::Module;
 use skyhop_engine::{Control, Unattended};
+use skyhop_experiment::{Experiment, Traffic};
 use skyhop_host::HostError;
 use skyhop_kernel::KernelError;
 use skyhop_live::LiveOptions;
-use skyhop_scenario::{Experiment, Traffic};
 use skyhop_signal::Announcement;
 
 const PATIENCE: WallDuration = WallDuration::from_secs(5);

@@ -7,12 +7,12 @@ use std::time::Duration as WallDuration;
 
 use skyhop_app::{App, Bulk, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
 use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 /// One run at a time: they would disturb each other.
@@ -121,13 +121,14 @@ fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
 }
 
 pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
-    let traffic = Traffic::Tcp {
-        cc: cc.to_owned(),
-        app: App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None }),
-        options: TcpOptions::default(),
-        parameters: Default::default(),
-    };
-    flow(id, from, traffic)
+    let app = App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None });
+    application(id, from, cc, app, TcpOptions::default())
+}
+
+/// An application whose client is at `from`.
+pub fn application(id: u32, from: End, cc: &str, app: App, options: TcpOptions) -> FlowPlan {
+    let (cc, parameters) = (cc.to_owned(), Default::default());
+    flow(id, from, Traffic::Tcp { cc, app, options, parameters })
 }
 
 pub fn probe(id: u32, interval: Duration) -> FlowPlan {

@@ -3,9 +3,9 @@
 use crate::lab;
 use crate::lab::{at, fixed, mbit, median, ms, one_of_three, probe, tcp};
 use lab::LiveOutcome;
+use skyhop_experiment::Experiment;
 use skyhop_link::{Outage, Piece};
 use skyhop_model::{DuringOutage, End, EventKind, LossReason};
-use skyhop_scenario::Experiment;
 use skyhop_units::Ratio;
 
 #[test]

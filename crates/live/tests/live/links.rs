@@ -1,9 +1,9 @@
 //! Several links: chains, shared ones, delays of a flow's own, other routes; and who hears of handovers.
 
 use skyhop_engine::conformance::check_engine;
+use skyhop_experiment::{Experiment, LinkPlan, Route};
 use skyhop_live::LiveEngine;
 use skyhop_model::{Counts, End, EventKind, HandoverKind, LossReason, PhaseKind};
-use skyhop_scenario::{Experiment, LinkPlan, Route};
 use skyhop_signal::Announcement;
 use skyhop_units::{Instant, QueueLimit};
 

@@ -1,8 +1,8 @@
 //! ECN: flows that ask for it on the kernel's own stack, and frames that a queue marks.
 
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::{CodelConfig, QueueDiscipline};
 use skyhop_model::{Direction, End, LossReason};
-use skyhop_scenario::{Experiment, FlowPlan, Traffic};
 
 use crate::lab::{self, fixed, mbit, ms, tcp};
 

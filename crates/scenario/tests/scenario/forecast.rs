@@ -6,9 +6,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use skyhop_experiment::Experiment;
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
-use skyhop_scenario::{Experiment, parse_scenario};
+use skyhop_scenario::parse_scenario;
 use skyhop_units::Duration;
 
 const MEAN_MOTION_REV_PER_DAY: f64 = 15.05;

@@ -5,11 +5,12 @@ use skyhop_model::PathEventKind;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
 use skyhop_link::{DelayPiece, Dismantled, Outage, Piece};
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_scenario::{Experiment, PlannedChange, parse_scenario};
+use skyhop_scenario::parse_scenario;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 fn ms(ms: u64) -> Duration {

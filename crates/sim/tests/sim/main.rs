@@ -1,6 +1,7 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod announced;
+mod applications;
 mod blind;
 mod codel;
 mod every_module;

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use skyhop_experiment::Experiment;
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, parse_scenario};
+use skyhop_scenario::parse_scenario;
 use skyhop_sim::Simulator;
 
 pub fn experiment(text: &str) -> Experiment {

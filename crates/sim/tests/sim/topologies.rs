@@ -3,8 +3,9 @@
 use skyhop_model::{Direction, EventKind, LossReason};
 use std::ops::ControlFlow;
 
+use skyhop_experiment::Experiment;
 use skyhop_record::RunData;
-use skyhop_scenario::{Experiment, ScenarioError, parse_scenario};
+use skyhop_scenario::{ScenarioError, parse_scenario};
 use skyhop_sim::Simulator;
 
 fn experiment(text: &str) -> Result<Experiment, ScenarioError> {

@@ -20,6 +20,7 @@ const ASKING: SenderConfig = SenderConfig {
     slow_start_after_idle: true,
     nodelay: false,
     cork: false,
+    gives_up: false,
     ecn: true,
     max_pacing_rate: u64::MAX,
 };

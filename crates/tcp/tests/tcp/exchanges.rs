@@ -1,10 +1,10 @@
 //! Small exchanges over one connection: requests, responses, half-closes.
 
-use skyhop_tcp::{ConnectionState, EndpointConfig, Failure};
-use skyhop_units::{Bytes, Instant};
+use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet};
+use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::pair::{Client, Pair, Server};
-use crate::path::ms;
+use crate::pair::{Client, Pair, Server, describe};
+use crate::path::{Fate, ms};
 
 const CONFIG: fn() -> EndpointConfig = EndpointConfig::default;
 
@@ -54,9 +54,99 @@ fn an_abort_ends_both_sides() {
     let mut pair = Pair::open(CONFIG(), ms(20));
     pair.server.write_without_end();
     pair.run_for(ms(100));
-    pair.client.abort(pair.now);
+    pair.client.abort();
     pair.run_for(ms(100));
     assert_eq!(pair.client.state(), ConnectionState::Failed(Failure::Aborted));
     assert_eq!(pair.server.state(), ConnectionState::Failed(Failure::Reset));
     assert_eq!((pair.client.next_timer(), pair.server.next_timer()), (None, None));
+}
+
+/// Ping-pong: who answers within the time of a delayed ACK acknowledges by that, after the first time.
+#[test]
+fn answers_acknowledge_what_they_answer() {
+    let mut pair = Pair::open(CONFIG(), ms(20));
+    for _ in 0..4 {
+        pair.client.write(pair.now, Bytes::new(300));
+        pair.run_for(ms(20));
+        pair.server.write(pair.now, Bytes::new(500));
+        pair.run_for(ms(20));
+    }
+    let what = |told: Vec<(Duration, String)>| -> Vec<String> {
+        told.into_iter().map(|(_, what)| what).collect()
+    };
+    let server = what(pair.told(Server));
+    assert_eq!(
+        server,
+        ["ack 300", "500, ack 300", "500, ack 600", "500, ack 900", "500, ack 1200"]
+    );
+    // The client's first answer to an answer is its second request.
+    let client = what(pair.told(Client));
+    assert_eq!(client, ["300", "ack 500", "300, ack 500", "300, ack 1000", "300, ack 1500"]);
+    // Nothing follows the last response: its acknowledgement comes alone, and ends the exchange.
+    let end = pair.now;
+    pair.run_for(ms(200));
+    assert_eq!(pair.since(end, Client), [(ms(40), "ack 2000".into())]);
+}
+
+/// RFC 5681 4.1: the window of the first response does not last through a pause.
+#[test]
+fn a_pause_between_requests_restarts_the_window() {
+    let mut pair = Pair::open(CONFIG(), ms(20));
+    let mut bursts = Vec::new();
+    for pause in [ms(10), ms(3000), ms(10)] {
+        pair.client.write(pair.now, Bytes::new(300));
+        pair.run_for(ms(20));
+        let asked = pair.now;
+        pair.server.write(pair.now, Bytes::new(1_000_000));
+        pair.run_for(ms(10));
+        let mut at_once = pair.since(asked, Server);
+        at_once.retain(|(_, what)| what.starts_with("1448"));
+        bursts.push(at_once.len());
+        pair.run_for(ms(600));
+        assert_eq!(pair.server.sender().info().inflight, 0);
+        pair.run_for(pause);
+    }
+    assert_eq!((bursts[0], bursts[2]), (10, 10));
+    assert!(bursts[1] > 50, "{bursts:?}");
+}
+
+/// An end that speaks first does so even where the handshake's last segment is lost.
+#[test]
+fn who_is_called_may_speak_first() {
+    let mut pair = Pair::new(CONFIG(), CONFIG(), ms(20));
+    let mut lost = false;
+    pair.judge = Box::new(move |_, from, packet| {
+        let loses = !lost && from == Client && describe(packet).starts_with("handshake");
+        lost |= loses;
+        if loses { Fate::Lost } else { Fate::Arrives }
+    });
+    pair.server.write(pair.now, Bytes::new(5000));
+    pair.run_for(ms(900));
+    assert_eq!(pair.server.state(), ConnectionState::Opening);
+    pair.run_for(ms(400));
+    assert_eq!(pair.client.received(), Bytes::new(5000));
+}
+
+/// What acknowledges one direction takes room from the other: no packet is larger than 1500 bytes.
+#[test]
+fn data_leaves_room_for_blocks() {
+    let mut pair = Pair::open(CONFIG(), ms(20));
+    let mut count = 0;
+    pair.judge = Box::new(move |_, _, packet| {
+        count += 1;
+        let data = packet.ip_size() > Bytes::new(200);
+        if data && count % 30 == 0 { Fate::Lost } else { Fate::Arrives }
+    });
+    pair.client.write(pair.now, Bytes::new(2_000_000));
+    pair.server.write(pair.now, Bytes::new(2_000_000));
+    pair.run_for(ms(60_000));
+    assert_eq!(pair.client.received(), Bytes::new(2_000_000));
+    assert_eq!(pair.server.received(), Bytes::new(2_000_000));
+    let most = pair.sent.iter().map(|sent| sent.packet.ip_size()).max();
+    assert_eq!(most, Some(Bytes::new(1500)));
+    let with_blocks = pair.sent.iter().filter(|sent| match &sent.packet {
+        Packet::Both(both) => !both.1.sack.is_empty(),
+        _ => false,
+    });
+    assert!(with_blocks.count() > 100);
 }

@@ -127,10 +127,15 @@ impl Pair {
         }
     }
 
-    /// When each packet of `from` left since the connection was open, and what it was.
+    /// When each packet of `from` left, and what it was.
     pub fn told(&self, from: Side) -> Vec<(Duration, String)> {
-        let of_side = self.sent.iter().filter(|sent| sent.from == from);
-        of_side.map(|sent| (sent.at - Instant::START, describe(&sent.packet))).collect()
+        self.since(Instant::START, from)
+    }
+
+    /// The same since a moment.
+    pub fn since(&self, start: Instant, from: Side) -> Vec<(Duration, String)> {
+        let of_side = self.sent.iter().filter(|sent| sent.from == from && sent.at >= start);
+        of_side.map(|sent| (sent.at - start, describe(&sent.packet))).collect()
     }
 }
 

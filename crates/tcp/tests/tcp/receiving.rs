@@ -58,6 +58,69 @@ fn a_long_transfer_gets_one_ack_per_two_segments() {
     assert!((1005..=1025).contains(&acks), "{acks}");
 }
 
+/// A segment of `len` bytes of a stream of such.
+fn short(seq: u64, len: u32) -> Segment {
+    Segment { len, offset: seq * u64::from(len), ..segment(seq) }
+}
+
+/// Which of 40 segments of `len` bytes are acknowledged at once.
+fn acknowledged(len: u32) -> Vec<bool> {
+    let mut receiver = Receiver::new(ReceiverConfig::default());
+    let at = |seq: u64| Instant::START + Duration::from_micros(100) * seq;
+    (0..40).map(|seq| receiver.on_segment(at(seq), &short(seq, len)).is_some()).collect()
+}
+
+/// `tcp_measure_rcv_mss` takes the MSS to be 536 bytes until it sees larger segments; `__tcp_ack_snd_check` waits for
+/// more than one of them. What is much shorter ends what was written, and is acknowledged when it is read.
+#[test]
+fn two_full_segments_are_as_many_bytes() {
+    for (len, per_ack) in [(1448, 2), (1000, 2), (600, 2), (536, 2), (524, 2), (523, 1), (100, 1)] {
+        let acks = acknowledged(len);
+        assert!(acks[..16].iter().all(|acked| *acked), "{len}: {acks:?}");
+        let expected: Vec<bool> = (1..=24).map(|n| n % per_ack == 0).collect();
+        assert_eq!(acks[16..], expected, "{len}");
+    }
+}
+
+/// Larger segments came first, then two of the same length: that is the MSS now.
+#[test]
+fn segments_of_one_shorter_length_lower_the_estimate() {
+    let mut receiver = Receiver::new(ReceiverConfig::default());
+    for seq in 0..16 {
+        receiver.on_segment(Instant::START + ms(1), &segment(seq));
+    }
+    let mut offset = 16 * 1448;
+    let mut acked = |seq: u64, len: u32| {
+        let segment = Segment { offset, len, ..segment(seq) };
+        offset += u64::from(len);
+        receiver.on_segment(Instant::START + ms(1), &segment).is_some()
+    };
+    // The first is a short one; with the second they are full.
+    let acks: Vec<bool> = (16..22).map(|seq| acked(seq, 700)).collect();
+    assert_eq!(acks, [true, false, true, false, true, false]);
+}
+
+/// `tcp_cleanup_rbuf`: a short segment that was read ended what was written, and is acknowledged where nothing else
+/// will carry that.
+#[test]
+fn a_short_segment_is_acknowledged_when_it_is_read() {
+    for reads_at_once in [true, false] {
+        let mut receiver =
+            Receiver::new(ReceiverConfig { reads_at_once, ..ReceiverConfig::default() });
+        for seq in 0..16 {
+            receiver.on_segment(Instant::START + ms(1), &segment(seq));
+        }
+        let last = Segment { len: 300, ..segment(16) };
+        let acked = receiver.on_segment(Instant::START + ms(2), &last).is_some();
+        assert_eq!(acked, reads_at_once);
+        if !reads_at_once {
+            assert_eq!(receiver.read(Bytes::new(16 * 1448)), None);
+            assert_eq!(receiver.read(Bytes::new(299)), None);
+            assert!(receiver.read(Bytes::new(1)).is_some());
+        }
+    }
+}
+
 #[test]
 fn the_sender_respects_the_window() {
     let cc = FixedWindow { cwnd: 1000, rates: Vec::new() };

@@ -5,7 +5,7 @@ use skyhop_model::{Direction, DuringOutage, PathEventKind};
 use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate, Ratio};
 
-use crate::change::takes_effect;
+use crate::plan::change::takes_effect;
 use crate::types::Change;
 
 /// What one direction has beside the path.

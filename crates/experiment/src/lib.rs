@@ -11,6 +11,10 @@ use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Bytes, Duration, Instant};
 
+mod seed;
+
+pub use seed::seed_for;
+
 /// What an engine runs. It needs no file and no name any more: as JSON it can be sent elsewhere and is
 /// the same there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,7 +144,8 @@ impl FlowPlan {
         }
     }
 
-    pub(crate) fn mean_base_rtt<'t>(
+    /// Its mean round trip without queueing, from `start` to `stop`; `trace_of` gives a link's path.
+    pub fn mean_base_rtt<'t>(
         &self,
         trace_of: impl Fn(u16) -> &'t PathTrace,
         start: Instant,

@@ -7,10 +7,12 @@ use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Select
 use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
 use skyhop_units::UtcInstant;
 
-use crate::assemble::FindPlace;
-use crate::parse::NamedScenario;
+use crate::named::NamedScenario;
 use crate::types::{ConstellationPath, PathKind};
 use crate::{ScenarioError, catalogue};
+
+/// Turns what the user calls a place into a position; the error is one line.
+pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
 
 impl NamedScenario {
     /// The path computation that `[path]` of kind "constellation" asks for.

@@ -9,8 +9,9 @@ use skyhop_signal::Handover;
 use skyhop_signal::forecast::Forecast;
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::assemble::{FindPlace, Progress};
-use crate::parse::NamedScenario;
+use crate::named::NamedScenario;
+use crate::plan::path::Progress;
+use crate::plan::path_request::FindPlace;
 use crate::{ScenarioError, catalogue};
 
 /// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an

@@ -13,7 +13,7 @@ use skyhop_path::import::{
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::Duration;
 
-use crate::ScenarioError;
+use crate::ConvertError;
 use crate::format::{Format, Options};
 
 /// The formats that [`import_log`] reads.
@@ -48,7 +48,7 @@ pub fn import_log(
     path: &Path,
     format: &str,
     options: &ImportOptions,
-) -> Result<PathTrace, ScenarioError> {
+) -> Result<PathTrace, ConvertError> {
     let given = Options { origin: &path.display().to_string(), texts: &options.texts };
     given.check(&FORMATS, format)?;
     let measured = measured_options(options, &given)?;
@@ -72,14 +72,14 @@ pub fn import_log(
     parsed.map_err(|error| wrong_log(path, &error))
 }
 
-fn wrong_log(path: &Path, error: &ImportError) -> ScenarioError {
-    ScenarioError::Log { origin: path.display().to_string(), what: error.to_string() }
+fn wrong_log(path: &Path, error: &ImportError) -> ConvertError {
+    ConvertError::Content { origin: path.display().to_string(), what: error.to_string() }
 }
 
 fn measured_options(
     options: &ImportOptions,
     given: &Options<'_>,
-) -> Result<MeasuredOptions, ScenarioError> {
+) -> Result<MeasuredOptions, ConvertError> {
     let default = MeasuredOptions::default();
     let direction = match given.text("direction") {
         None => default.direction,
@@ -105,7 +105,7 @@ fn measured_options(
 
 /// The file of delays that belongs to a LeoCC trace: named by the user, or else beside it and called
 /// the same with "delay" in place of "bw", gzipped or not.
-fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ScenarioError> {
+fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError> {
     if let Some(named) = given.text("delay_file") {
         return Ok(PathBuf::from(named));
     }
@@ -126,8 +126,8 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ScenarioError
 }
 
 /// A file, unpacked where it is gzipped.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ScenarioError> {
-    let wrong = |source| ScenarioError::Read { path: path.to_owned(), source };
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError> {
+    let wrong = |source| ConvertError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
     let plain: Box<dyn Read + Send> =

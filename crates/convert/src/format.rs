@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use crate::ScenarioError;
+use crate::ConvertError;
 
 /// A format and what the user may say about it.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +24,11 @@ pub(crate) struct Options<'o> {
 
 impl Options<'_> {
     /// Checks that the format exists and takes every option that was given.
-    pub fn check(&self, formats: &[Format], name: &str) -> Result<(), ScenarioError> {
+    pub fn check(&self, formats: &[Format], name: &str) -> Result<(), ConvertError> {
         let Some(format) = formats.iter().find(|format| format.name == name) else {
             let known: Vec<&str> = formats.iter().map(|format| format.name).collect();
             let what = format!("\"{name}\" is not a format; expected one of {}", known.join(", "));
-            return Err(ScenarioError::key(self.origin, "--format", what));
+            return Err(ConvertError::option(self.origin, "--format", what));
         };
         match self.texts.keys().find(|key| !format.options.contains(&key.as_str())) {
             Some(key) => Err(self.wrong(key, format!("the format {name} has no use for it"))),
@@ -41,15 +41,12 @@ impl Options<'_> {
     }
 
     /// The quantity that an option holds.
-    pub fn quantity<T: FromStr<Err: Display>>(
-        &self,
-        key: &str,
-    ) -> Result<Option<T>, ScenarioError> {
+    pub fn quantity<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, ConvertError> {
         let parse = |text: &str| text.parse().map_err(|e: T::Err| self.wrong(key, e.to_string()));
         self.text(key).map(parse).transpose()
     }
 
-    pub fn wrong(&self, key: &str, what: impl Into<String>) -> ScenarioError {
-        ScenarioError::key(self.origin, format!("--{}", key.replace('_', "-")), what)
+    pub fn wrong(&self, key: &str, what: impl Into<String>) -> ConvertError {
+        ConvertError::option(self.origin, format!("--{}", key.replace('_', "-")), what)
     }
 }

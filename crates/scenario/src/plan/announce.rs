@@ -1,5 +1,6 @@
 //! `[signal]`: the announcements of a run.
 
+use skyhop_experiment::seed_for;
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::schedule::Grid;
@@ -7,9 +8,9 @@ use skyhop_signal::{Announcement, Handover, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ScenarioError;
-use crate::assemble::{FindPlace, Progress};
-use crate::parse::NamedScenario;
-use crate::seed::seed_for;
+use crate::named::NamedScenario;
+use crate::plan::path::Progress;
+use crate::plan::path_request::FindPlace;
 use crate::types::SignalSource;
 
 impl NamedScenario {

@@ -8,7 +8,7 @@ use skyhop_signal::blind::{Estimate, Period, Sample, estimate};
 use skyhop_signal::capture::busiest_conversation;
 use skyhop_units::UtcInstant;
 
-use crate::ScenarioError;
+use crate::ConvertError;
 use crate::import::open;
 
 /// The formats that [`estimate_grid`] reads.
@@ -43,12 +43,13 @@ pub fn estimate_grid(
     path: &Path,
     format: Option<&str>,
     period: Period,
-) -> Result<BlindEstimate, ScenarioError> {
-    let wrong = |what: String| ScenarioError::Log { origin: path.display().to_string(), what };
+) -> Result<BlindEstimate, ConvertError> {
+    let wrong = |what: String| ConvertError::Content { origin: path.display().to_string(), what };
     let mut file = open(path)?;
     let format = match format {
         Some(format) => format,
-        None => guess(&mut file).map_err(|source| unreadable(path, source))?,
+        None => guess(&mut file)
+            .map_err(|source| ConvertError::Read { path: path.to_owned(), source })?,
     };
     match format {
         "pcap" => best_stream(file, period).map_err(|error| wrong(error.to_string())),
@@ -59,7 +60,7 @@ pub fn estimate_grid(
         _ => {
             let known = FORMATS.join(", ");
             let what = format!("\"{format}\" is not a format of this version; expected {known}");
-            Err(ScenarioError::key(&path.display().to_string(), "--format", what))
+            Err(ConvertError::option(&path.display().to_string(), "--format", what))
         }
     }
 }
@@ -105,8 +106,4 @@ fn round_trips(
         delay: Some(one.rtt),
     };
     Ok(parse_round_trips(log, format)?.into_iter().map(sample).collect())
-}
-
-fn unreadable(path: &Path, source: std::io::Error) -> ScenarioError {
-    crate::error::unreadable(path, source)
 }

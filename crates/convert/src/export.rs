@@ -8,7 +8,7 @@ use skyhop_path::PathTrace;
 use skyhop_path::export::{MahimahiError, write_csv, write_mahimahi, write_netem};
 use skyhop_units::{Duration, Rate};
 
-use crate::ScenarioError;
+use crate::ConvertError;
 use crate::format::{Format, Options};
 
 /// The formats that [`export_path`] writes.
@@ -33,7 +33,7 @@ pub fn export_path(
     path: &Path,
     format: &str,
     options: &BTreeMap<String, String>,
-) -> Result<(), ScenarioError> {
+) -> Result<(), ConvertError> {
     let origin = path.display().to_string();
     let given = Options { origin: &origin, texts: options };
     given.check(&FORMATS, format)?;
@@ -43,11 +43,11 @@ pub fn export_path(
         "mahimahi" => write_mahimahi(trace, given.quantity::<Rate>("rate")?, &mut bytes),
         _ => write_netem(trace, netem_step(&given)?, &mut bytes).map_err(MahimahiError::Write),
     };
-    written.map_err(|error| ScenarioError::Path { origin, what: error.to_string() })?;
+    written.map_err(|error| ConvertError::Path { origin, what: error.to_string() })?;
     Ok(replace_file(path, &bytes)?)
 }
 
-fn netem_step(given: &Options<'_>) -> Result<Duration, ScenarioError> {
+fn netem_step(given: &Options<'_>) -> Result<Duration, ConvertError> {
     let step = given.quantity("step")?.unwrap_or(NETEM_STEP);
     if step >= NETEM_LEAST_STEP {
         return Ok(step);

@@ -1,0 +1,62 @@
+//! From a checked scenario to what an engine runs.
+
+use skyhop_experiment::Experiment;
+use skyhop_path::PathTrace;
+
+use crate::ScenarioError;
+use crate::named::NamedScenario;
+use crate::plan::change::apply_rtt;
+use crate::plan::path::Progress;
+use crate::plan::path_request::FindPlace;
+use crate::types::PathKind;
+
+impl NamedScenario {
+    /// Builds everything that an engine runs.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::path`], and links that cannot be.
+    pub fn experiment(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Experiment, ScenarioError> {
+        let scenario = &self.scenario;
+        let run = &scenario.run;
+        let mut trace = self.path(find_place, progress)?;
+        apply_rtt(&mut trace, &self.changes_of(None));
+        let flows = self.flow_plans();
+        Ok(Experiment {
+            scenario: self.resolved(&trace),
+            changes: self.planned_changes(),
+            announcements: self.announcements(&trace, find_place, progress)?,
+            blind: self.blind_plan(&trace)?,
+            links: self.links(trace, &flows, find_place, progress)?,
+            flows,
+            duration: run.duration,
+            sample: run.sample,
+            seed: run.seed,
+            device: scenario.live.device,
+        })
+    }
+
+    /// The scenario with its defaults filled in, for run.json; a place as its position too.
+    fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
+        let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
+        let path = &mut value["path"];
+        if !matches!(kind, PathKind::Trace(_)) {
+            path["start"] = serde_json::json!(trace.header.start);
+        }
+        if matches!(kind, PathKind::Constellation(_)) {
+            path["handover"] = serde_json::json!(trace.header.handover);
+            for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
+                let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
+                path[format!("{key}_position")] = serde_json::json!({
+                    "name": end.name,
+                    "latitude_deg": latitude_deg,
+                    "longitude_deg": longitude_deg,
+                });
+            }
+        }
+        value
+    }
+}

@@ -1,0 +1,102 @@
+//! Flows with their routes, and what changes when.
+
+use std::iter::repeat_n;
+
+use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic};
+use skyhop_model::PATH_LINK;
+use skyhop_units::{Duration, Instant};
+
+use crate::named::NamedScenario;
+use crate::types::{Change, Flow, FlowKind};
+
+impl NamedScenario {
+    /// The changes of a link of `[links]`, or of the one of `[path]`.
+    pub(crate) fn changes_of(&self, link: Option<&str>) -> Vec<Change> {
+        let name = |change: &Change| match change.link.as_deref() {
+            Some(PATH_LINK) => None,
+            other => other.map(str::to_owned),
+        };
+        let changes = self.scenario.change.iter().filter(|change| change.via.is_none());
+        changes.filter(|change| name(change).as_deref() == link).cloned().collect()
+    }
+
+    /// All changes, by time.
+    pub(crate) fn planned_changes(&self) -> Vec<PlannedChange> {
+        let mut changes: Vec<PlannedChange> = Vec::new();
+        for change in &self.scenario.change {
+            let planned = PlannedChange {
+                at: Instant::START + change.at,
+                link: change.link.as_deref().map_or(0, |name| self.link_number(name)),
+                outage: change.outage.unwrap_or(Duration::ZERO),
+                flow: None,
+            };
+            match change.flow {
+                None => changes.push(planned),
+                Some(entry) => changes.extend(
+                    self.ids_of(entry).map(|id| PlannedChange { flow: Some(id), ..planned }),
+                ),
+            }
+        }
+        changes.sort();
+        changes
+    }
+
+    /// The flows; a `[[flow]]` with `count = n` gives n of them.
+    pub(crate) fn flow_plans(&self) -> Vec<FlowPlan> {
+        let end = Instant::START + self.scenario.run.duration;
+        let entries = self.scenario.flow.iter().enumerate();
+        let planned =
+            entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.common.count as usize));
+        (0..)
+            .zip(planned)
+            .map(|(id, (entry, flow))| FlowPlan {
+                id,
+                from: flow.common.from,
+                start: Instant::START + flow.common.start,
+                stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
+                routes: self.routes_of(entry, flow),
+                extra_rtt: flow.common.extra_rtt,
+                traffic: traffic_of(flow),
+            })
+            .collect()
+    }
+
+    /// The number of a link; its name has been checked.
+    fn link_number(&self, name: &str) -> u16 {
+        let place = self.scenario.links.keys().position(|key| key == name);
+        place.map_or(0, |index| index as u16 + 1)
+    }
+
+    /// The ids of the flows that a `[[flow]]` stands for.
+    fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
+        let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.common.count);
+        let first: u32 = before.sum();
+        let count = self.scenario.flow.get(entry as usize).map_or(0, |flow| flow.common.count);
+        first..first + count
+    }
+
+    fn routes_of(&self, entry: usize, flow: &Flow) -> Vec<Route> {
+        let numbers = |via: &[String]| via.iter().map(|name| self.link_number(name)).collect();
+        let mut routes = vec![Route { from: Instant::START, links: numbers(&flow.common.via) }];
+        let mut changes: Vec<&Change> =
+            self.scenario.change.iter().filter(|c| c.flow == Some(entry as u32)).collect();
+        changes.sort_by_key(|change| change.at);
+        routes.extend(changes.into_iter().filter_map(|change| {
+            let links = numbers(change.via.as_deref()?);
+            Some(Route { from: Instant::START + change.at, links })
+        }));
+        routes
+    }
+}
+
+fn traffic_of(flow: &Flow) -> Traffic {
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => Traffic::Tcp {
+            cc: tcp.cc.clone(),
+            app: tcp.app(),
+            options: tcp.tcp,
+            parameters: flow.parameters.clone(),
+        },
+        FlowKind::Probe(probe) => Traffic::Probe { interval: probe.interval, size: probe.size },
+    }
+}

@@ -1,0 +1,14 @@
+//! From a checked scenario to what an engine runs: the path computed, the links built.
+
+mod announce;
+mod assemble;
+mod change;
+mod flows;
+mod forecast;
+mod links;
+mod path;
+mod path_request;
+mod schedule;
+
+pub use path::Progress;
+pub use path_request::FindPlace;

@@ -1,0 +1,101 @@
+//! The path of `[path]`: computed, fixed, or out of a file.
+
+use std::ops::ControlFlow;
+
+use skyhop_model::Relay;
+use skyhop_path::trace::SCHEMA_VERSION;
+use skyhop_path::{
+    BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, TraceError,
+};
+use skyhop_units::Duration;
+
+use crate::named::NamedScenario;
+use crate::plan::change::fixed_frames;
+use crate::plan::path_request::{DEFAULT_START, FindPlace};
+use crate::types::{FixedPath, PathKind};
+use crate::{ScenarioError, catalogue};
+
+/// Hears how many of how many steps of a path are done, and may stop it.
+pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+impl NamedScenario {
+    /// Computes or reads the path of `[path]`, without the scenario's changes.
+    ///
+    /// # Errors
+    /// Unknown names, files that cannot be read, a path that never exists.
+    pub fn path(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<PathTrace, ScenarioError> {
+        match &self.scenario.path.kind {
+            PathKind::Constellation(_) => {
+                let request = self.path_request(find_place)?;
+                self.computed(&request, progress)
+            }
+            PathKind::Fixed(path) => Ok(self.fixed_path(path)),
+            PathKind::Trace(path) => {
+                let name = path.file.as_deref().unwrap_or_default();
+                let file = catalogue::find_file(self.base(), name)
+                    .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
+                Ok(skyhop_files::read_path(&file)?)
+            }
+        }
+    }
+
+    /// Computes the path of a request that [`NamedScenario::path_request`] gave.
+    ///
+    /// # Errors
+    /// The path never exists, or `progress` stopped it.
+    pub fn computed(
+        &self,
+        request: &PathRequest,
+        progress: Progress<'_>,
+    ) -> Result<PathTrace, ScenarioError> {
+        skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))
+    }
+
+    pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {
+        match error {
+            PathError::Stopped { .. } => ScenarioError::Interrupted,
+            PathError::Trace(TraceError::NeverConnected { .. }) => {
+                let remedy = match self.orbits().map(|path| path.relay).unwrap_or_default() {
+                    Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
+                    Relay::Access => "no gateway may be near enough: try other gateways",
+                    Relay::Geo => "one satellite must stand above both: try another longitude",
+                    _ => "no satellite may come that far: try another constellation",
+                };
+                let what = format!("{error}; {remedy}");
+                ScenarioError::Path { origin: self.origin.clone(), what }
+            }
+            other => ScenarioError::Path { origin: self.origin.clone(), what: other.to_string() },
+        }
+    }
+
+    fn fixed_path(&self, path: &FixedPath) -> PathTrace {
+        let run = &self.scenario.run;
+        let end = |name: &Option<String>, default: &str| Endpoint {
+            name: name.clone().unwrap_or_else(|| default.to_owned()),
+            latitude_deg: None,
+            longitude_deg: None,
+        };
+        let header = PathHeader {
+            schema: SCHEMA_VERSION,
+            source: "fixed".to_owned(),
+            from: end(&path.from, "from"),
+            to: end(&path.to, "to"),
+            constellation: None,
+            satellites: 0,
+            relay: None,
+            handover: None,
+            outage: None,
+            compat: None,
+            start: Some(path.start.unwrap_or(DEFAULT_START)),
+            duration_ns: run.duration.as_nanos(),
+            step_ns: run.duration.as_nanos(),
+            between_frames: BetweenFrames::Step,
+            seed: run.seed,
+        };
+        PathTrace { header, frames: fixed_frames(path.rtt.unwrap_or(Duration::ZERO)) }
+    }
+}

@@ -1,0 +1,52 @@
+//! The congestion controls of a flow's connections.
+
+use skyhop_app::Side;
+use skyhop_cc::{Controller, Registry, Setup};
+use skyhop_engine::Unsupported;
+use skyhop_experiment::seed_for;
+
+/// Makes one for each end of each of a flow's connections.
+pub(crate) struct Controllers {
+    cc: String,
+    parameters: Vec<(String, String)>,
+    seed: u64,
+    /// The first one, made beforehand to find out whether it can be.
+    first: Option<Controller>,
+}
+
+impl Controllers {
+    /// For the flow with this id; `seed` is that of its first connection's client.
+    ///
+    /// # Errors
+    /// There is no such congestion control, or not with these parameters.
+    pub(crate) fn new(
+        id: u32,
+        cc: &str,
+        parameters: Vec<(String, String)>,
+        seed: u64,
+    ) -> Result<Self, Unsupported> {
+        let first = start(cc, &parameters, seed)
+            .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
+        Ok(Self { cc: cc.to_owned(), parameters, seed, first: Some(first) })
+    }
+
+    /// That of an end of the connection with this number.
+    pub(crate) fn make(&mut self, number: u32, side: Side) -> Controller {
+        let first = if (number, side) == (0, Side::Client) { self.first.take() } else { None };
+        first.unwrap_or_else(|| {
+            let seed = seed_for(self.seed, &format!("{side:?} {number}"));
+            start(&self.cc, &self.parameters, seed).expect("the first could be made")
+        })
+    }
+}
+
+fn start(
+    cc: &str,
+    parameters: &[(String, String)],
+    seed: u64,
+) -> Result<Controller, skyhop_cc::CcError> {
+    let params: Vec<(&str, &str)> =
+        parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let setup = Setup { params: &params, seed, ..Setup::default() };
+    Registry::global().start(cc, &setup, &skyhop_tcp::CALLER)
+}

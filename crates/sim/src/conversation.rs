@@ -1,0 +1,368 @@
+//! A flow over TCP: its application's two ends, and the connections between them.
+
+use skyhop_app::{
+    Action, App, Application, Event, FlowFacts, Kind as _, Reader, Side, TcpOptions, Transaction,
+};
+use skyhop_cc::{Controller, Handover, Phase};
+use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
+use skyhop_units::{Bytes, Instant};
+
+use crate::controllers::Controllers;
+
+/// Both ends of a flow over TCP.
+pub(crate) struct Conversation {
+    app: App,
+    facts: FlowFacts,
+    config: EndpointConfig,
+    controllers: Controllers,
+    client: Acting,
+    /// Those that are not over, by number; the client's application knows of the last alone.
+    connections: Vec<Connection>,
+    opened: u32,
+    /// Of connections that are over.
+    past: Counted,
+    handover: Option<Handover>,
+    pub(crate) started: bool,
+    /// When it stopped, and was forgotten.
+    pub(crate) stopped: Option<Instant>,
+    completed: Option<Instant>,
+    results: Vec<Transaction>,
+}
+
+/// One end of the application, and when it wants to be asked again.
+struct Acting {
+    app: Box<dyn Application>,
+    wait: Instant,
+}
+
+/// One connection.
+struct Connection {
+    number: u32,
+    server: Acting,
+    ends: [End; 2],
+}
+
+/// One end of a connection.
+struct End {
+    endpoint: Endpoint<Controller>,
+    reader: Reader,
+    /// What its application has been told.
+    connected: bool,
+    received: Bytes,
+    finished: bool,
+    /// The application knows, or has itself seen to it, that the connection is over.
+    over: bool,
+}
+
+/// What is counted over all connections, of the direction in which the application sends most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) received: Bytes,
+    pub(crate) retransmits: u64,
+    pub(crate) sent: u64,
+    pub(crate) marks: u64,
+}
+
+impl Conversation {
+    pub(crate) fn new(
+        app: &App,
+        options: TcpOptions,
+        controllers: Controllers,
+        facts: FlowFacts,
+    ) -> Self {
+        Self {
+            client: Acting { app: app.client(&facts), wait: facts.start },
+            app: app.clone(),
+            facts,
+            config: endpoint_config(app, options),
+            controllers,
+            connections: Vec::with_capacity(1),
+            opened: 0,
+            past: Counted::default(),
+            handover: None,
+            started: false,
+            stopped: None,
+            completed: None,
+            results: Vec::new(),
+        }
+    }
+
+    /// A packet has arrived at an end of a connection.
+    pub(crate) fn on_packet(&mut self, side: Side, number: u32, now: Instant, packet: &Packet) {
+        let Some(index) = self.connections.iter().position(|one| one.number == number) else {
+            return;
+        };
+        self.connections[index].ends[side as usize].endpoint.on_packet(now, packet);
+        if self.tell(side, index, now) {
+            self.act(side, index, now);
+        }
+    }
+
+    /// Time has passed at an end.
+    pub(crate) fn on_timer(&mut self, side: Side, now: Instant) {
+        self.started = true;
+        let mut index = 0;
+        while index < self.connections.len() {
+            let end = &mut self.connections[index].ends[side as usize];
+            end.endpoint.on_timer(now);
+            let told = self.tell(side, index, now);
+            if told || self.acting(side, index).wait <= now {
+                self.act(side, index, now);
+            }
+            index += 1;
+        }
+        if side == Side::Client && self.client.wait <= now {
+            self.act(side, index, now);
+        }
+        self.forget_what_is_over();
+    }
+
+    /// The next packet to leave an end now, and its connection.
+    pub(crate) fn poll_transmit(&mut self, side: Side, now: Instant) -> Option<(u32, Packet)> {
+        self.connections.iter_mut().find_map(|connection| {
+            let packet = connection.ends[side as usize].endpoint.poll_transmit(now)?;
+            Some((connection.number, packet))
+        })
+    }
+
+    /// When an end wants [`Self::on_timer`] to be called.
+    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
+        let own = if side == Side::Client { self.client.wait } else { Instant::NEVER };
+        let next = self.connections.iter().fold(own, |next, connection| {
+            let end = &connection.ends[side as usize];
+            let reads = end.reader.next(end.endpoint.unread());
+            let wait = if side == Side::Server { connection.server.wait } else { Instant::NEVER };
+            let timer = end.endpoint.next_timer();
+            [timer, reads].into_iter().flatten().fold(next.min(wait), Instant::min)
+        });
+        (next != Instant::NEVER).then_some(next)
+    }
+
+    /// A handover is announced to all of its connections, and to those to come.
+    pub(crate) fn announce(&mut self, handover: Handover) {
+        self.handover = Some(handover);
+        for end in self.connections.iter_mut().flat_map(|connection| &mut connection.ends) {
+            end.endpoint.sender_mut().congestion_control().announce(handover);
+        }
+    }
+
+    /// What the congestion controls have done about handovers.
+    pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
+        let ends = self.connections.iter_mut().flat_map(|connection| &mut connection.ends);
+        ends.flat_map(|end| end.endpoint.sender_mut().congestion_control().take_phases()).collect()
+    }
+
+    /// What the application has completed, or failed to.
+    pub(crate) fn take_results(&mut self) -> Vec<Transaction> {
+        std::mem::take(&mut self.results)
+    }
+
+    /// The sender of the direction in which most is sent; `None` while there is no connection.
+    pub(crate) fn info(&self) -> Option<TcpInfo> {
+        let last = self.connections.last()?;
+        Some(last.ends[self.app.sends() as usize].endpoint.sender().info())
+    }
+
+    /// What has been counted in that direction.
+    pub(crate) fn counted(&self) -> Counted {
+        self.connections
+            .iter()
+            .fold(self.past, |sum, connection| sum.plus(connection.counted(self.app.sends())))
+    }
+
+    /// How much a finite transfer is about, and when the last of it had arrived.
+    pub(crate) fn completed(&self) -> Option<(Bytes, Instant)> {
+        Some((self.app.bytes()?, self.completed?))
+    }
+
+    /// The application's end that acts for an end of a connection.
+    fn acting(&mut self, side: Side, index: usize) -> &mut Acting {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.connections[index].server,
+        }
+    }
+
+    /// Tells the application what has happened at an end; whether anything has.
+    fn tell(&mut self, side: Side, index: usize, now: Instant) -> bool {
+        let is_last = index + 1 == self.connections.len();
+        let connection = &mut self.connections[index];
+        let end = &mut connection.ends[side as usize];
+        let app = match side {
+            // It has turned to another connection.
+            Side::Client if !is_last => return false,
+            Side::Client => &mut self.client.app,
+            Side::Server => &mut connection.server.app,
+        };
+        let mut told = false;
+        while let Some(event) = end.next_event(now) {
+            app.on_event(now, event);
+            told = true;
+        }
+        told
+    }
+
+    /// Does what the application does now at an end.
+    fn act(&mut self, side: Side, index: usize, now: Instant) {
+        loop {
+            let acting = self.acting(side, index);
+            let action = acting.app.poll(now);
+            if let Action::Wait(until) = action {
+                acting.wait = until;
+                break;
+            }
+            if action == Action::Connect {
+                self.connect();
+                continue;
+            }
+            let index = if side == Side::Client { self.connections.len() - 1 } else { index };
+            let end = &mut self.connections[index].ends[side as usize];
+            end.act(now, action);
+        }
+        let acting = self.acting(side, index);
+        let (results, completed) = (acting.app.take_results(), acting.app.completed());
+        self.results.extend(results);
+        self.completed = self.completed.or(completed);
+    }
+
+    fn connect(&mut self) {
+        let number = self.opened;
+        self.opened += 1;
+        let ends = [Side::Client, Side::Server].map(|side| self.end(number, side));
+        let server = Acting { app: self.app.server(&self.facts, number), wait: Instant::NEVER };
+        self.connections.push(Connection { number, server, ends });
+    }
+
+    /// An end of a new connection.
+    fn end(&mut self, number: u32, side: Side) -> End {
+        let reader = Reader::new(self.app.read_rate().filter(|_| side != self.app.sends()));
+        let mut config = self.config;
+        config.receiver.reads_at_once = reader.is_fast();
+        let mut controller = self.controllers.make(number, side);
+        if let Some(handover) = self.handover {
+            controller.announce(handover);
+        }
+        let endpoint = match side {
+            Side::Client => Endpoint::client(config, controller),
+            Side::Server => Endpoint::server(config, controller),
+        };
+        End {
+            endpoint,
+            reader,
+            connected: false,
+            received: Bytes::ZERO,
+            finished: false,
+            over: false,
+        }
+    }
+
+    /// Keeps the counts of connections that are over at both ends, and forgets the rest of them.
+    fn forget_what_is_over(&mut self) {
+        let sends = self.app.sends();
+        let last = self.connections.last().map(|connection| connection.number);
+        let past = &mut self.past;
+        self.connections.retain(|connection| {
+            let keeps = Some(connection.number) == last || !connection.is_over();
+            if !keeps {
+                *past = past.plus(connection.counted(sends));
+            }
+            keeps
+        });
+    }
+}
+
+impl Connection {
+    fn is_over(&self) -> bool {
+        let is_over = |end: &End| {
+            matches!(end.endpoint.state(), ConnectionState::Closed | ConnectionState::Failed(_))
+        };
+        self.ends.iter().all(is_over)
+    }
+
+    fn counted(&self, sends: Side) -> Counted {
+        let [sender, receiver] = [sends, sends.other()].map(|side| &self.ends[side as usize]);
+        let info = sender.endpoint.sender().info();
+        Counted {
+            received: receiver.endpoint.received(),
+            retransmits: info.retransmits,
+            sent: info.sent,
+            marks: info.delivered_ce,
+        }
+    }
+}
+
+impl Counted {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            received: self.received + other.received,
+            retransmits: self.retransmits + other.retransmits,
+            sent: self.sent + other.sent,
+            marks: self.marks + other.marks,
+        }
+    }
+}
+
+impl End {
+    /// What its application has to hear of next.
+    fn next_event(&mut self, now: Instant) -> Option<Event> {
+        if self.over {
+            return None;
+        }
+        let state = self.endpoint.state();
+        if matches!(state, ConnectionState::Failed(_)) {
+            self.over = true;
+            return Some(Event::Lost);
+        }
+        if !self.connected && state != ConnectionState::Opening {
+            self.connected = true;
+            return Some(Event::Connected);
+        }
+        if !self.reader.is_fast() {
+            let taken = self.reader.take(now, self.endpoint.unread());
+            if taken > Bytes::ZERO {
+                self.endpoint.read(now, taken);
+            }
+        }
+        let read = self.endpoint.received() - self.endpoint.unread();
+        if read > self.received {
+            let more = read - self.received;
+            self.received = read;
+            return Some(Event::Received(more));
+        }
+        let is_at_the_end = self.endpoint.peer_finished() && read == self.endpoint.received();
+        if is_at_the_end && !self.finished {
+            self.finished = true;
+            return Some(Event::PeerFinished);
+        }
+        None
+    }
+
+    fn act(&mut self, now: Instant, action: Action) {
+        match action {
+            Action::Write(bytes) => self.endpoint.write(now, bytes),
+            Action::WriteWithoutEnd => self.endpoint.write_without_end(),
+            Action::Pause => self.endpoint.pause(),
+            Action::Finish => self.endpoint.finish(),
+            Action::Abort => {
+                self.over = true;
+                self.endpoint.abort();
+            }
+            Action::Connect | Action::Wait(_) => {}
+        }
+    }
+}
+
+/// How both ends of an application's connections are set up.
+fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    config.sender.nodelay = options.nodelay;
+    config.sender.cork = options.cork;
+    config.sender.ecn = options.ecn;
+    // A transfer for which nobody waits goes on when the path is back.
+    config.sender.gives_up = app.table().is_some();
+    config.keepalive = options.keepalive;
+    if let Some(buffer) = options.receive_buffer {
+        config.receiver.window = buffer;
+    }
+    config
+}

@@ -82,6 +82,9 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         ("[path]\nkind = 'fixed'\nrtt = '20 ms'\n[link]\nrat = 3\n", "link.rat: unknown field"),
         ("[path]\nkind = 'trace'\nfile = 'gone.parquet'\n", "path.file: no such file"),
         (FIXED + "[link]\nqdisc = 'magic'\n", 'no qdisc "magic"'),
+        (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown field `limit`"),
+        (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: missing field `kind`"),
+        (FIXED + "[[flow]]\nkind = 'probe'\ntcp.ecn = true\n", "flow.0.tcp: does not belong"),
         (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
         (

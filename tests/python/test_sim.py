@@ -8,6 +8,9 @@ from pathlib import Path
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
+from skyhop.analysis.run_timeline import run_timeline
+from skyhop.analysis.summary import summary_rows
+from skyhop.data.reading import read_runs
 
 SCENARIO = ROOT / "examples" / "handover.toml"
 TABLES = ("flows", "link", "events", "probes", "path")
@@ -38,6 +41,25 @@ def test_announcements_and_holds_are_recorded_and_drawn(skyhop: Skyhop, tmp_path
     holds = [row for row in rows if row["kind"] == "hold"]
     assert [(row["flow"], row["length_ns"]) for row in holds] == [(0, 1_300_000_000)] * 2
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
+
+
+def test_marks_are_counted_per_flow_and_link_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop("sim", ROOT / "examples" / "marks.toml", "-o", "run")
+    assert done.returncode == 0, done.stderr
+    run = sh.read_run(tmp_path / "run")
+    speaks, silent = run.summary["flows"]
+    assert speaks["marks"] >= 5 and speaks["retransmits"] == 0
+    assert silent["marks"] == 0 and silent["retransmits"] >= 5
+    assert run.summary["link"]["marks"] == speaks["marks"]
+    for table in (run.flows, run.link):
+        assert sum(table["marks"].to_pylist()) == speaks["marks"]
+    (row, _) = summary_rows([tmp_path / "run"])
+    assert row["marks"] == speaks["marks"]
+    assert skyhop("report", "run", "-o", "report.html").returncode == 0
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "codel (interval 100 ms, target 5 ms, ecn)" in page
+    panels = [panel.what for panel in run_timeline(read_runs([tmp_path / "run"])[0]).panels]
+    assert panels[-2:] == ["drops", "marks"]
 
 
 def test_the_same_seed_gives_the_same_bytes(skyhop: Skyhop, tmp_path: Path) -> None:

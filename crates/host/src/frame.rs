@@ -1,7 +1,7 @@
 //! Packets as live carries them, and what can be told from their headers.
 
-use skyhop_link::Packet;
-use skyhop_model::ETHERNET_HEADER;
+use skyhop_link::{NO_FLOW, Packet};
+use skyhop_model::{ETHERNET_HEADER, Ecn};
 use skyhop_units::Bytes;
 
 /// The largest IP packet, bytes.
@@ -30,11 +30,20 @@ impl Frame {
         &mut self.bytes[..]
     }
 
-    /// The packet as it counts on the wire, once `length` bytes of the buffer have been filled.
+    /// The packet as the links see it, its flow the place of its traffic, once `length` bytes of the buffer have been filled.
     pub fn into_packet(mut self, length: usize) -> Packet<Self> {
         self.length = length;
         let wire_size = Bytes::new(length as u64) + ETHERNET_HEADER;
-        Packet { wire_size, payload: self }
+        let flow = match recognise(self.ip()) {
+            Some(Own::Probe { index, .. } | Own::Tcp { index }) => index as u32,
+            None => NO_FLOW,
+        };
+        Packet { wire_size, flow, ecn: ecn(self.ip()), payload: self }
+    }
+
+    /// Writes ECN bits into the packet, as a router that marks it does.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        set_ecn(&mut self.bytes[..self.length], ecn);
     }
 
     /// The IP packet.
@@ -85,6 +94,30 @@ pub fn recognise(ip: &[u8]) -> Option<Own> {
     }
 }
 
+/// The ECN bits of an IPv4 packet; what is not IPv4 says nothing.
+fn ecn(ip: &[u8]) -> Ecn {
+    match ip {
+        [version, tos, ..] if version >> 4 == 4 => Ecn::from_tos(*tos),
+        _ => Ecn::NotEct,
+    }
+}
+
+/// Changes the ECN bits of an IPv4 packet and mends its header's checksum (RFC 1624 3).
+fn set_ecn(ip: &mut [u8], ecn: Ecn) {
+    if self::ecn(ip) == ecn || ip.len() < 20 || ip[0] >> 4 != 4 {
+        return;
+    }
+    let before = u16::from_be_bytes([ip[0], ip[1]]);
+    ip[1] = (ip[1] & !3) | ecn.bits();
+    let after = u16::from_be_bytes([ip[0], ip[1]]);
+    let checksum = u16::from_be_bytes([ip[10], ip[11]]);
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    // Two carries at the most, and the second makes no third.
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
 /// The place in the plan of what uses this port.
 pub fn own_index(port: u16) -> Option<usize> {
     port.checked_sub(FIRST_PORT).map(usize::from)
@@ -113,6 +146,33 @@ mod tests {
         assert_eq!(recognise(&packet(6, 61_001, 40_000, &[])), Some(Own::Tcp { index: 1 }));
         assert_eq!(recognise(&packet(6, 40_000, 5_201, &[])), None);
         assert_eq!(recognise(&packet(17, 61_002, 53, &[0; 8])), None);
+    }
+
+    /// RFC 1071: 0 where the header's checksum is right.
+    fn checksum(header: &[u8]) -> u16 {
+        let words = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn a_marked_packet_has_a_right_checksum_whatever_else_its_header_says() {
+        for id in 0..=u16::MAX {
+            let mut ip = packet(6, 40_000, 61_001, &[]);
+            ip[1] = 0xb8 | Ecn::Ect0.bits();
+            ip[4..6].copy_from_slice(&id.to_be_bytes());
+            let right = checksum(&ip[..20]);
+            ip[10..12].copy_from_slice(&right.to_be_bytes());
+            assert_eq!(ecn(&ip), Ecn::Ect0);
+            set_ecn(&mut ip, Ecn::Ce);
+            assert_eq!((ip[1], checksum(&ip[..20])), (0xbb, 0), "{id}");
+        }
+        let mut other = vec![0x60; 40];
+        set_ecn(&mut other, Ecn::Ce);
+        assert_eq!(other, [0x60; 40], "what is not IPv4 stays as it is");
     }
 
     #[test]

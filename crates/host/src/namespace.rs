@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
@@ -11,11 +12,17 @@ use crate::error::{During, HostError, namespaces_forbidden};
 
 /// Socket buffers of both ends: minimum, default and maximum in bytes.
 const TCP_BUFFER: &str = "4096 67108864 67108864";
+/// Whether connections ask for ECN where they begin; all accept it.
+const TCP_ECN: &str = "net/ipv4/tcp_ecn";
+const ECN_ASKED_FOR: &str = "1";
+const ECN_ACCEPTED: &str = "2";
 
 /// A network namespace without a name.
 #[derive(Debug)]
 pub struct NetNamespace {
     handle: File,
+    /// Held by who connects: [`Self::connecting`].
+    asks_for_ecn: Mutex<bool>,
 }
 
 impl NetNamespace {
@@ -31,7 +38,7 @@ impl NetNamespace {
             })?;
             let handle = File::open("/proc/thread-self/ns/net")
                 .during("cannot open /proc/thread-self/ns/net")?;
-            Ok(Self { handle })
+            Ok(Self { handle, asks_for_ecn: Mutex::new(false) })
         })
     }
 
@@ -51,6 +58,21 @@ impl NetNamespace {
         })
     }
 
+    /// Does `connect`, which sends a SYN, with or without asking for ECN. The calling thread has
+    /// entered the namespace; Linux has no such choice for a socket, so one connects after the other.
+    ///
+    /// # Errors
+    /// The namespace does not let itself be told.
+    pub fn connecting<T>(&self, ecn: bool, connect: impl FnOnce() -> T) -> Result<T, HostError> {
+        let mut asks = self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner);
+        if *asks != ecn {
+            let value = if ecn { ECN_ASKED_FOR } else { ECN_ACCEPTED };
+            fs::write(format!("/proc/sys/{TCP_ECN}"), value).during("cannot ask for ECN")?;
+            *asks = ecn;
+        }
+        Ok(connect())
+    }
+
     /// Sets buffers and the like; returns a warning for each setting that was refused.
     pub fn tune(&self) -> Result<Vec<String>, HostError> {
         let settings = [
@@ -59,6 +81,7 @@ impl NetNamespace {
             ("net/ipv4/tcp_rmem", TCP_BUFFER),
             ("net/ipv4/tcp_wmem", TCP_BUFFER),
             ("net/ipv4/tcp_no_metrics_save", "1"),
+            (TCP_ECN, ECN_ACCEPTED),
         ];
         self.inside(|| {
             Ok(settings.into_iter().filter_map(|(name, value)| set(name, value)).collect())

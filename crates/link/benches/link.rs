@@ -2,7 +2,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet};
+use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
 use skyhop_model::ETHERNET_HEADER;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
@@ -35,7 +35,7 @@ fn orbiting() -> LinkSchedule {
 }
 
 fn link(schedule: LinkSchedule) -> Link<Header> {
-    let qdisc = "fifo".to_owned();
+    let qdisc = QueueDiscipline::default();
     Link::new(LinkConfig { schedule, qdisc, queue: QueueLimit::Packets(500), seed: 1 })
         .expect("a valid configuration")
 }
@@ -51,7 +51,7 @@ fn carry(mut link: Link<Header>, gap: Duration) -> u64 {
                 arrived += 1;
             }
         }
-        link.enqueue(send_at, Packet { wire_size: WIRE_SIZE, payload: [sequence; 6] });
+        link.enqueue(send_at, Packet::new(WIRE_SIZE, [sequence; 6]));
         send_at += gap;
     }
     arrived

@@ -7,7 +7,7 @@ use skyhop_units::Instant;
 
 use crate::qdisc::Queued;
 use crate::schedule::delay_at;
-use crate::stats::DropLog;
+use crate::stats::Verdicts;
 use crate::timeline::{Begins, Timeline};
 use crate::{Arrival, DelayPiece, Dismantled, Packet};
 
@@ -97,12 +97,12 @@ impl<P> DelayLine<P> {
     }
 
     /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here.
-    pub(crate) fn dismantle(&mut self, hop: &Dismantled, drops: &mut DropLog<P>) {
+    pub(crate) fn dismantle(&mut self, hop: &Dismantled, verdicts: &mut Verdicts<P>) {
         for lane in &mut self.lanes {
             let (first, end) = lane.on_hop(hop);
             self.packets -= (end - first) as u64;
             for lost in lane.packets.drain(first..end) {
-                drops.lose(hop.at, LossReason::Dismantled, lost.packet);
+                verdicts.lose(hop.at, LossReason::Dismantled, lost.packet);
             }
         }
         let last = self.lanes.len() - 1;
@@ -244,7 +244,7 @@ mod tests {
         let mut line = DelayLine::new(delay);
         for &entry in entries_ms {
             let slot = line.plan(ms(entry));
-            let packet = Packet { wire_size: Bytes::new(64), payload: entry };
+            let packet = Packet::new(Bytes::new(64), entry);
             line.enter(slot, ms(entry), Queued { since: ms(entry), packet });
         }
         let out = std::iter::from_fn(|| line.pop_arrived(ms(1_000_000)));

@@ -78,9 +78,9 @@ impl<P> Fabric<P> {
     /// Hands a packet to the first link of a route.
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
         self.advance(now);
-        let payload = Crosser { route, hop: 0, entered: now, payload: packet.payload };
         let first = self.routes[route].links[0];
-        self.links[first].enqueue(now, Packet { wire_size: packet.wire_size, payload });
+        let packet = packet.map(|payload| Crosser { route, hop: 0, entered: now, payload });
+        self.links[first].enqueue(now, packet);
     }
 
     /// The next packet that has come out of its route by `now`, by time. Call it until it returns
@@ -113,12 +113,15 @@ impl<P> Fabric<P> {
         let mut drops = Vec::new();
         for (place, link) in self.links.iter_mut().enumerate() {
             drops.extend(link.take_drops().into_iter().map(|Drop { at, reason, packet }| {
-                let Packet { wire_size, payload } = packet;
-                let packet = Packet { wire_size, payload: payload.payload };
-                (place, Drop { at, reason, packet })
+                (place, Drop { at, reason, packet: packet.map(|crosser| crosser.payload) })
             }));
         }
         drops
+    }
+
+    /// The flows of the packets marked since the last call, one entry per packet.
+    pub fn take_marks(&mut self) -> Vec<u32> {
+        self.links.iter_mut().flat_map(Link::take_marks).collect()
     }
 
     /// The arrivals at the end of the watched link since the last call: when each came, and how
@@ -151,18 +154,18 @@ impl<P> Fabric<P> {
     }
 
     fn pass_on(&mut self, arrival: Arrival<Crosser<P>>) {
-        let Arrival { at, packet: Packet { wire_size, payload: mut crosser }, .. } = arrival;
-        crosser.hop += 1;
-        let route = &self.routes[crosser.route];
-        match route.links.get(crosser.hop) {
-            Some(next) => self.links[*next].enqueue(at, Packet { wire_size, payload: crosser }),
+        let Arrival { at, mut packet, .. } = arrival;
+        packet.payload.hop += 1;
+        let route = &self.routes[packet.payload.route];
+        match route.links.get(packet.payload.hop) {
+            Some(next) => self.links[*next].enqueue(at, packet),
             None => {
                 self.crossed += 1;
                 self.leaving.push(Leaving {
                     at: at + route.delay,
                     number: self.crossed,
-                    entered: crosser.entered,
-                    packet: Packet { wire_size, payload: crosser.payload },
+                    entered: packet.payload.entered,
+                    packet: packet.map(|crosser| crosser.payload),
                 });
             }
         }
@@ -200,7 +203,7 @@ mod tests {
     use skyhop_units::{Bytes, QueueLimit, Rate, Ratio};
 
     use super::*;
-    use crate::LinkSchedule;
+    use crate::{LinkSchedule, QueueDiscipline};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -210,7 +213,7 @@ mod tests {
         let rate = Rate::from_bits_per_second(mbit * 1_000_000);
         LinkConfig {
             schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
-            qdisc: "fifo".to_owned(),
+            qdisc: QueueDiscipline::default(),
             queue: QueueLimit::Packets(packets),
             seed: 1,
         }
@@ -218,7 +221,7 @@ mod tests {
 
     /// A packet that takes a millisecond at 12 Mbit/s.
     fn packet(payload: u32) -> Packet<u32> {
-        Packet { wire_size: Bytes::new(1500), payload }
+        Packet::new(Bytes::new(1500), payload)
     }
 
     fn at(us: u64) -> Instant {

@@ -9,7 +9,8 @@
 //! 1. **Queue and rate.** The packet waits in a queue discipline ([`QDISCS`]) until the
 //!    transmitter is free, and then takes its wire size over the rate. A rate that changes
 //!    meanwhile counts from the moment it changes; at rate zero nothing begins or progresses. The
-//!    packet being transmitted no longer counts towards the queue's limit.
+//!    packet being transmitted no longer counts towards the queue's limit. The discipline may mark
+//!    packets that speak ECN instead of dropping them.
 //! 2. **Random loss**, independent from packet to packet, with the probability that holds when
 //!    the transmission ends.
 //! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in the outage is
@@ -38,20 +39,20 @@
 //!
 //! ```
 //! use skyhop_model::ETHERNET_HEADER;
-//! use skyhop_link::{Link, LinkConfig, LinkSchedule, Packet};
+//! use skyhop_link::{Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
 //! use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 //!
 //! let rate = Rate::from_bits_per_second(12_000_000);
 //! let mut link = Link::new(LinkConfig {
 //!     schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
-//!     qdisc: "fifo".to_owned(),
+//!     qdisc: QueueDiscipline::default(),
 //!     queue: QueueLimit::Packets(100),
 //!     seed: 1,
 //! })?;
 //!
 //! let mut now = Instant::START;
 //! for payload in ["first", "second"] {
-//!     link.enqueue(now, Packet { wire_size: Bytes::new(1486) + ETHERNET_HEADER, payload });
+//!     link.enqueue(now, Packet::new(Bytes::new(1486) + ETHERNET_HEADER, payload));
 //! }
 //! while let Some(wakeup) = link.next_wakeup() {
 //!     now = wakeup; // a live driver sleeps here
@@ -81,7 +82,7 @@ pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
 pub use fabric::{Crossing, Fabric};
 pub use link::Link;
-pub use packet::{Arrival, Drop, Packet};
-pub use qdisc::{QDISCS, QdiscEntry};
+pub use packet::{Arrival, Drop, NO_FLOW, Packet};
+pub use qdisc::{CodelConfig, FifoConfig, QDISCS, QdiscEntry, QueueDiscipline};
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

@@ -9,7 +9,7 @@ use skyhop_units::{Bytes, Instant};
 use crate::delay_line::{DelayLine, Slot};
 use crate::impairment::Impairment;
 use crate::qdisc::{AnyQdisc, Limit, Qdisc, Queued};
-use crate::stats::{DropLog, LinkStats};
+use crate::stats::{LinkStats, Verdicts};
 use crate::transmitter::Transmitter;
 use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
 
@@ -26,7 +26,7 @@ pub struct Link<P> {
     impairment: Impairment,
     line: DelayLine<P>,
     dismantled: Peekable<IntoIter<Dismantled>>,
-    drops: DropLog<P>,
+    verdicts: Verdicts<P>,
     enqueued_packets: u64,
     delivered_packets: u64,
     delivered_bytes: Bytes,
@@ -54,8 +54,7 @@ impl<P> Link<P> {
     /// A link with nothing in it, at [`Instant::START`].
     ///
     /// # Errors
-    /// The schedule breaks a rule, there is no such qdisc, or the queue's limit is zero or is not
-    /// in packets or bytes.
+    /// The schedule breaks a rule, or the queue's limit is zero or is not in packets or bytes.
     pub fn new(config: LinkConfig) -> Result<Self, LinkError> {
         let LinkConfig { schedule, qdisc, queue, seed } = config;
         schedule.validate()?;
@@ -63,13 +62,13 @@ impl<P> Link<P> {
         Ok(Self {
             now: Instant::START,
             limit,
-            qdisc: AnyQdisc::named(&qdisc, limit)?,
+            qdisc: AnyQdisc::new(&qdisc, limit),
             transmitter: Transmitter::new(&schedule),
             service: Service::Idle,
             impairment: Impairment::new(&schedule, seed),
             line: DelayLine::new(schedule.delay),
             dismantled: schedule.dismantled.into_iter().peekable(),
-            drops: DropLog::new(),
+            verdicts: Verdicts::new(),
             enqueued_packets: 0,
             delivered_packets: 0,
             delivered_bytes: Bytes::ZERO,
@@ -83,7 +82,7 @@ impl<P> Link<P> {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
         self.advance(now);
         self.enqueued_packets += 1;
-        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.drops);
+        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.verdicts);
         if matches!(self.service, Service::Idle) {
             self.serve_next(now, false);
         }
@@ -133,7 +132,8 @@ impl<P> Link<P> {
             delivered_packets: self.delivered_packets,
             delivered_bytes: self.delivered_bytes,
             transmitted_bytes: self.transmitted_bytes,
-            drops: self.drops.counts(),
+            drops: self.verdicts.drops(),
+            marks: self.verdicts.marks(),
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
             underway_packets: in_service + self.line.packets(),
@@ -144,7 +144,14 @@ impl<P> Link<P> {
     /// are taken, so call it regularly.
     #[inline]
     pub fn take_drops(&mut self) -> Vec<Drop<P>> {
-        self.drops.take()
+        self.verdicts.take_lost()
+    }
+
+    /// The flows of the packets marked since the last call, one entry per packet. Call it regularly
+    /// too.
+    #[inline]
+    pub fn take_marks(&mut self) -> Vec<u32> {
+        self.verdicts.take_marked()
     }
 
     /// Lets everything happen that happens up to and including `now`, in order.
@@ -154,7 +161,7 @@ impl<P> Link<P> {
         self.now = now;
         while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
             self.serve_until(hop.at);
-            self.line.dismantle(&hop, &mut self.drops);
+            self.line.dismantle(&hop, &mut self.verdicts);
         }
         self.serve_until(now);
     }
@@ -183,7 +190,7 @@ impl<P> Link<P> {
         };
         self.transmitted_bytes += queued.packet.wire_size;
         match fate {
-            Fate::Lost(reason) => self.drops.lose(ends, reason, queued.packet),
+            Fate::Lost(reason) => self.verdicts.lose(ends, reason, queued.packet),
             Fate::Enters(slot) => self.line.enter(slot, ends, queued),
         }
         self.serve_next(ends, true);
@@ -206,7 +213,7 @@ impl<P> Link<P> {
 
     #[inline]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
-        self.service = match self.qdisc.dequeue(at, &mut self.drops) {
+        self.service = match self.qdisc.dequeue(at, &mut self.verdicts) {
             None => Service::Idle,
             Some(queued) => {
                 let ends = self.transmitter.transmit(at, queued.packet.wire_size, back_to_back);

@@ -1,6 +1,6 @@
 //! Packets as the link sees them.
 
-use skyhop_model::LossReason;
+use skyhop_model::{Ecn, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 /// A packet with whatever the engine attaches to it: a header in the simulator, bytes in live.
@@ -8,8 +8,28 @@ use skyhop_units::{Bytes, Instant};
 pub struct Packet<P> {
     /// The size on the wire, Ethernet header included.
     pub wire_size: Bytes,
+    /// Whose it is: packets of one flow have the same number; [`NO_FLOW`] where it is not known.
+    pub flow: u32,
+    /// The IP header's ECN bits; a queue makes CE of them where it marks the packet.
+    pub ecn: Ecn,
     /// What the link carries without looking at it.
     pub payload: P,
+}
+
+/// The flow of packets of which it is not known.
+pub const NO_FLOW: u32 = u32::MAX;
+
+impl<P> Packet<P> {
+    /// A packet of no known flow that does not speak ECN.
+    pub const fn new(wire_size: Bytes, payload: P) -> Self {
+        Self { wire_size, flow: NO_FLOW, ecn: Ecn::NotEct, payload }
+    }
+
+    /// The same packet with another payload.
+    pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Packet<Q> {
+        let Self { wire_size, flow, ecn, payload } = self;
+        Packet { wire_size, flow, ecn, payload: change(payload) }
+    }
 }
 
 /// A packet that has come out of the far end.

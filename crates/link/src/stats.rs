@@ -1,6 +1,6 @@
-//! What a link counts, and the packets that it lost.
+//! What a link counts, and the packets that it lost or marked.
 
-use skyhop_model::{Drops, LossReason};
+use skyhop_model::{Drops, Ecn, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::{Drop, Packet};
@@ -21,6 +21,8 @@ pub struct LinkStats {
     pub transmitted_bytes: Bytes,
     /// Lost packets.
     pub drops: Drops,
+    /// Packets that the queue marked (ECN) rather than dropped; what becomes of them is counted too.
+    pub marks: u64,
     /// Packets that wait in the queue.
     pub backlog_packets: u64,
     /// Wire bytes that wait in the queue.
@@ -29,30 +31,53 @@ pub struct LinkStats {
     pub underway_packets: u64,
 }
 
-/// The packets lost since the driver last asked, and how many there ever were.
+/// What the link has decided against packets: those lost since the driver last asked, those marked,
+/// and how many there ever were.
 #[derive(Debug)]
-pub(crate) struct DropLog<P> {
-    counts: Drops,
-    since_taken: Vec<Drop<P>>,
+pub(crate) struct Verdicts<P> {
+    drops: Drops,
+    lost_since: Vec<Drop<P>>,
+    marks: u64,
+    /// Whose packets were marked.
+    marked_since: Vec<u32>,
 }
 
-impl<P> DropLog<P> {
+impl<P> Verdicts<P> {
     pub(crate) fn new() -> Self {
-        Self { counts: Drops::default(), since_taken: Vec::new() }
+        Self { drops: Drops::default(), lost_since: Vec::new(), marks: 0, marked_since: Vec::new() }
     }
 
     /// Records a loss; losses are recorded in the order of their time.
     pub(crate) fn lose(&mut self, at: Instant, reason: LossReason, packet: Packet<P>) {
-        debug_assert!(self.since_taken.last().is_none_or(|last| last.at <= at), "drops in order");
-        self.counts[reason] += 1;
-        self.since_taken.push(Drop { at, reason, packet });
+        debug_assert!(self.lost_since.last().is_none_or(|last| last.at <= at), "drops in order");
+        self.drops[reason] += 1;
+        self.lost_since.push(Drop { at, reason, packet });
     }
 
-    pub(crate) fn counts(&self) -> Drops {
-        self.counts
+    /// Marks a packet (RFC 3168 5) and records that; `false` where its ends do not speak ECN.
+    pub(crate) fn mark(&mut self, packet: &mut Packet<P>) -> bool {
+        if !packet.ecn.is_capable() {
+            return false;
+        }
+        packet.ecn = Ecn::Ce;
+        self.marks += 1;
+        self.marked_since.push(packet.flow);
+        true
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Drop<P>> {
-        std::mem::take(&mut self.since_taken)
+    pub(crate) fn drops(&self) -> Drops {
+        self.drops
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
+        self.marks
+    }
+
+    pub(crate) fn take_lost(&mut self) -> Vec<Drop<P>> {
+        std::mem::take(&mut self.lost_since)
+    }
+
+    pub(crate) fn take_marked(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.marked_since)
     }
 }

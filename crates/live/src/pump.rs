@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use skyhop_link::{Arrival, Drop, Fabric, LinkStats};
+use skyhop_link::{Arrival, Drop, Fabric, LinkStats, Packet};
 use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
@@ -63,10 +63,10 @@ impl PumpView {
         self.published().state.clone()
     }
 
-    /// The state, and a row for each loss since this was last asked.
-    pub(crate) fn take_losses(&self) -> (PumpState, Vec<EventRow>) {
+    /// The state, and what the links have done to packets since this was last asked.
+    pub(crate) fn take_verdicts(&self) -> (PumpState, Verdicts) {
         let mut published = self.published();
-        (published.state.clone(), mem::take(&mut published.losses))
+        (published.state.clone(), mem::take(&mut published.verdicts))
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
@@ -78,7 +78,16 @@ impl PumpView {
 #[derive(Debug, Default)]
 struct Published {
     state: PumpState,
-    losses: Vec<EventRow>,
+    verdicts: Verdicts,
+}
+
+/// What links have done to packets.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts {
+    /// A row for each loss.
+    pub(crate) losses: Vec<EventRow>,
+    /// Ids of flows whose packets were marked, one entry per packet.
+    pub(crate) marked: Vec<u32>,
 }
 
 /// A direction at a moment.
@@ -148,6 +157,11 @@ impl RunningPump {
 }
 
 impl Pump {
+    /// The id of the flow whose traffic is at this place.
+    fn flow_id(&self, place: u32) -> Option<u32> {
+        self.flow_ids.get(place as usize).copied().flatten()
+    }
+
     /// Starts working.
     pub(crate) fn start(self) -> Result<RunningPump, HostError> {
         let view =
@@ -161,7 +175,7 @@ impl Pump {
             spare: Vec::new(),
             pending_lateness: Vec::new(),
             pending_arrivals: Vec::new(),
-            pending_losses: Vec::new(),
+            pending: Verdicts::default(),
             losses: 0,
             entered: 0,
             delivered: 0,
@@ -185,7 +199,7 @@ struct Worker {
     spare: Vec<Frame>,
     pending_lateness: Vec<u64>,
     pending_arrivals: Vec<arrivals::Arrival>,
-    pending_losses: Vec<EventRow>,
+    pending: Verdicts,
     /// How many have a row.
     losses: usize,
     entered: u64,
@@ -200,7 +214,7 @@ impl Worker {
         while !self.pump.stop.is_set() {
             let read = self.read_batch()?;
             self.deliver_due()?;
-            self.collect_drops();
+            self.collect_verdicts();
             if self.changed {
                 self.publish();
             }
@@ -221,7 +235,7 @@ impl Worker {
             };
             let packet = frame.into_packet(length);
             let now = self.pump.clock.now();
-            let route = self.pump.routes.route_of(now, packet.payload.ip());
+            let route = self.pump.routes.route_of(now, &packet);
             self.pump.fabric.enqueue(now, packet, route);
             self.entered += 1;
             self.changed = true;
@@ -243,7 +257,8 @@ impl Worker {
 
     fn deliver(&mut self, arrival: Arrival<Frame>) -> Result<(), HostError> {
         self.changed = true;
-        let frame = arrival.packet.payload;
+        let Packet { flow, ecn, payload: mut frame, .. } = arrival.packet;
+        frame.set_ecn(ecn);
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
         self.delivered += 1;
@@ -253,33 +268,29 @@ impl Worker {
         }
         if !self.pump.to.write(frame.ip())? {
             self.refused += 1;
-            self.note_loss(written_at, LossReason::Device, 0, &frame);
+            self.note_loss(written_at, LossReason::Device, 0, flow);
         }
         self.spare.push(frame);
         Ok(())
     }
 
-    fn collect_drops(&mut self) {
+    fn collect_verdicts(&mut self) {
         for (link, Drop { at, reason, packet }) in self.pump.fabric.take_drops() {
             self.changed = true;
-            self.note_loss(at, reason, link as u16, &packet.payload);
+            self.note_loss(at, reason, link as u16, packet.flow);
             self.spare.push(packet.payload);
         }
+        let marked = self.pump.fabric.take_marks().into_iter();
+        self.pending.marked.extend(marked.filter_map(|place| self.pump.flow_id(place)));
     }
 
-    fn note_loss(&mut self, at: Instant, reason: LossReason, link: u16, frame: &Frame) {
+    fn note_loss(&mut self, at: Instant, reason: LossReason, link: u16, flow: u32) {
         if self.losses >= MOST_LOSSES {
             return;
         }
         self.losses += 1;
-        let flow = match recognise(frame.ip()) {
-            Some(Own::Tcp { index } | Own::Probe { index, .. }) => {
-                self.pump.flow_ids.get(index).copied().flatten()
-            }
-            None => None,
-        };
         let place = (link, self.pump.direction);
-        self.pending_losses.push(EventRow::lost(at, reason, place, flow));
+        self.pending.losses.push(EventRow::lost(at, reason, place, self.pump.flow_id(flow)));
     }
 
     fn publish(&mut self) {
@@ -288,7 +299,8 @@ impl Worker {
             arrivals.append(&mut self.pending_arrivals);
         }
         let mut published = self.view.published();
-        published.losses.append(&mut self.pending_losses);
+        published.verdicts.losses.append(&mut self.pending.losses);
+        published.verdicts.marked.append(&mut self.pending.marked);
         let state = &mut published.state;
         state.stats.clear();
         state.stats.extend(self.pump.fabric.stats());

@@ -2,11 +2,11 @@
 
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan};
-use skyhop_link::{Crossing, Fabric, LinkConfig};
+use skyhop_link::{Crossing, Fabric, LinkConfig, Packet};
 use skyhop_model::Direction;
 use skyhop_units::{Duration, Instant};
 
-use skyhop_host::frame::{Frame, Own, recognise};
+use skyhop_host::frame::Frame;
 
 /// The routes of one direction, by the traffic's place. What is not skyhop's own goes over the path.
 #[derive(Debug, Clone)]
@@ -22,15 +22,11 @@ const PATH_ALONE: usize = 0;
 
 impl RouteTable {
     /// The route of a packet that sets out now.
-    pub(crate) fn route_of(&self, now: Instant, ip: &[u8]) -> usize {
+    pub(crate) fn route_of(&self, now: Instant, packet: &Packet<Frame>) -> usize {
         if self.is_one {
             return PATH_ALONE;
         }
-        let place = match recognise(ip) {
-            Some(Own::Probe { index, .. } | Own::Tcp { index }) => index,
-            None => return PATH_ALONE,
-        };
-        let routes = self.by_place.get(place).map_or(&[][..], Vec::as_slice);
+        let routes = self.by_place.get(packet.flow as usize).map_or(&[][..], Vec::as_slice);
         let current = routes.iter().rev().find(|(from, _)| *from <= now);
         current.map_or(PATH_ALONE, |(_, route)| *route)
     }

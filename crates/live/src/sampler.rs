@@ -148,8 +148,9 @@ impl LinkTrack {
 
     /// Of all links in this direction.
     fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<Vec<LinkStats>, HostError> {
-        let (state, losses) = self.view.take_losses();
-        losses.into_iter().for_each(|row| recorder.event(row));
+        let (state, verdicts) = self.view.take_verdicts();
+        verdicts.losses.into_iter().for_each(|row| recorder.event(row));
+        verdicts.marked.into_iter().for_each(|flow| recorder.marked(flow));
         self.noted = state.lost() + state.refused;
         let mut stats = state.stats;
         // The devices belong to no link; what they drop counts to the first.

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use serde_json::Value;
+use skyhop_link::QueueDiscipline;
 use skyhop_orbit::Constellation;
 use skyhop_scenario::catalogue;
 
@@ -58,16 +60,32 @@ pub(crate) fn sites(name: &str) -> PyResult<Vec<(String, f64, f64, f64)>> {
         .collect())
 }
 
+/// A queue discipline, and its parameters with Linux's values as a scenario would give them.
+#[pyclass(frozen, get_all)]
+pub(crate) struct QdiscEntry {
+    name: String,
+    description: String,
+    parameters: Vec<(String, String)>,
+}
+
 #[pyfunction]
-pub(crate) fn list_qdiscs() -> Vec<Entry> {
+pub(crate) fn list_qdiscs() -> Vec<QdiscEntry> {
     skyhop_link::QDISCS
         .iter()
-        .map(|entry| Entry {
+        .map(|entry| QdiscEntry {
             name: entry.name.to_owned(),
             description: entry.summary.to_owned(),
-            source: BUILT_IN.to_owned(),
+            parameters: parameters(&(entry.default)()),
         })
         .collect()
+}
+
+fn parameters(qdisc: &QueueDiscipline) -> Vec<(String, String)> {
+    let table = qdisc.serialize_whole(serde_json::value::Serializer);
+    let table = table.expect("a qdisc's parameters have names");
+    let keys = table.as_object().into_iter().flatten().filter(|(key, _)| *key != "kind");
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    keys.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
 #[pyfunction]

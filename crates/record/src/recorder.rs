@@ -54,6 +54,9 @@ struct FlowAccount {
     sampled: Option<Instant>,
     received: Bytes,
     retransmits: u64,
+    /// Its packets that were marked, and of them those that are in no row yet.
+    marks: u64,
+    new_marks: u64,
     samples: u64,
     cwnd_sum: i64,
     srtt_us: Tally,
@@ -150,6 +153,13 @@ impl<'r> Recorder<'r> {
     /// Something happened that the experiment did not plan.
     pub fn event(&mut self, row: EventRow) {
         self.measured.push(row);
+    }
+
+    /// A link marked a packet of a TCP flow.
+    pub fn marked(&mut self, flow: u32) {
+        let account = self.flows.entry(flow).or_default();
+        account.marks += 1;
+        account.new_marks += 1;
     }
 
     /// What has become of a probe's packet is known, and of all before it.
@@ -256,6 +266,7 @@ impl<'r> Recorder<'r> {
             utilisation: if allowed_bytes > 0.0 { share } else { 0.0 },
             backlog_mean_bytes: forward.backlog_sum.checked_div(forward.samples).unwrap_or(0),
             drops: forward.last.drops.plus(back.last.drops),
+            marks: forward.last.marks + back.last.marks,
         }
     }
 
@@ -322,6 +333,7 @@ impl FlowAccount {
             srtt_us: flow.srtt_us.map(|us| us as i64),
             inflight_packets: flow.inflight_packets.into(),
             retransmits: flow.retransmits.saturating_sub(self.retransmits) as i64,
+            marks: mem::take(&mut self.new_marks) as i64,
             pacing_rate_bps: flow.pacing_rate_bps.map(|bps| bps as i64),
             state: flow.state,
         };
@@ -347,6 +359,7 @@ impl FlowAccount {
             base_rtt_mean_us: experiment.mean_base_rtt(plan, start, end.at).as_micros(),
             cwnd_mean_packets: if self.samples == 0 { 0.0 } else { cwnd_mean },
             retransmits: end.retransmits,
+            marks: self.marks,
             sent_packets: end.sent_packets,
             completion_s: end.completed.map(|at| at.saturating_since(start).as_secs_f64()),
         }
@@ -375,6 +388,7 @@ impl LinkAccount {
             backlog_packets: now.backlog_packets as i64,
             delivered_bytes: (now.delivered_bytes - before.delivered_bytes).as_u64() as i64,
             drops: now.drops.since(before.drops),
+            marks: (now.marks - before.marks) as i64,
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct FlowSample {
     pub inflight_packets: i64,
     /// Segments retransmitted during the interval.
     pub retransmits: i64,
+    /// Packets of it that links marked (ECN) during the interval.
+    pub marks: i64,
     /// The rate at which the sender paces; `None` where it does not.
     pub pacing_rate_bps: Option<i64>,
     /// Linux's congestion state.
@@ -52,6 +54,8 @@ pub struct LinkSample {
     pub delivered_bytes: i64,
     /// The drops of the interval.
     pub drops: Drops,
+    /// Packets that the queue marked (ECN) during the interval.
+    pub marks: i64,
 }
 
 /// Something that happened at a moment.
@@ -261,6 +265,8 @@ pub struct FlowSummary {
     pub cwnd_mean_packets: f64,
     /// Segments retransmitted.
     pub retransmits: u64,
+    /// Packets of it that links marked (ECN).
+    pub marks: u64,
     /// Data segments sent, retransmissions included.
     pub sent_packets: u64,
     /// For finite transfers: the time from start until the last byte had arrived.
@@ -312,6 +318,8 @@ pub struct LinkSummary {
     pub backlog_mean_bytes: u64,
     /// Lost packets by reason, both directions.
     pub drops: Drops,
+    /// Packets that the queues marked (ECN), both directions.
+    pub marks: u64,
 }
 
 /// Three quantiles of a distribution in microseconds.

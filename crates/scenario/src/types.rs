@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_app::{App, Bulk, TcpOptions};
+use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
@@ -259,7 +260,7 @@ layered! {
         /// How much the queue holds; of `[links]`, BDP counts the longest base RTT of the flows over it.
         queue: QueueLimit = QueueLimit::Bdp(1.0),
         /// The queue discipline.
-        qdisc: String = "fifo".to_owned(),
+        qdisc: QueueDiscipline = QueueDiscipline::default(),
         /// Independent loss after the queue.
         loss: Ratio = Ratio::ZERO,
     }

@@ -3,13 +3,14 @@
 use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
-use skyhop_model::{End, UDP_HEADERS};
+use skyhop_model::{Ecn, End, UDP_HEADERS};
 use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
 use crate::conversation::Conversation;
 use crate::probe::ProbeFlow;
+use crate::sampler::on_the_wire;
 
 /// What travels over the links.
 #[derive(Debug, Clone)]
@@ -30,6 +31,26 @@ pub(crate) struct InFlight {
     /// Which end it goes to.
     pub(crate) to: Side,
     pub(crate) message: Message,
+}
+
+impl Message {
+    /// The ECN bits of its packet.
+    fn ecn(&self) -> Ecn {
+        match self {
+            Self::Tcp(_, packet) => packet.ecn(),
+            Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
+        }
+    }
+}
+
+impl InFlight {
+    /// The same at the end of its way, with the ECN bits that the links have left it.
+    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
+        if let Message::Tcp(_, packet) = &mut self.message {
+            packet.set_ecn(ecn);
+        }
+        self
+    }
 }
 
 /// A flow and its state.
@@ -78,15 +99,18 @@ impl Flow {
         to: Side,
         message: Message,
         now: Instant,
-    ) -> InFlight {
+    ) -> skyhop_link::Packet<InFlight> {
         while now >= self.next_route_at {
             self.take_route(self.route + 1);
         }
-        InFlight { flow: index as u32, route: self.route, hop: 0, to, message }
+        let (wire_size, flow, ecn) =
+            (on_the_wire(self.ip_size(&message)), index as u32, message.ecn());
+        let payload = InFlight { flow, route: self.route, hop: 0, to, message };
+        skyhop_link::Packet { wire_size, flow, ecn, payload }
     }
 
     /// The size of a message's IP packet.
-    pub(crate) fn ip_size(&self, message: &Message) -> Bytes {
+    fn ip_size(&self, message: &Message) -> Bytes {
         match (message, &self.kind) {
             (Message::Tcp(_, packet), _) => packet.ip_size(),
             (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,

@@ -12,7 +12,7 @@ use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::flow::{Flow, InFlight, Kind, Message};
 use crate::order::seeded_in_order;
-use crate::sampler::{loss_row, on_the_wire};
+use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
 
 /// All links, both directions of each, and the flows over them.
@@ -33,6 +33,8 @@ pub(crate) struct Network {
     /// A row for each lost packet, for what is announced on the way, and for what congestion controls did
     /// about announcements.
     pub(crate) events: Vec<EventRow>,
+    /// The ids of the flows whose packets were marked, one entry per packet.
+    pub(crate) marked: Vec<u32>,
 }
 
 impl Network {
@@ -58,6 +60,7 @@ impl Network {
             path_link: experiment.path_link(),
             path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
+            marked: Vec::new(),
         };
         for index in 0..network.flows.len() {
             let start = network.flows[index].plan.start;
@@ -110,6 +113,8 @@ impl Network {
             self.events.push(loss_row(&drop, link, flow.plan.id));
             flow.lost(&drop.packet.payload.message);
         }
+        let marked = self.links[link].take_marks().into_iter();
+        self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
         self.calendar.set(link, self.links[link].next_wakeup());
     }
 
@@ -121,11 +126,12 @@ impl Network {
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let access = 2 * index + usize::from(packet.payload.to == Side::Client);
+        let arriving = packet.payload.arrived_with(packet.ecn);
+        let access = 2 * index + usize::from(arriving.to == Side::Client);
         if self.accesses[access].is_none() {
-            self.deliver(packet.payload, now);
+            self.deliver(arriving, now);
         } else {
-            self.accesses[access].enter(now, packet.payload);
+            self.accesses[access].enter(now, arriving);
             self.calendar.set(self.access_component(access), self.accesses[access].next());
         }
     }
@@ -209,10 +215,9 @@ impl Network {
                 self.calendar.set(end, timer);
                 break;
             };
-            let wire_size = on_the_wire(packet.ip_size());
-            let payload = flow.packet(index, side.other(), Message::Tcp(number, packet), now);
-            let Some(link) = flow.next_link(&payload) else { break };
-            self.links[link].enqueue(now, Packet { wire_size, payload });
+            let packet = flow.packet(index, side.other(), Message::Tcp(number, packet), now);
+            let Some(link) = flow.next_link(&packet.payload) else { break };
+            self.links[link].enqueue(now, packet);
             first_link = Some(link);
         }
         if let Some(link) = first_link {
@@ -221,9 +226,7 @@ impl Network {
     }
 
     fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
-        let flow = &mut self.flows[index];
-        let wire_size = on_the_wire(flow.ip_size(&message));
-        let payload = flow.packet(index, to, message, now);
-        self.carry(Packet { wire_size, payload }, now);
+        let packet = self.flows[index].packet(index, to, message, now);
+        self.carry(packet, now);
     }
 }

@@ -5,8 +5,8 @@ use skyhop_experiment::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
 ///
-/// The seed is a flow's own among those that differ in nothing but their congestion control. That one
-/// leaves the seed alone, so that two of them that make the same choices have the same to choose from.
+/// The seed is a flow's own among those that differ in nothing but their congestion control and ECN. These
+/// leave the seed alone, so that two of them that make the same choices have the same to choose from.
 pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
     let mut plans: Vec<(String, &FlowPlan)> =
         flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
@@ -22,7 +22,7 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     seeded
 }
 
-/// Everything that tells a flow from others, but its number and its congestion control.
+/// Everything that tells a flow from others, but its number, its congestion control and ECN.
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
     let sends = match traffic {
@@ -31,7 +31,7 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
             parameters: _,
             app: App::Bulk(Bulk { bytes, read_rate: None }),
             options,
-        } if *options == TcpOptions::default() => {
+        } if (TcpOptions { ecn: false, ..*options }) == TcpOptions::default() => {
             format!("tcp {bytes:?}")
         }
         Traffic::Tcp { cc: _, parameters: _, app, options } => format!("tcp {app:?} {options:?}"),

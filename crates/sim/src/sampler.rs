@@ -52,6 +52,7 @@ impl Sampler {
     ) -> Result<(), FileError> {
         let now = self.next();
         network.events.drain(..).for_each(|row| recorder.event(row));
+        network.marked.drain(..).for_each(|flow| recorder.marked(flow));
         for index in &self.by_id {
             let flow = &mut network.flows[*index];
             match &mut flow.kind {

@@ -1,5 +1,6 @@
 //! What travels between two [`Endpoint`](crate::Endpoint)s.
 
+use skyhop_model::Ecn;
 use skyhop_units::Bytes;
 
 use crate::segment::{Ack, Segment};
@@ -23,6 +24,24 @@ pub enum Packet {
 impl Packet {
     pub(crate) fn both(segment: Segment, ack: Ack) -> Self {
         Self::Both(Box::new((segment, ack)))
+    }
+
+    /// The IP header's ECN bits.
+    pub fn ecn(&self) -> Ecn {
+        match self {
+            Self::Segment(segment) => segment.ecn,
+            Self::Both(both) => both.0.ecn,
+            Self::Ack(_) | Self::Reset => Ecn::NotEct,
+        }
+    }
+
+    /// Changes them, as queues on the way do; what carries no segment has none to be looked at.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        match self {
+            Self::Segment(segment) => segment.ecn = ecn,
+            Self::Both(both) => both.0.ecn = ecn,
+            Self::Ack(_) | Self::Reset => {}
+        }
     }
 
     /// The size of the IP packet.

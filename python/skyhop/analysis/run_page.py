@@ -28,7 +28,7 @@ from skyhop.data.toml import toml_text
 
 _FLOW_KEYS = (
     "run", "engine", "seed", "cc", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
-    "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
+    "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "marks", "sent_packets", "completion_s",
 )  # fmt: skip
 _APP_KEYS = (
     "run", "flow", "cc", "app", "completed", "failed",
@@ -36,7 +36,7 @@ _APP_KEYS = (
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
-    "handovers_end", "handovers_intermediate", "handovers_reroute",
+    "link_marks", "handovers_end", "handovers_intermediate", "handovers_reroute",
     "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "rtt_excess_p99_us",
 )  # fmt: skip
 
@@ -116,7 +116,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),
-        run_table=summary_table([column(key) for key in _RUN_KEYS], link_rows),
+        run_table=summary_table(_run_columns(link_rows), link_rows),
         probe_table=list(_probe_rows(runs)),
         figures=_figures(runs),
         runs=[_section(run, index) for index, run in enumerate(runs)],
@@ -230,10 +230,21 @@ def _path_fact(run: RunRecord, name: str) -> str:
 
 def _link_fact(run: RunRecord) -> str:
     link = _part(run.scenario, "link")
-    parts = [str(link[key]) for key in ("rate", "qdisc") if link.get(key)]
+    parts = [str(link["rate"])] if link.get("rate") else []
+    if link.get("qdisc"):
+        parts.append(_qdisc_fact(link["qdisc"]))
     if link.get("queue"):
         parts.append(f"queue {link['queue']}")
     return ", ".join(parts)
+
+
+def _qdisc_fact(qdisc: str | Mapping[str, Any]) -> str:
+    if isinstance(qdisc, str):
+        return qdisc
+    given = {key: value for key, value in qdisc.items() if key != "kind"}
+    parameters = [f"{key} {value}" for key, value in given.items() if not isinstance(value, bool)]
+    parameters += [key for key, value in given.items() if value is True]
+    return f"{qdisc['kind']} ({', '.join(parameters)})"
 
 
 def _handover_fact(run: RunRecord) -> str:
@@ -278,11 +289,19 @@ def _app_line(row: Mapping[str, Any]) -> str:
     return f"{row['app']}: {completed} completed, {failed} failed, p50 {p50} ms, p99 {p99} ms"
 
 
+def _run_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Choose the table of runs' columns: marks where there are any."""
+    marked = any(row["link_marks"] for row in rows)
+    return [column(key) for key in _RUN_KEYS if marked or key != "link_marks"]
+
+
 def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     """Choose the flow table's columns: completion where a flow could complete, ids as needed."""
     keys = list(_FLOW_KEYS)
     if all(row["completion_s"] is None for row in rows):
         keys.remove("completion_s")
+    if not any(row["marks"] for row in rows):
+        keys.remove("marks")
     if len({row["run"] for row in rows}) < len(rows):
         keys.insert(keys.index("cc"), "flow")
     return [column(key) for key in keys]

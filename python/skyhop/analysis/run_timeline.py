@@ -52,6 +52,7 @@ _BARS_AT_MOST = 240
 
 _COLOURS = ("#0072B2", "#E69F00", "#777777", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#009E73")
 _DROP_COLOURS = dict(zip(LOSS_REASONS, cycle(_COLOURS), strict=False))
+_MARK_COLOUR = "#CC79A7"
 _QUEUE_COLOURS = ("#444444", "#E69F00", *FLOW_COLOURS)
 
 
@@ -85,6 +86,8 @@ def _panels(run: RunRecord, styles: Mapping[int, FlowStyle]) -> list[Panel]:
     panels.append(_backlog(run))
     if any(drops.any() for series in run.link.values() for drops in series.drops.values()):
         panels.append(_drops(run))
+    if any(series.marks.any() for series in run.link.values()):
+        panels.append(_marks(run))
     return panels
 
 
@@ -153,6 +156,13 @@ def _drops(run: RunRecord) -> Panel:
     }
     shown = {reason: counts for reason, counts in sums.items() if counts.any()}
     return _counts("drops", edges_s, shown, _DROP_COLOURS)
+
+
+def _marks(run: RunRecord) -> Panel:
+    edges_s = _bar_edges(run)
+    counted = [binned_sum(link.t_s, link.marks, edges_s) for link in run.link.values()]
+    sums: dict[str, FloatArray] = {"marked": np.sum(counted, axis=0)}
+    return _counts("marks", edges_s, sums, {"marked": _MARK_COLOUR})
 
 
 def _counts(

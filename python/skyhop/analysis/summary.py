@@ -30,11 +30,15 @@ def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     live = any(row["lateness_p99_us"] is not None for row in rows)
     finite = any(row["completion_s"] is not None for row in rows)
     apps = any(row["app"] is not None for row in rows)
-    return [_terminal_row(row, ids=ids, live=live, finite=finite, apps=apps) for row in rows]
+    marked = any(row["link_marks"] for row in rows)
+    return [
+        _terminal_row(row, ids=ids, live=live, finite=finite, apps=apps, marked=marked)
+        for row in rows
+    ]
 
 
 def _terminal_row(
-    row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool, apps: bool
+    row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool, apps: bool, marked: bool
 ) -> dict[str, Any]:
     drops = sum(row[f"drops_{reason}"] for reason in LOSS_REASONS)
     handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
@@ -53,6 +57,7 @@ def _terminal_row(
         **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
         **(_terminal_app(row) if apps else {}),
         "drops": drops,
+        **({"marks": row["link_marks"]} if marked else {}),
         "handovers": handovers,
         **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
     }
@@ -83,8 +88,8 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     the flow's application included (`app` is its kind, `completed`, `failed`, `latency_p50_us` and
     so on), which are None where it has none of its own; what
     belongs to the run is repeated in each row: `engine`, `seed`, `utilisation`, `drops_queue` and
-    so on, `handovers_end` and so on, `lateness_p50_us` and so on, `rtt_excess_p99_us`. `COLUMNS`
-    tells how to write them.
+    so on, `link_marks`, `handovers_end` and so on, `lateness_p50_us` and so on,
+    `rtt_excess_p99_us`. `COLUMNS` tells how to write them.
     """
     of_run = _of_run(summary)
     apps = {app["id"]: app for app in summary.get("apps") or []}
@@ -94,6 +99,8 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "engine": summary["engine"],
             "seed": summary["seed"],
             "flow": flow["id"],
+            # Runs of before queues marked say nothing of marks, and have none.
+            "marks": 0 if flow["id"] is not None else None,
             **{key: value for key, value in flow.items() if key != "id"},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
             **_of_app(apps.get(flow["id"], {})),
@@ -133,6 +140,7 @@ def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
         "utilisation": link["utilisation"],
         "backlog_mean_bytes": link["backlog_mean_bytes"],
         **{f"drops_{reason}": link["drops"].get(reason, 0) for reason in LOSS_REASONS},
+        "link_marks": link.get("marks", 0),
     }
 
 
@@ -163,6 +171,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("base_rtt_mean_us", "base RTT mean", "ms", _MS),
     Column("cwnd_mean_packets", "cwnd mean", "packets", three_digits),
     Column("retransmits", "retransmits", "packets", _count),
+    Column("marks", "marked", "packets", _count),
     Column("sent_packets", "sent", "packets", _count),
     Column("completion_s", "completion", "s", three_digits),
     Column("app", "application", "", str, numeric=False),
@@ -171,6 +180,7 @@ COLUMNS: tuple[Column, ...] = (
     *(Column(f"latency_{q}_us", q, "", _MS) for q in LATENCY_QUANTILES),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB),
     *(Column(f"drops_{reason}", reason, "", _count) for reason in LOSS_REASONS),
+    Column("link_marks", "marked", "packets", _count),
     *(Column(f"handovers_{kind}", kind, "", _count) for kind in HANDOVER_KINDS),
     Column("lateness_p50_us", "p50", "", three_digits),
     Column("lateness_p99_us", "p99", "", three_digits),

@@ -46,10 +46,20 @@ def cc(as_json: Json = False) -> None:
 
 @app.command()
 def qdiscs(as_json: Json = False) -> None:
-    """List the queue disciplines of the link."""
+    """List the queue disciplines of the link, with their parameters and defaults."""
     from skyhop import _core
 
-    _print(_core.list_qdiscs(), as_json)
+    rows = [
+        {
+            "name": entry.name,
+            "parameters": dict(entry.parameters)
+            if as_json
+            else ", ".join(f"{name} = {value}" for name, value in entry.parameters),
+            "description": entry.description,
+        }
+        for entry in _core.list_qdiscs()
+    ]
+    print_rows(rows, as_json=as_json)
 
 
 @app.command()

@@ -196,6 +196,7 @@ def _flow_series(frame: pl.DataFrame) -> FlowSeries:
         ssthresh_packets=_floats(frame, "ssthresh_packets"),
         srtt_ms=_floats(frame, "srtt_us", 1e3),
         retransmits=_floats(frame, "retransmits"),
+        marks=_marks(frame),
     )
 
 
@@ -227,7 +228,13 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
             reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
             for reason, column in ((reason, f"drops_{reason}") for reason in LOSS_REASONS)
         },
+        marks=_marks(frame),
     )
+
+
+def _marks(frame: pl.DataFrame) -> FloatArray:
+    # Runs of before queues marked lack the column, and have no marks.
+    return _floats(frame, "marks") if "marks" in frame.columns else np.zeros(len(frame))
 
 
 def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:

@@ -145,6 +145,8 @@ class FlowSeries:
     ssthresh_packets: FloatArray
     srtt_ms: FloatArray
     retransmits: FloatArray
+    marks: FloatArray
+    """Packets that links marked (ECN) during each sample."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class LinkSeries:
     backlog_bytes: FloatArray
     drops: Mapping[str, FloatArray]
     """Packets lost during each sample, by reason."""
+    marks: FloatArray
+    """Packets that the queue marked (ECN) during each sample."""
 
 
 @dataclass(frozen=True)

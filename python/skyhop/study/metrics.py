@@ -54,6 +54,7 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     MetricInfo("cwnd", "cwnd_mean_packets", "mean cwnd", "packets"),
     MetricInfo("retransmits", "retransmits", "retransmits", "packets"),
     MetricInfo("retransmit_ratio", "retransmit_ratio", "retransmit ratio", "%", 100),
+    MetricInfo("marks", "marks", "marked packets", "packets"),
     MetricInfo("sent", "sent_packets", "sent", "packets"),
     MetricInfo("completion", "completion_s", "completion time", "s"),
     *(
@@ -68,6 +69,7 @@ BUILT_IN: tuple[MetricInfo, ...] = (
         MetricInfo(f"drops_{reason}", f"drops_{reason}", f"drops ({reason})", "packets")
         for reason in LOSS_REASONS
     ),
+    MetricInfo("link_marks", "link_marks", "marks", "packets"),
     *(
         MetricInfo(f"handovers_{kind}", f"handovers_{kind}", f"handovers ({kind})", "")
         for kind in HANDOVER_KINDS

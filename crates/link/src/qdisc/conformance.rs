@@ -1,25 +1,25 @@
 //! What every queue discipline must do, tried on every entry of the table.
 
-use skyhop_model::LossReason;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use skyhop_model::{Ecn, LossReason};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::{AnyQdisc, Backlog, Limit, QDISCS, Qdisc, Queued};
-use crate::stats::DropLog;
+use super::{AnyQdisc, Backlog, CodelConfig, Limit, QDISCS, Qdisc, QueueDiscipline, Queued};
+use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Enqueue { after_us: u64, size: u64 },
+    Enqueue { after_us: u64, size: u64, ecn: Ecn },
     Dequeue { after_us: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (0_u64..20_000, 64_u64..9_000)
-            .prop_map(|(after_us, size)| Step::Enqueue { after_us, size }),
+        3 => (0_u64..20_000, 64_u64..9_000, prop::sample::select(Ecn::ALL))
+            .prop_map(|(after_us, size, ecn)| Step::Enqueue { after_us, size, ecn }),
         2 => (0_u64..20_000).prop_map(|after_us| Step::Dequeue { after_us }),
     ];
     prop::collection::vec(step, 0..400)
@@ -32,73 +32,91 @@ fn limit() -> impl Strategy<Value = Limit> {
     ]
 }
 
-/// Packets still inside by number: their entry and size.
-type Inside = BTreeMap<u64, (Instant, Bytes)>;
+/// Every row of the table with its own parameters, and with others.
+fn choices() -> Vec<QueueDiscipline> {
+    let (target, interval) = (Duration::from_millis(1), Duration::from_millis(20));
+    let others = [
+        CodelConfig { ecn: true, ..CodelConfig::default() },
+        CodelConfig { target, interval, ecn: false },
+        CodelConfig { target, interval, ecn: true },
+    ];
+    let plain = QDISCS.iter().map(|entry| (entry.default)());
+    plain.chain(others.map(QueueDiscipline::Codel)).collect()
+}
 
-/// Drives one discipline and checks every step; returns what left it, in order.
-fn run(name: &str, limit: Limit, steps: &[Step]) -> Vec<(u64, Option<Instant>)> {
-    let mut qdisc = AnyQdisc::named(name, limit).expect("the name is from the table");
-    let (mut drops, mut inside, mut left) = (DropLog::new(), Inside::new(), Vec::new());
+/// Packets still inside by number: their entry, size and ECN bits.
+type Inside = BTreeMap<u64, (Instant, Bytes, Ecn)>;
+
+/// What left a discipline, in order: a packet, when where it was not lost, and its ECN bits then.
+type Left = Vec<(u64, Option<Instant>, Ecn)>;
+
+/// Drives one discipline and checks every step.
+fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
+    let mut qdisc = AnyQdisc::new(choice, limit);
+    let (mut verdicts, mut inside, mut left) = (Verdicts::new(), Inside::new(), Vec::new());
     let mut now = Instant::START;
     for (number, &step) in (0_u64..).zip(steps) {
         match step {
-            Step::Enqueue { after_us, size } => {
+            Step::Enqueue { after_us, size, ecn } => {
                 now += Duration::from_micros(after_us);
-                let packet = Packet { wire_size: Bytes::new(size), payload: number };
-                inside.insert(number, (now, packet.wire_size));
-                qdisc.enqueue(Queued { since: now, packet }, &mut drops);
+                let packet = Packet { ecn, ..Packet::new(Bytes::new(size), number) };
+                inside.insert(number, (now, packet.wire_size, ecn));
+                qdisc.enqueue(Queued { since: now, packet }, &mut verdicts);
             }
             Step::Dequeue { after_us } => {
                 now += Duration::from_micros(after_us);
-                dequeue(&mut qdisc, now, &mut drops, &mut inside, &mut left);
+                dequeue(&mut qdisc, now, &mut verdicts, &mut inside, &mut left);
             }
         }
-        account_for_drops(&mut drops, now, &mut inside, &mut left);
+        account_for_drops(&mut verdicts, now, &mut inside, &mut left);
         check_backlog(&qdisc, limit, &inside);
     }
     while !inside.is_empty() {
         let before = inside.len();
-        dequeue(&mut qdisc, now, &mut drops, &mut inside, &mut left);
-        account_for_drops(&mut drops, now, &mut inside, &mut left);
-        assert!(inside.len() < before, "{name} keeps packets for ever");
+        dequeue(&mut qdisc, now, &mut verdicts, &mut inside, &mut left);
+        account_for_drops(&mut verdicts, now, &mut inside, &mut left);
+        assert!(inside.len() < before, "{choice:?} keeps packets for ever");
     }
     assert_eq!(qdisc.backlog(), Backlog::default());
-    assert_eq!(qdisc.dequeue(now, &mut drops), None);
+    assert_eq!(qdisc.dequeue(now, &mut verdicts), None);
+    assert_eq!(verdicts.marks(), verdicts.take_marked().len() as u64);
     left
 }
 
 fn dequeue(
     qdisc: &mut AnyQdisc<u64>,
     now: Instant,
-    drops: &mut DropLog<u64>,
+    verdicts: &mut Verdicts<u64>,
     inside: &mut Inside,
-    left: &mut Vec<(u64, Option<Instant>)>,
+    left: &mut Left,
 ) {
-    match qdisc.dequeue(now, drops) {
+    match qdisc.dequeue(now, verdicts) {
         Some(Queued { since, packet }) => {
-            let entry = inside.remove(&packet.payload);
-            assert_eq!(entry, Some((since, packet.wire_size)), "it comes out once and unchanged");
-            left.push((packet.payload, Some(now)));
+            let (came, size, ecn) = inside.remove(&packet.payload).expect("it comes out once");
+            assert_eq!((came, size), (since, packet.wire_size), "it comes out unchanged");
+            let is_marked = packet.ecn == Ecn::Ce && ecn.is_capable();
+            assert!(packet.ecn == ecn || is_marked, "{ecn} became {}", packet.ecn);
+            left.push((packet.payload, Some(now), packet.ecn));
         }
         None => assert_eq!(qdisc.backlog(), Backlog::default(), "it serves while packets wait"),
     }
 }
 
 fn account_for_drops(
-    drops: &mut DropLog<u64>,
+    verdicts: &mut Verdicts<u64>,
     now: Instant,
     inside: &mut Inside,
-    left: &mut Vec<(u64, Option<Instant>)>,
+    left: &mut Left,
 ) {
-    for drop in drops.take() {
+    for drop in verdicts.take_lost() {
         assert_eq!((drop.at, drop.reason), (now, LossReason::Queue));
         assert!(inside.remove(&drop.packet.payload).is_some(), "a packet is lost once");
-        left.push((drop.packet.payload, None));
+        left.push((drop.packet.payload, None, drop.packet.ecn));
     }
 }
 
 fn check_backlog(qdisc: &AnyQdisc<u64>, limit: Limit, inside: &Inside) {
-    let bytes = inside.values().map(|&(_, size)| size).sum();
+    let bytes = inside.values().map(|&(_, size, _)| size).sum();
     assert_eq!(qdisc.backlog(), Backlog { packets: inside.len() as u64, bytes });
     assert!(limit.allows(qdisc.backlog()), "the queue is longer than its limit");
 }
@@ -106,26 +124,27 @@ fn check_backlog(qdisc: &AnyQdisc<u64>, limit: Limit, inside: &Inside) {
 proptest! {
     #[test]
     fn every_qdisc_conserves_packets_within_its_limit(limit in limit(), steps in steps()) {
-        for entry in QDISCS {
-            run(entry.name, limit, &steps);
+        for choice in choices() {
+            run(&choice, limit, &steps);
         }
     }
 
     #[test]
     fn every_qdisc_does_the_same_again(limit in limit(), steps in steps()) {
-        for entry in QDISCS {
-            prop_assert_eq!(run(entry.name, limit, &steps), run(entry.name, limit, &steps));
+        for choice in choices() {
+            prop_assert_eq!(run(&choice, limit, &steps), run(&choice, limit, &steps));
         }
     }
 }
 
 #[test]
 fn every_qdisc_passes_a_packet_that_fits_its_limit_exactly() {
-    for entry in QDISCS {
+    for choice in choices() {
         for limit in [Limit::Packets(1), Limit::Bytes(Bytes::new(1514))] {
-            let enqueue = Step::Enqueue { after_us: 1, size: 1514 };
-            let left = run(entry.name, limit, &[enqueue, Step::Dequeue { after_us: 0 }]);
-            assert_eq!(left, [(0, Some(Instant::START + Duration::from_micros(1)))]);
+            let enqueue = Step::Enqueue { after_us: 1, size: 1514, ecn: Ecn::Ect0 };
+            let left = run(&choice, limit, &[enqueue, Step::Dequeue { after_us: 0 }]);
+            let at = Instant::START + Duration::from_micros(1);
+            assert_eq!(left, [(0, Some(at), Ecn::Ect0)]);
         }
     }
 }
@@ -133,7 +152,7 @@ fn every_qdisc_passes_a_packet_that_fits_its_limit_exactly() {
 #[test]
 fn the_table_has_no_name_twice_and_an_unknown_one_is_answered_with_all() {
     let mut names: Vec<&str> = QDISCS.iter().map(|entry| entry.name).collect();
-    let message = match AnyQdisc::<()>::named("fifi", Limit::Packets(1)) {
+    let message = match QueueDiscipline::named("fifi") {
         Err(error @ LinkError::UnknownQdisc { .. }) => error.to_string(),
         other => panic!("\"fifi\" gives {other:?}"),
     };
@@ -141,4 +160,23 @@ fn the_table_has_no_name_twice_and_an_unknown_one_is_answered_with_all() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), QDISCS.len());
+}
+
+#[test]
+fn a_discipline_is_written_by_its_name_or_as_a_table_and_read_back() {
+    let read = |text: &str| serde_json::from_str::<QueueDiscipline>(text);
+    for choice in choices() {
+        let text = serde_json::to_string(&choice).unwrap();
+        assert_eq!(read(&text).unwrap(), choice, "{text}");
+    }
+    let codel = QueueDiscipline::named("codel").unwrap();
+    assert_eq!(serde_json::to_string(&codel).unwrap(), "\"codel\"");
+    assert_eq!(read(r#"{"kind": "codel"}"#).unwrap(), codel);
+    let marking = QueueDiscipline::Codel(CodelConfig { ecn: true, ..CodelConfig::default() });
+    assert_eq!(read(r#"{"ecn": true, "kind": "codel"}"#).unwrap(), marking);
+    let refused = |text: &str| read(text).unwrap_err().to_string();
+    assert!(refused("\"fifi\"").contains("no qdisc \"fifi\""));
+    assert!(refused(r#"{"kind": "codel", "limit": 3}"#).contains("unknown field `limit`"));
+    assert!(refused(r#"{"kind": "fifo", "ecn": true}"#).contains("unknown field `ecn`"));
+    assert!(refused(r#"{"ecn": true}"#).contains("`kind`"));
 }

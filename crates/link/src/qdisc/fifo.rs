@@ -1,12 +1,19 @@
 //! First in, first out: a packet that does not fit when it comes is lost (drop-tail).
 
-use skyhop_model::LossReason;
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_model::LossReason;
 use skyhop_units::Instant;
 
 use super::{Backlog, Limit, Qdisc, Queued};
-use crate::stats::DropLog;
+use crate::stats::Verdicts;
+
+/// `fifo` has no parameters.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FifoConfig {}
 
 #[derive(Debug)]
 pub(crate) struct Fifo<P> {
@@ -16,26 +23,26 @@ pub(crate) struct Fifo<P> {
 }
 
 impl<P> Fifo<P> {
-    pub(crate) fn new(limit: Limit) -> Self {
+    pub(crate) fn new(_: &FifoConfig, limit: Limit) -> Self {
         Self { limit, backlog: Backlog::default(), waiting: VecDeque::new() }
     }
 }
 
 impl<P> Qdisc<P> for Fifo<P> {
     #[inline]
-    fn enqueue(&mut self, arriving: Queued<P>, drops: &mut DropLog<P>) {
+    fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let mut with_it = self.backlog;
         with_it.add(arriving.packet.wire_size);
         if self.limit.allows(with_it) {
             self.backlog = with_it;
             self.waiting.push_back(arriving);
         } else {
-            drops.lose(arriving.since, LossReason::Queue, arriving.packet);
+            verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
         }
     }
 
     #[inline]
-    fn dequeue(&mut self, _now: Instant, _drops: &mut DropLog<P>) -> Option<Queued<P>> {
+    fn dequeue(&mut self, _now: Instant, _: &mut Verdicts<P>) -> Option<Queued<P>> {
         let first = self.waiting.pop_front()?;
         self.backlog.remove(first.packet.wire_size);
         Some(first)
@@ -57,14 +64,14 @@ mod tests {
     /// Enqueues packets of these sizes; returns the places of those lost and of those that come
     /// out, in order.
     fn fill(limit: Limit, sizes: &[u64]) -> (Vec<usize>, Vec<usize>) {
-        let mut fifo = Fifo::new(limit);
-        let mut drops = DropLog::new();
+        let mut fifo = Fifo::new(&FifoConfig {}, limit);
+        let mut verdicts = Verdicts::new();
         for (payload, &size) in sizes.iter().enumerate() {
-            let packet = Packet { wire_size: Bytes::new(size), payload };
-            fifo.enqueue(Queued { since: Instant::START, packet }, &mut drops);
+            let packet = Packet::new(Bytes::new(size), payload);
+            fifo.enqueue(Queued { since: Instant::START, packet }, &mut verdicts);
         }
-        let lost = drops.take().into_iter().map(|drop| drop.packet.payload).collect();
-        let out = std::iter::from_fn(|| fifo.dequeue(Instant::START, &mut drops));
+        let lost = verdicts.take_lost().into_iter().map(|drop| drop.packet.payload).collect();
+        let out = std::iter::from_fn(|| fifo.dequeue(Instant::START, &mut verdicts));
         (lost, out.map(|queued| queued.packet.payload).collect())
     }
 

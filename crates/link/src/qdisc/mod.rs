@@ -3,31 +3,36 @@
 #[macro_use]
 mod table;
 
+mod choice;
+mod codel;
 mod fifo;
 
 #[cfg(test)]
 mod conformance;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Instant, QueueLimit};
 
-use crate::stats::DropLog;
+use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
 
 table! {
-    Fifo = "fifo", fifo::Fifo, "first in, first out; what does not fit is lost (drop-tail)";
+    Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; what does not fit is lost (drop-tail)";
+    Codel = "codel", codel::Codel(CodelConfig), "keeps the time in the queue near a target, by drops or marks (RFC 8289)";
 }
 
-/// What a queue discipline does. `conformance.rs` tests every entry of the table against this.
+/// What a queue discipline does with packets. `conformance.rs` tests every entry of the table against this.
 ///
 /// Times never decrease from call to call. A packet given to `enqueue` is returned by `dequeue` or
-/// recorded in `drops` with [`LossReason::Queue`](skyhop_model::LossReason::Queue), exactly once.
+/// recorded in `verdicts` with [`LossReason::Queue`](skyhop_model::LossReason::Queue), exactly once.
 pub(crate) trait Qdisc<P> {
-    /// Takes in a packet at its `since`; whatever must go for it goes to `drops`. Afterwards the
+    /// Takes in a packet at its `since`; whatever must go for it goes to `verdicts`. Afterwards the
     /// backlog is within the limit.
-    fn enqueue(&mut self, arriving: Queued<P>, drops: &mut DropLog<P>);
+    fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>);
 
     /// The packet to transmit from `now` on; `None` only when nothing is left.
-    fn dequeue(&mut self, now: Instant, drops: &mut DropLog<P>) -> Option<Queued<P>>;
+    fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>>;
 
     /// What waits.
     fn backlog(&self) -> Backlog;
@@ -98,10 +103,12 @@ impl Limit {
 }
 
 /// A queue discipline as `skyhop list qdiscs` shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct QdiscEntry {
     /// The name in scenarios.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
+    /// It with Linux's parameters.
+    pub default: fn() -> QueueDiscipline,
 }

@@ -1,43 +1,76 @@
 //! How the table of queue disciplines becomes code.
 
-/// Makes of the table a list of names, an enum over the disciplines, and its constructor.
+/// Makes of the table a list of names, an enum over the configurations, one over the disciplines,
+/// and what leads from the one to the other.
 macro_rules! table {
-    ($($variant:ident = $name:literal, $type:ident::$kind:ident, $summary:literal;)+) => {
-        /// Every queue discipline there is.
-        pub const QDISCS: &[QdiscEntry] =
-            &[$(QdiscEntry { name: $name, summary: $summary }),+];
+    ($($variant:ident = $name:literal, $type:ident::$kind:ident($config:ident), $summary:literal;)+) => {
+        $(pub use $type::$config;)+
 
-        /// Any of them; an enum rather than a trait object, so that payloads need no bounds.
+        /// Every queue discipline there is.
+        pub const QDISCS: &[QdiscEntry] = &[$(QdiscEntry {
+            name: $name,
+            summary: $summary,
+            default: || QueueDiscipline::$variant($config::default()),
+        }),+];
+
+        /// A queue discipline with its parameters: in files its name, or a table with the name as `kind`
+        /// and those parameters that are not Linux's.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum QueueDiscipline {
+            $(#[doc = $summary] $variant($config)),+
+        }
+
+        impl QueueDiscipline {
+            /// Its name.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name),+ }
+            }
+        }
+
+        /// The table in a file.
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "kind")]
+        enum Table {
+            $(#[doc = $summary] #[serde(rename = $name)] $variant($config)),+
+        }
+
+        impl From<Table> for QueueDiscipline {
+            fn from(table: Table) -> Self {
+                match table { $(Table::$variant(config) => Self::$variant(config)),+ }
+            }
+        }
+
+        impl From<QueueDiscipline> for Table {
+            fn from(qdisc: QueueDiscipline) -> Self {
+                match qdisc { $(QueueDiscipline::$variant(config) => Self::$variant(config)),+ }
+            }
+        }
+
+        /// Any of them at work; an enum rather than a trait object, so that payloads need no bounds.
         #[derive(Debug)]
         pub(crate) enum AnyQdisc<P> {
             $($variant($type::$kind<P>)),+
         }
 
         impl<P> AnyQdisc<P> {
-            /// The discipline called `name`.
-            ///
-            /// # Errors
-            /// There is none of that name.
-            pub(crate) fn named(name: &str, limit: Limit) -> Result<Self, LinkError> {
-                match name {
-                    $($name => Ok(Self::$variant($type::$kind::new(limit))),)+
-                    _ => Err(LinkError::UnknownQdisc {
-                        name: name.to_owned(),
-                        known: QDISCS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
-                    }),
+            pub(crate) fn new(config: &QueueDiscipline, limit: Limit) -> Self {
+                match config {
+                    $(QueueDiscipline::$variant(config) => {
+                        Self::$variant($type::$kind::new(config, limit))
+                    })+
                 }
             }
         }
 
         impl<P> Qdisc<P> for AnyQdisc<P> {
             #[inline]
-            fn enqueue(&mut self, arriving: Queued<P>, drops: &mut DropLog<P>) {
-                match self { $(Self::$variant(qdisc) => qdisc.enqueue(arriving, drops)),+ }
+            fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
+                match self { $(Self::$variant(qdisc) => qdisc.enqueue(arriving, verdicts)),+ }
             }
 
             #[inline]
-            fn dequeue(&mut self, now: Instant, drops: &mut DropLog<P>) -> Option<Queued<P>> {
-                match self { $(Self::$variant(qdisc) => qdisc.dequeue(now, drops)),+ }
+            fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+                match self { $(Self::$variant(qdisc) => qdisc.dequeue(now, verdicts)),+ }
             }
 
             #[inline]

@@ -9,6 +9,7 @@ use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
     DelayPiece, Dismantled, Link, LinkConfig, LinkSchedule, LinkStats, Outage, Packet, Piece,
+    QueueDiscipline,
 };
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
@@ -103,7 +104,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     (schedule, queue, any::<u64>()).prop_map(|(schedule, queue, seed)| {
         let (delay, rate, loss, outages, dismantled, during_outage) = schedule;
         let schedule = LinkSchedule { delay, rate, loss, outages, dismantled, during_outage };
-        LinkConfig { schedule, qdisc: "fifo".to_owned(), queue, seed }
+        LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed }
     })
 }
 
@@ -156,7 +157,7 @@ impl Driver {
                 Polling::OnWakeup => self.follow_wakeups(Instant::from_nanos(offered.at_ns)),
             }
             previous_ns = offered.at_ns;
-            let packet = Packet { wire_size: Bytes::new(offered.size), payload: number };
+            let packet = Packet::new(Bytes::new(offered.size), number);
             self.link.enqueue(Instant::from_nanos(offered.at_ns), packet);
             self.observe_drops();
         }

@@ -4,7 +4,7 @@
 
 use skyhop_link::{
     Arrival, DelayPiece, Dismantled, Drop, Link, LinkConfig, LinkError, LinkSchedule, Outage,
-    Packet, Piece, QDISCS, ScheduleError,
+    Packet, Piece, QueueDiscipline, ScheduleError,
 };
 use skyhop_model::Counts;
 use skyhop_model::{DuringOutage, LossReason};
@@ -27,7 +27,7 @@ fn fixed(delay_ms: u64) -> LinkSchedule {
 
 fn config(schedule: LinkSchedule, packets: u64) -> LinkConfig {
     let queue = QueueLimit::Packets(packets);
-    LinkConfig { schedule, qdisc: "fifo".to_owned(), queue, seed: 7 }
+    LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed: 7 }
 }
 
 /// A link and what came out of it: (packet, ms) of arrivals, (packet, ms, reason) of drops.
@@ -41,7 +41,7 @@ struct Run {
 fn run(config: LinkConfig, sends_ms: impl IntoIterator<Item = u64>) -> Run {
     let mut link = Link::new(config).expect("a valid configuration");
     for (payload, send_ms) in (0..).zip(sends_ms) {
-        link.enqueue(ms(send_ms), Packet { wire_size: SIZE, payload });
+        link.enqueue(ms(send_ms), Packet::new(SIZE, payload));
     }
     let whole_ms = |at: Instant| {
         assert_eq!(at.as_nanos() % 1_000_000, 0, "{at} is not a whole millisecond");
@@ -77,7 +77,7 @@ fn a_saturated_link_carries_its_rate_and_drops_the_tail() {
 fn stats_tell_what_waits_and_what_is_underway() {
     let mut link = Link::new(config(fixed(20), 10)).expect("a valid configuration");
     for payload in 0..4 {
-        link.enqueue(ms(0), Packet { wire_size: SIZE, payload });
+        link.enqueue(ms(0), Packet::new(SIZE, payload));
     }
     let stats = link.stats();
     assert_eq!((stats.backlog_packets, stats.backlog_bytes), (3, Bytes::new(4500)));
@@ -283,13 +283,11 @@ fn what_is_not_a_link_is_refused_in_one_line() {
         (refusal(reversed), "outages[0] ends before it begins"),
         (refusal(overlapping), "outages[1] at 4 ms does not come after"),
         (refusal(|c| c.schedule.dismantled = vec![hop(2), hop(1)]), "dismantled[1] at 1 ms"),
-        (refusal(|c| c.qdisc = "lifo".to_owned()), "\"lifo\"; choose one of: fifo"),
         (refusal(|c| c.queue = QueueLimit::Bdp(1.0)), "\"1 BDP\" is relative"),
         (refusal(|c| c.queue = QueueLimit::Bytes(Bytes::ZERO)), "no packet fits"),
     ] {
         assert!(message.contains(part) && !message.contains('\n'), "{message}");
     }
-    assert_eq!(QDISCS[0].name, "fifo");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use skyhop_app::{App, Bulk, Kind as _, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
-use skyhop_link::{LinkConfig, LinkSchedule};
+use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::RunData;
@@ -38,7 +38,7 @@ pub const fn mbit(n: u64) -> Rate {
 pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     let link = LinkConfig {
         schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
-        qdisc: "fifo".to_owned(),
+        qdisc: QueueDiscipline::default(),
         queue: QueueLimit::Packets(1000),
         seed: 1,
     };

@@ -9,4 +9,5 @@ mod kernel_cc;
 mod lab;
 mod link;
 mod links;
+mod marks;
 mod programs;

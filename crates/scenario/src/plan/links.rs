@@ -1,7 +1,7 @@
 //! Links over their paths.
 
 use skyhop_experiment::{FlowPlan, LinkPlan, seed_for};
-use skyhop_link::{Link, LinkConfig, LinkError, LinkSchedule};
+use skyhop_link::{Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
@@ -126,13 +126,8 @@ impl NamedScenario {
             seed: seed_for(self.scenario.run.seed, &format!("{key} {direction}")),
             schedule,
         };
-        // Built once here, so that a wrong qdisc or queue is found before anything runs.
-        Link::<()>::new(config.clone()).map_err(|error| match error {
-            LinkError::UnknownQdisc { .. } => {
-                self.wrong(format!("{section}.qdisc"), error.to_string())
-            }
-            _ => self.wrong(&section, error.to_string()),
-        })?;
+        // Built once here, so that a wrong queue is found before anything runs.
+        Link::<()>::new(config.clone()).map_err(|error| self.wrong(&section, error.to_string()))?;
         Ok(config)
     }
 }

@@ -33,7 +33,7 @@ fn what_is_not_given_has_the_documented_default() {
     let link = scenario.link.keys.values();
     assert_eq!(link.rate, Rate::from_bits_per_second(150_000_000));
     assert_eq!(link.queue, QueueLimit::Bdp(1.0));
-    assert_eq!(link.qdisc, "fifo");
+    assert_eq!(link.qdisc.name(), "fifo");
     let tcp = TcpFlow { cc: "cubic".to_owned(), ..TcpFlow::default() };
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
     let probe = ProbeFlow { interval: Duration::from_millis(10), size: Bytes::new(64) };

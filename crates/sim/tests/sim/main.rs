@@ -3,6 +3,7 @@
 mod announced;
 mod applications;
 mod blind;
+mod codel;
 mod every_module;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;

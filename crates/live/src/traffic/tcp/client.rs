@@ -134,7 +134,11 @@ impl Client<'_> {
         // From here on a handshake in an outage shows in the samples.
         flow.view.opened(Side::Client, &connection);
         self.connection = Some(connection);
-        match self.begin_handshake(&socket) {
+        let begun = flow
+            .stage
+            .namespace(flow.plan.from)
+            .connecting(flow.plan.options.ecn, || self.begin_handshake(&socket))?;
+        match begun {
             Ok(()) => options::batch_reads(&flow.plan, Side::Client, &socket),
             // All ports are taken by connections that have just been closed.
             Err(Errno::EADDRNOTAVAIL) => self.lose(now, Errno::EADDRNOTAVAIL),

@@ -1,0 +1,407 @@
+//! Controlled delay (RFC 8289): drops at the head once packets have waited longer than a target for
+//! an interval, and again the sooner the longer that lasts. Where it may and the packet speaks ECN,
+//! it marks instead, as Linux's sch_codel does; its limit is the link's queue.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_model::{LARGEST_PACKET, LossReason};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use super::fifo::{Fifo, FifoConfig};
+use super::{Backlog, Limit, Qdisc, Queued};
+use crate::stats::Verdicts;
+
+/// A backlog of no more than this is never too long: it is what arrives at once (RFC 8289 5.3).
+const FLOOR: Bytes = LARGEST_PACKET;
+/// Who drops again within so many intervals goes on about as fast as it ended (RFC 8289 5.5).
+const REMEMBERED_INTERVALS: u64 = 16;
+
+/// The parameters of `codel`; the defaults are Linux's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CodelConfig {
+    /// How long packets may wait.
+    pub target: Duration,
+    /// For how long they may wait longer: about the longest RTT.
+    pub interval: Duration,
+    /// Whether packets that speak ECN are marked rather than dropped.
+    pub ecn: bool,
+}
+
+impl Default for CodelConfig {
+    fn default() -> Self {
+        let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+        Self { target, interval, ecn: false }
+    }
+}
+
+/// RFC 8289 5.1's variables, with its names.
+#[derive(Debug)]
+pub(crate) struct Codel<P> {
+    config: CodelConfig,
+    queue: Fifo<P>,
+    /// When packets will have waited too long for an interval; `None` while they do not.
+    first_above: Option<Instant>,
+    dropping: bool,
+    drop_next: Instant,
+    /// Drops since it began to drop, and with how many it began.
+    count: u32,
+    last_count: u32,
+}
+
+/// What is at the head of the queue, and whether it may be dropped.
+struct Head<P> {
+    queued: Option<Queued<P>>,
+    may_drop: bool,
+}
+
+impl<P> Codel<P> {
+    pub(crate) fn new(config: &CodelConfig, limit: Limit) -> Self {
+        Self {
+            config: config.clone(),
+            queue: Fifo::new(&FifoConfig {}, limit),
+            first_above: None,
+            dropping: false,
+            drop_next: Instant::START,
+            count: 0,
+            last_count: 0,
+        }
+    }
+
+    /// RFC 8289 5.3, `dodequeue`.
+    fn pull(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Head<P> {
+        let queued = self.queue.dequeue(now, verdicts);
+        let waited = queued.as_ref().map(|queued| now.saturating_since(queued.since));
+        let is_above = waited.is_some_and(|waited| waited >= self.config.target)
+            && self.queue.backlog().bytes > FLOOR;
+        let may_drop = match self.first_above {
+            _ if !is_above => {
+                self.first_above = None;
+                false
+            }
+            Some(at) => now >= at,
+            None => {
+                self.first_above = Some(now + self.config.interval);
+                false
+            }
+        };
+        Head { queued, may_drop }
+    }
+
+    /// Marks the head where that is possible, and says so; else drops it and pulls the next.
+    fn strike(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) -> bool {
+        let mut first = head.queued.as_mut().filter(|_| self.config.ecn);
+        if first.as_mut().is_some_and(|queued| verdicts.mark(&mut queued.packet)) {
+            return true;
+        }
+        if let Some(lost) = head.queued.take() {
+            verdicts.lose(now, LossReason::Queue, lost.packet);
+        }
+        *head = self.pull(now, verdicts);
+        false
+    }
+
+    /// RFC 8289 5.5: the first drop; more follow unless the wait gets shorter.
+    fn begin_dropping(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) {
+        self.strike(now, head, verdicts);
+        self.dropping = true;
+        // How often it dropped last time is a good rate to start with, where that was not long ago.
+        let before = self.count - self.last_count;
+        let is_recent =
+            now.saturating_since(self.drop_next) < self.config.interval * REMEMBERED_INTERVALS;
+        self.count = if before > 1 && is_recent { before } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = self.control_law(now);
+    }
+
+    /// RFC 8289 5.5: more drops, several at once where the backlog is long.
+    fn go_on_dropping(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) {
+        self.dropping = head.may_drop;
+        while self.dropping && now >= self.drop_next {
+            self.count += 1;
+            let is_marked = self.strike(now, head, verdicts);
+            self.dropping = head.may_drop;
+            if self.dropping {
+                self.drop_next = self.control_law(self.drop_next);
+            }
+            if is_marked {
+                return;
+            }
+        }
+    }
+
+    /// When the next drop is due: TCP's rate falls with the square root of its losses (RFC 8289 5.4).
+    fn control_law(&self, from: Instant) -> Instant {
+        let interval_ns = self.config.interval.as_nanos() as f64;
+        from + Duration::from_nanos((interval_ns / f64::from(self.count).sqrt()) as u64)
+    }
+}
+
+impl<P> Qdisc<P> for Codel<P> {
+    fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
+        self.queue.enqueue(arriving, verdicts);
+    }
+
+    fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+        let mut head = self.pull(now, verdicts);
+        if self.dropping {
+            self.go_on_dropping(now, &mut head, verdicts);
+        } else if head.may_drop {
+            self.begin_dropping(now, &mut head, verdicts);
+        }
+        head.queued
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use skyhop_model::Ecn;
+
+    use super::*;
+    use crate::Packet;
+
+    /// What becomes of a packet: when it leaves or is dropped, and whether it was marked.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Fate {
+        Left { at_ns: i64, is_marked: bool },
+        Dropped { at_ns: i64 },
+    }
+
+    /// A packet that comes: when, its size, and whether it speaks ECN.
+    #[derive(Debug, Clone, Copy)]
+    struct Offered {
+        at_ns: i64,
+        bytes: u64,
+        is_capable: bool,
+    }
+
+    /// The pseudocode of RFC 8289 5, line by line, with marks in place of `drop` where Linux has them.
+    struct Reference<'o> {
+        offered: &'o [Offered],
+        target_ns: i64,
+        interval_ns: i64,
+        ecn: bool,
+        /// Numbers of the packets that wait.
+        waiting: Vec<usize>,
+        fates: Vec<Option<Fate>>,
+        first_above_time: i64,
+        drop_next: i64,
+        count: i64,
+        lastcount: i64,
+        dropping: bool,
+    }
+
+    impl<'o> Reference<'o> {
+        fn new(offered: &'o [Offered], config: &CodelConfig) -> Self {
+            Self {
+                offered,
+                target_ns: config.target.as_nanos() as i64,
+                interval_ns: config.interval.as_nanos() as i64,
+                ecn: config.ecn,
+                waiting: Vec::new(),
+                fates: vec![None; offered.len()],
+                first_above_time: 0,
+                drop_next: 0,
+                count: 0,
+                lastcount: 0,
+                dropping: false,
+            }
+        }
+
+        fn dodequeue(&mut self, now: i64) -> (Option<usize>, bool) {
+            if self.waiting.is_empty() {
+                self.first_above_time = 0;
+                return (None, false);
+            }
+            let p = self.waiting.remove(0);
+            let mut ok_to_drop = false;
+            let sojourn_time = now - self.offered[p].at_ns;
+            let bytes: u64 = self.waiting.iter().map(|p| self.offered[*p].bytes).sum();
+            if sojourn_time < self.target_ns || bytes <= 1514 {
+                self.first_above_time = 0;
+            } else if self.first_above_time == 0 {
+                self.first_above_time = now + self.interval_ns;
+            } else if now >= self.first_above_time {
+                ok_to_drop = true;
+            }
+            (Some(p), ok_to_drop)
+        }
+
+        fn control_law(&self, t: i64) -> i64 {
+            t + (self.interval_ns as f64 / (self.count as f64).sqrt()) as i64
+        }
+
+        fn drop(&mut self, p: Option<usize>, now: i64) {
+            self.fates[p.expect("a packet")] = Some(Fate::Dropped { at_ns: now });
+        }
+
+        fn leave(&mut self, p: Option<usize>, now: i64, is_marked: bool) -> Option<usize> {
+            self.fates[p?] = Some(Fate::Left { at_ns: now, is_marked });
+            p
+        }
+
+        fn may_mark(&self, p: Option<usize>) -> bool {
+            self.ecn && self.offered[p.expect("a packet")].is_capable
+        }
+
+        fn dequeue(&mut self, now: i64) -> Option<usize> {
+            let (mut p, mut ok_to_drop) = self.dodequeue(now);
+            let mut is_marked = false;
+            if self.dropping {
+                if !ok_to_drop {
+                    self.dropping = false;
+                }
+                while now >= self.drop_next && self.dropping {
+                    self.count += 1;
+                    if self.may_mark(p) {
+                        self.drop_next = self.control_law(self.drop_next);
+                        return self.leave(p, now, true);
+                    }
+                    self.drop(p, now);
+                    (p, ok_to_drop) = self.dodequeue(now);
+                    if ok_to_drop {
+                        self.drop_next = self.control_law(self.drop_next);
+                    } else {
+                        self.dropping = false;
+                    }
+                }
+            } else if ok_to_drop {
+                if self.may_mark(p) {
+                    is_marked = true;
+                } else {
+                    self.drop(p, now);
+                    (p, _) = self.dodequeue(now);
+                }
+                self.dropping = true;
+                let delta = self.count - self.lastcount;
+                self.count = 1;
+                if delta > 1 && now - self.drop_next < 16 * self.interval_ns {
+                    self.count = delta;
+                }
+                self.drop_next = self.control_law(now);
+                self.lastcount = self.count;
+            }
+            self.leave(p, now, is_marked)
+        }
+    }
+
+    /// A train of packets, and the times at which something is taken out.
+    fn train() -> impl Strategy<Value = (Vec<Offered>, Vec<i64>)> {
+        let packet = (0_i64..4_000_000, 64_u64..1_515, any::<bool>());
+        let packets = prop::collection::vec(packet, 1..400).prop_map(|packets| {
+            let mut at_ns = 1;
+            let follow = |(gap_ns, bytes, is_capable)| {
+                at_ns += gap_ns;
+                Offered { at_ns, bytes, is_capable }
+            };
+            packets.into_iter().map(follow).collect()
+        });
+        // Slower than they come for a while, then faster.
+        let gaps = prop::collection::vec(0_i64..9_000_000, 1..600);
+        (packets, gaps)
+    }
+
+    fn config() -> impl Strategy<Value = CodelConfig> {
+        (1_u64..20, 5_u64..200, any::<bool>()).prop_map(|(target, interval, ecn)| CodelConfig {
+            target: Duration::from_millis(target),
+            interval: Duration::from_millis(interval),
+            ecn,
+        })
+    }
+
+    fn fates(offered: &[Offered], gaps_ns: &[i64], config: &CodelConfig) -> [Vec<Option<Fate>>; 2] {
+        let at = |ns: i64| Instant::from_nanos(ns as u64);
+        let mut codel = Codel::new(config, Limit::Packets(u64::MAX));
+        let mut reference = Reference::new(offered, config);
+        let (mut verdicts, mut fates) = (Verdicts::new(), vec![None; offered.len()]);
+        let (mut come, mut now) = (0, 0);
+        for gap_ns in gaps_ns {
+            now += gap_ns;
+            while let Some(next) = offered.get(come).filter(|next| next.at_ns <= now) {
+                let ecn = if next.is_capable { Ecn::Ect0 } else { Ecn::NotEct };
+                let packet = Packet { ecn, ..Packet::new(Bytes::new(next.bytes), come) };
+                codel.enqueue(Queued { since: at(next.at_ns), packet }, &mut verdicts);
+                reference.waiting.push(come);
+                come += 1;
+            }
+            reference.dequeue(now);
+            if let Some(Queued { packet, .. }) = codel.dequeue(at(now), &mut verdicts) {
+                let is_marked = packet.ecn == Ecn::Ce;
+                fates[packet.payload] = Some(Fate::Left { at_ns: now, is_marked });
+            }
+            for lost in verdicts.take_lost() {
+                let at_ns = lost.at.as_nanos() as i64;
+                fates[lost.packet.payload] = Some(Fate::Dropped { at_ns });
+            }
+        }
+        [fates, reference.fates]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(256)))]
+
+        #[test]
+        fn it_does_what_the_pseudocode_of_the_rfc_does(
+            (offered, gaps_ns) in train(),
+            config in config(),
+        ) {
+            let [codel, reference] = fates(&offered, &gaps_ns, &config);
+            prop_assert_eq!(codel, reference);
+        }
+    }
+
+    /// 1000 packets that come every 2 ms and leave every 3 ms, so that ever more wait.
+    fn overload(config: &CodelConfig, is_capable: bool) -> (Vec<i64>, usize, usize) {
+        let offered: Vec<Offered> = (0..1000)
+            .map(|n| Offered { at_ns: 1 + 2_000_000 * n, bytes: 1514, is_capable })
+            .collect();
+        let [codel, _] = fates(&offered, &[3_000_000; 1000], config);
+        let dropped = |fate: &Option<Fate>| match fate {
+            Some(Fate::Dropped { at_ns }) => Some(at_ns / 1_000_000),
+            _ => None,
+        };
+        let marked =
+            |fate: &&Option<Fate>| matches!(fate, Some(Fate::Left { is_marked: true, .. }));
+        let left = |fate: &&Option<Fate>| matches!(fate, Some(Fate::Left { .. }));
+        let drops = codel.iter().filter_map(dropped).collect();
+        (drops, codel.iter().filter(marked).count(), codel.iter().filter(left).count())
+    }
+
+    #[test]
+    fn drops_come_sooner_and_sooner_once_packets_wait_for_an_interval() {
+        let (drops_ms, marked, _) = overload(&CodelConfig::default(), true);
+        // Above target from 12 ms on, so from 112 ms on, whenever a packet leaves.
+        let mut due_ms = 112.0;
+        for (drops, at_ms) in (1..).zip(&drops_ms) {
+            let late_ms = *at_ms as f64 - due_ms;
+            assert!((0.0..3.0).contains(&late_ms), "drop {drops} at {at_ms}, due at {due_ms}");
+            due_ms =
+                if drops == 1 { *at_ms as f64 } else { due_ms } + 100.0 / f64::from(drops).sqrt();
+        }
+        assert!(drops_ms.len() > 50, "{drops_ms:?}");
+        assert_eq!(marked, 0);
+    }
+
+    #[test]
+    fn with_ecn_who_speaks_it_is_marked_and_nobody_else() {
+        let config = CodelConfig { ecn: true, ..CodelConfig::default() };
+        let (drops, marked, left) = overload(&config, true);
+        assert!(drops.is_empty() && marked > 20 && left > 900, "{drops:?} {marked} {left}");
+        let (drops, marked, _) = overload(&config, false);
+        assert!(drops.len() > 20 && marked == 0, "{drops:?} {marked}");
+    }
+
+    #[test]
+    fn the_last_packets_are_never_dropped() {
+        let offered: Vec<Offered> =
+            (0..2).map(|n| Offered { at_ns: 1 + n, bytes: 1514, is_capable: false }).collect();
+        let config = CodelConfig::default();
+        let [codel, _] = fates(&offered, &[500_000_000; 4], &config);
+        assert!(codel.iter().all(|fate| matches!(fate, Some(Fate::Left { .. }))), "{codel:?}");
+    }
+}

@@ -17,7 +17,7 @@ impl<C: CongestionControl> Sender<C> {
     /// Fills in what the hooks may read and the sender keeps elsewhere.
     pub(crate) fn publish(&mut self) {
         let (tp, board, rtt) = (&mut self.tp, &self.board, &self.rtt);
-        let (una, nxt) = (self.lengths.start_of(board.una), self.lengths.start_of(board.nxt));
+        let (una, nxt) = (self.lengths.begin(), self.lengths.end());
         tp.bytes_acked = una;
         tp.write_seq = self.stream.written().min(nxt + MOST_WRITTEN) as u32;
         (tp.snd_una, tp.snd_nxt) = (una as u32, nxt as u32);
@@ -35,7 +35,7 @@ impl<C: CongestionControl> Sender<C> {
     /// An episode begins, or moves on: it ends when everything sent so far has been acknowledged.
     pub(crate) fn note_high_seq(&mut self) {
         self.high_seq = self.board.nxt;
-        self.tp.high_seq = self.lengths.start_of(self.high_seq) as u32;
+        self.tp.high_seq = self.lengths.end() as u32;
     }
 
     pub(crate) fn set_state(&mut self, state: CongestionState) {

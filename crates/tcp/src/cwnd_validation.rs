@@ -26,7 +26,7 @@ impl<C: CongestionControl> Sender<C> {
             tp.set_cwnd_limited(limited);
             tp.max_packets_out = out;
             self.usage.round_end = self.board.nxt;
-            tp.cwnd_usage_seq = self.lengths.start_of(self.board.nxt) as u32;
+            tp.cwnd_usage_seq = self.lengths.end() as u32;
         }
         if self.is_cwnd_limited() {
             self.usage.used = 0;

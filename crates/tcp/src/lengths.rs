@@ -6,8 +6,11 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Lengths {
     mss: u64,
-    /// The shorter segments that still matter, in order: the place of each, and by how many bytes all up to it,
-    /// itself included, fall short of full size.
+    /// Where the segments that still matter begin, and where all that were sent end, in bytes.
+    begin: u64,
+    end: u64,
+    /// Those of them that are shorter, in order: the place of each, and by how many bytes all up to it, itself included,
+    /// fall short of full size.
     short: VecDeque<(u64, u64)>,
     /// By how many bytes those before them do.
     before: u64,
@@ -15,11 +18,22 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     pub(crate) fn new(mss: u32) -> Self {
-        Self { mss: mss.into(), short: VecDeque::new(), before: 0 }
+        Self { mss: mss.into(), begin: 0, end: 0, short: VecDeque::new(), before: 0 }
+    }
+
+    /// The bytes that nobody asks for any more: what has been acknowledged.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// The bytes that have been sent.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// Segment `seq`, the one after the last, is `len` bytes long.
     pub(crate) fn push(&mut self, seq: u64, len: u64) {
+        self.end += len;
         if len < self.mss {
             let lacking = self.short.back().map_or(self.before, |(_, lacking)| *lacking);
             self.short.push_back((seq, lacking + self.mss - len));
@@ -27,13 +41,13 @@ impl Lengths {
     }
 
     /// Where segment `seq` begins in the stream.
+    #[inline]
     pub(crate) fn start_of(&self, seq: u64) -> u64 {
-        let lacking = match self.short.back() {
-            None => self.before,
-            Some((last, lacking)) if *last < seq => *lacking,
-            Some(_) => self.lacking_below(seq),
-        };
-        seq * self.mss - lacking
+        if self.short.is_empty() {
+            return seq * self.mss - self.before;
+        }
+        let below = self.short.partition_point(|(short, _)| *short < seq);
+        seq * self.mss - below.checked_sub(1).map_or(self.before, |last| self.short[last].1)
     }
 
     /// How long segment `seq` is.
@@ -50,11 +64,7 @@ impl Lengths {
             self.before = *lacking;
             self.short.pop_front();
         }
-    }
-
-    fn lacking_below(&self, seq: u64) -> u64 {
-        let below = self.short.partition_point(|(short, _)| *short < seq);
-        below.checked_sub(1).map_or(self.before, |last| self.short[last].1)
+        self.begin = seq * self.mss - self.before;
     }
 }
 
@@ -69,8 +79,10 @@ mod tests {
         for (seq, len) in lens.into_iter().enumerate() {
             lengths.push(seq as u64, len);
         }
+        assert_eq!(lengths.end(), lens.iter().sum::<u64>());
         for forgotten in 0..lens.len() {
             lengths.forget_below(forgotten as u64);
+            assert_eq!(lengths.begin(), lens[..forgotten].iter().sum::<u64>());
             for seq in forgotten..lens.len() {
                 assert_eq!(u64::from(lengths.of(seq as u64)), lens[seq]);
                 assert_eq!(lengths.start_of(seq as u64), lens[..seq].iter().sum::<u64>());

@@ -13,7 +13,7 @@ pub(crate) struct Unsent {
 
 impl<C: CongestionControl> Sender<C> {
     pub(crate) fn unsent(&self) -> Unsent {
-        let sent = self.lengths.start_of(self.board.nxt);
+        let sent = self.lengths.end();
         Unsent { bytes: self.stream.written() - sent, room: self.window_end.saturating_sub(sent) }
     }
 
@@ -22,26 +22,29 @@ impl<C: CongestionControl> Sender<C> {
         u64::from(self.config.mss) - self.option_bytes
     }
 
+    /// Whether anything was never sent, a FIN included.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent().bytes > 0 || self.stream.fin_is_due()
+    }
+
     /// Whether a full segment was never sent, or what is less but all.
     pub(crate) fn has_more(&self) -> bool {
         let bytes = self.unsent().bytes;
         bytes >= self.current_mss() || (bytes > 0 && self.stream.is_finished())
     }
 
-    /// Whether anything was never sent, a FIN included.
-    pub(crate) fn has_unsent(&self) -> bool {
-        self.unsent().bytes > 0 || self.stream.fin_is_due()
-    }
-
     /// Whether there is something that was never sent and may leave now, as far as it is not for the network to say.
     pub(crate) fn has_new_data(&self) -> bool {
+        let (unsent, mss) = (self.unsent(), self.current_mss());
+        if unsent.bytes > mss {
+            return unsent.room >= mss;
+        }
         self.window_takes_next() && !self.holds_short()
     }
 
     /// `tcp_snd_wnd_test`: whether the receiver has room for the next segment. A FIN takes a place there, too.
     pub(crate) fn window_takes_next(&self) -> bool {
-        let unsent = self.unsent();
-        let mss = self.current_mss();
+        let (unsent, mss) = (self.unsent(), self.current_mss());
         let fin = u64::from(self.stream.fin_is_due() && unsent.bytes <= mss);
         let taken = unsent.bytes.min(mss) + fin;
         taken > 0 && taken <= unsent.room

@@ -308,7 +308,11 @@ impl Receiver {
         let all = self.buffer.unread() + self.buffer.beyond == 0;
         let mut due = self.delayed.is_due_after_read(self.buffer.in_order, all);
         let left = self.buffer.window_left();
-        if !due && !self.is_finished() && 2 * left <= self.buffer.capacity() {
+        if !due
+            && !self.config.reads_at_once
+            && !self.is_finished()
+            && 2 * left <= self.buffer.capacity()
+        {
             let window = self.select_window();
             due = window > 0 && window >= 2 * left;
         }

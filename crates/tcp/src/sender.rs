@@ -168,13 +168,13 @@ impl<C: CongestionControl> Sender<C> {
 
     /// An application that always has more to send stops: what has been sent is all so far.
     pub fn pause(&mut self) {
-        self.stream.pause(self.lengths.start_of(self.board.nxt));
+        self.stream.pause(self.lengths.end());
     }
 
     /// The application has no more to send: what has been written is all, or, of an endless
     /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {
-        self.stream.finish(self.lengths.start_of(self.board.nxt));
+        self.stream.finish(self.lengths.end());
     }
 
     /// The application wants short segments to wait, or no longer (TCP_CORK). Poll afterwards: what waits may leave now.
@@ -194,7 +194,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// How much of the stream has been acknowledged.
     pub fn acknowledged(&self) -> Bytes {
-        Bytes::new(self.lengths.start_of(self.board.una))
+        Bytes::new(self.lengths.begin())
     }
 
     /// What has been written and never left; without end, all there can be.

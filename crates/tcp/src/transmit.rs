@@ -167,7 +167,7 @@ impl<C: CongestionControl> Sender<C> {
         let mss = self.current_mss();
         let unsent = self.unsent();
         let limit = unsent.room.min(u64::from(room) * mss);
-        let peer_window = self.window_end - self.lengths.start_of(board.una);
+        let peer_window = self.window_end - self.lengths.begin();
         let window = peer_window.min(u64::from(self.tp.snd_cwnd) * mss);
         let since_last_ns = self.now.as_nanos().saturating_sub(self.tp.tcp_wstamp_ns);
         if limit >= u64::from(most) * mss

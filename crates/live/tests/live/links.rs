@@ -2,7 +2,7 @@
 
 use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;
-use skyhop_experiment::{Experiment, LinkPlan, Route};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route};
 use skyhop_live::LiveEngine;
 use skyhop_model::{Counts, End, EventKind, HandoverKind, LossReason, PhaseKind};
 use skyhop_signal::Announcement;
@@ -108,8 +108,10 @@ fn the_live_engine_conforms() {
     let mut experiment = two_links();
     let ask = r#"{"kind": "request-response", "response": "20 kB", "per_connection": 3}"#;
     let say = r#"{"kind": "constant-rate", "rate": "80 kbit/s"}"#;
-    let over_tcp =
-        |id: u32, json: &str| application(id, End::From, "cubic", app(json), TcpOptions::default());
+    let over_tcp = |id: u32, json: &str| FlowPlan {
+        stop: at(2000),
+        ..application(id, End::From, "cubic", app(json), TcpOptions::default())
+    };
     let bulk = tcp(0, End::From, "cubic", None);
     experiment.flows = vec![bulk, probe(1, ms(10)), over_tcp(2, ask), over_tcp(3, say)];
     // Says why where this system allows no runs.

@@ -104,8 +104,8 @@ def measure(case: tuple[str, str, str, tuple[str, ...]]) -> tuple[str, Digests]:
 def digests(run: Run) -> Digests:
     """Return what a run's tables and summary hold."""
     found: Digests = {}
-    for table in TABLES:
-        content: pa.Table = getattr(run, table)
+    tables: dict[str, pa.Table] = {name: getattr(run, name) for name in TABLES} | run.apps
+    for table, content in tables.items():
         found[f"{table}.rows"] = str(content.num_rows)
         for name in content.column_names:
             found[f"{table}.{name}"] = column_digest(content[name])

@@ -62,6 +62,15 @@ class Run:
         """One row per probe packet."""
         return self._table("probes.parquet")
 
+    @cached_property
+    def apps(self) -> dict[str, pa.Table]:
+        """By name, those of `_core.APP_TABLES` that the run has: one row per transaction."""
+        return {
+            name: self._table(f"{name}.parquet")
+            for name in _core.APP_TABLES
+            if (self.directory / f"{name}.parquet").exists()
+        }
+
     def _json(self, name: str) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads((self.directory / name).read_text("utf-8"))

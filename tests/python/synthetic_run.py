@@ -75,6 +75,20 @@ PROBE_SCHEMA = pa.schema(
         ("scheduled_rtt_ns", pa.int64()),
     ]
 )
+APP_SCHEMA = pa.schema(
+    [
+        ("flow", pa.int32()),
+        ("connection", pa.int32()),
+        ("seq", pa.int64()),
+        ("t_ns", pa.int64()),
+        ("sent_bytes", pa.int64()),
+        ("answered_bytes", pa.int64()),
+        ("connect_ns", pa.int64()),
+        ("first_byte_ns", pa.int64()),
+        ("latency_ns", pa.int64()),
+    ]
+)
+APP_KINDS = {"requests": "request-response", "bursts": "on-off", "messages": "constant-rate"}
 
 
 @dataclass
@@ -89,6 +103,9 @@ class SyntheticRun:
     engine: str = "live"
     seed: int = 1
     probe: bool = False
+    apps: tuple[str | None, ...] = ()
+    """Of the first flows: the table of the flow's application, where it keeps one."""
+    transactions_per_s: float = 5.0
     connected: bool = True
     warnings: tuple[str, ...] = ()
     losses: int = 5
@@ -106,6 +123,9 @@ class SyntheticRun:
         self._write_rows(directory / "link.parquet", LINK_SCHEMA, self.link_rows())
         self._write_rows(directory / "events.parquet", EVENT_SCHEMA, self.event_rows())
         self._write_rows(directory / "probes.parquet", PROBE_SCHEMA, self.probe_rows())
+        for table in set(self.apps) - {None}:
+            rows = [row for row in self.app_rows() if self.apps[row["flow"]] == table]
+            self._write_rows(directory / f"{table}.parquet", APP_SCHEMA, rows)
         (directory / "summary.json").write_text(json.dumps(self.summary_json(), indent=2))
         (directory / "run.json").write_text(json.dumps(self.run_json(), indent=2))
         return directory
@@ -260,6 +280,25 @@ class SyntheticRun:
             )  # fmt: skip
         return rows
 
+    def app_rows(self) -> list[dict[str, Any]]:
+        """Rows of the applications' tables: every 60th fails, every 30th takes a second."""
+        rng = np.random.default_rng(self.seed + 200)
+        rows = []
+        for flow in (flow for flow, table in enumerate(self.apps) if table is not None):
+            for seq in range(int(self.duration_s * self.transactions_per_s)):
+                late_ms = 1000 if seq % 30 == 9 else 0
+                latency = int(1e6 * (42 + 5 * flow + late_ms + rng.lognormal(2, 1)))
+                is_done = seq % 60 != 17
+                rows.append(
+                    {"flow": flow, "connection": 0, "seq": seq,
+                     "t_ns": int(seq * 1e9 / self.transactions_per_s), "sent_bytes": 300,
+                     "answered_bytes": 10_000 if is_done else 0,
+                     "connect_ns": 41_000_000 if seq == 0 else None,
+                     "first_byte_ns": latency - 1_000_000 if is_done else None,
+                     "latency_ns": latency if is_done else None}
+                )  # fmt: skip
+        return rows
+
     def summary_json(self) -> dict[str, Any]:
         """summary.json; totals are those of the rows."""
         rows, link, path_events = self.flow_rows(), self.link_rows(), self.path_events()
@@ -282,6 +321,8 @@ class SyntheticRun:
             "rtt_excess_us": {"p50": 40.0, "p99": 911.5, "max": 3000.0} if live else None,
             "warnings": list(self.warnings),
         }
+        if apps := self._apps_json():
+            made["apps"] = apps
         return made | self.summary
 
     def run_json(self) -> dict[str, Any]:
@@ -335,6 +376,24 @@ class SyntheticRun:
         quantiles = {f"rtt_p{q}_us": int(np.percentile(rtts, q)) for q in (50, 95, 99)}
         lost = len(rows) - len(rtts)
         return [{"id": len(self.ccs), "sent": len(rows), "lost": lost, **quantiles}]
+
+    def _apps_json(self) -> list[dict[str, Any]]:
+        apps = []
+        for flow, table in enumerate(self.apps):
+            rows = [row["latency_ns"] for row in self.app_rows() if row["flow"] == flow]
+            done_us = [ns / 1e3 for ns in rows if ns is not None]
+            if table is None:
+                continue
+            quantiles = {
+                f"latency_p{q}_us": int(np.percentile(done_us, q)) if done_us else None
+                for q in (50, 95, 99)
+            }
+            failed = len(rows) - len(done_us)
+            apps.append(
+                {"id": flow, "kind": APP_KINDS[table], "completed": len(done_us), "failed": failed,
+                 **quantiles}
+            )  # fmt: skip
+        return apps
 
     @staticmethod
     def _write_rows(file: Path, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,24 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from synthetic_run import FLOW_SCHEMA, SyntheticRun, write_path
+from synthetic_run import APP_KINDS, FLOW_SCHEMA, SyntheticRun, write_path
 
+from skyhop import _core
 from skyhop.analysis.binning import binned, binned_sum, ecdf, round_step
 from skyhop.analysis.comparison import shared_events
 from skyhop.analysis.flows import by_duration, flow_styles
-from skyhop.analysis.run_timeline import link_rate_steps
+from skyhop.analysis.run_timeline import link_rate_steps, run_timeline
 from skyhop.analysis.summary import rows_of
 from skyhop.analysis.tables import three_digits
 from skyhop.data.arrays import FloatArray
-from skyhop.data.reading import path_record, read_runs
+from skyhop.data.reading import path_record, read_runs, run_record
+from skyhop.data.records import AppSeries
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.figures import comparison_figure, path_figure, png_bytes, run_figure, save
-from skyhop.figures.timeline import SHAPES_AT_MOST
+from skyhop.figures.timeline import SHAPES_AT_MOST, draw_timeline
 from skyhop.report import figures_directory, summary_rows, write_report
+from skyhop.runs import read_run
 
 SHORT = SyntheticRun(duration_s=12.0)
 
@@ -271,6 +275,51 @@ def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
     assert "San Diego" in page.text
 
 
+def test_runs_have_the_tables_that_their_applications_keep(tmp_path: Path) -> None:
+    assert set(APP_KINDS) == set(_core.APP_TABLES)
+    assert read_run(SHORT.write(tmp_path / "none")).apps == {}
+    made = SyntheticRun(("cubic",) * 3, 12.0, apps=("requests", None, "bursts"))
+    run = read_run(made.write(tmp_path / "run"))
+    assert {name: table.num_rows for name, table in run.apps.items()} == {
+        "requests": 60, "bursts": 60
+    }  # fmt: skip
+    record = run_record(run)
+    assert {flow: series.table for flow, series in record.apps.items()} == {
+        0: "requests", 2: "bursts"
+    }  # fmt: skip
+    rows = [row for row in made.app_rows() if row["flow"] == 2]
+    series = record.apps[2]
+    assert series.t_s.tolist() == [row["t_ns"] / 1e9 for row in rows]
+    assert series.failed_s.tolist() == [17 / 5]
+    assert series.latency_ms[[0, 1]].tolist() == [row["latency_ns"] / 1e6 for row in rows[:2]]
+
+
+def test_applications_have_a_table_and_a_line(tmp_path: Path) -> None:
+    made = SyntheticRun(("cubic", "bbr"), 12.0, apps=(None, "requests"))
+    app = made.summary_json()["apps"][0]
+    run = made.write(tmp_path / "run")
+    page = Page(write_report([run], tmp_path / "report.html"))
+    assert page.column("app") == ["request-response"]
+    assert (page.column("completed"), page.column("failed")) == (["59"], ["1"])
+    quantiles = [f"{app[f'latency_{q}_us'] / 1e3:,.1f}" for q in ("p50", "p95", "p99")]
+    assert [page.column(f"latency_{q}_us") for q in ("p50", "p95", "p99")] == [
+        [text] for text in quantiles
+    ]
+    p50, _, p99 = quantiles
+    line = f"request-response: 59 completed, 1 failed, p50 {p50} ms, p99 {p99} ms"
+    assert page.text.count(line) == 1
+    bulk, requests = summary_rows([run])
+    assert (bulk["app"], bulk["failed"], bulk["latency_p99_ms"]) == (None, None, None)
+    assert (requests["app"], requests["completed"]) == ("request-response", 59)
+    assert requests["latency_p99_ms"] == round(app["latency_p99_us"] / 1e3, 1)
+
+
+def test_what_no_run_has_is_not_shown(tmp_path: Path) -> None:
+    run = SHORT.write(tmp_path / "run")
+    assert "Applications" not in Page(write_report([run], tmp_path / "report.html")).text
+    assert "app" not in summary_rows([run])[0]
+
+
 def test_a_finite_transfer_shows_its_completion(tmp_path: Path) -> None:
     flow = {**SHORT.summary_json()["flows"][0], "completion_s": 7.25}
     SyntheticRun(duration_s=12.0, summary={"flows": [flow]}).write(tmp_path / "run")
@@ -359,6 +408,7 @@ def test_a_comparison_marks_handovers_only_where_all_runs_had_the_same(tmp_path:
         (lambda run: truncate(run / "link.parquet"), "link.parquet", "Parquet"),
         (lambda run: drop_column(run / "flows.parquet"), "flows.parquet", "`srtt_us`"),
         (lambda run: truncate(run / "path.parquet"), "path.parquet", "Parquet"),
+        (lambda run: (run / "bursts.parquet").write_text("x"), "bursts.parquet", "cannot read"),
         (lambda run: drop_flow_key(run / "summary.json"), "summary.json", "flows[0].cc"),
     ],
 )
@@ -526,6 +576,58 @@ def test_figures_hold_every_flow_and_panel(tmp_path: Path) -> None:
         row["rtt_ns"] is None for row in made.probe_rows()
     )
     assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+def test_latencies_have_a_panel_per_table(tmp_path: Path) -> None:
+    made = SyntheticRun(("cubic", "bbr", "reno"), apps=("requests", "requests", "messages"))
+    figure = run_figure(made.write(tmp_path / "run"))
+    panels = {ax.get_ylabel().split("\n")[0]: ax for ax in figure.axes[1:]}
+    assert list(panels)[1:5] == ["srtt", "latency of requests", "latency of messages", "cwnd"]
+    requests = panels["latency of requests"]
+    dots = [np.asarray(c.get_offsets()) for c in requests.collections if c.get_gid() == "latency"]
+    rows = [[row for row in made.app_rows() if row["flow"] == flow] for flow in (0, 1)]
+    for drawn, of_flow in zip(dots, rows, strict=True):
+        shown = {row["t_ns"] / 1e9: row["latency_ns"] / 1e6 for row in of_flow if row["latency_ns"]}
+        known = drawn[np.isfinite(drawn[:, 1])]
+        assert dict(known.tolist()) == pytest.approx(shown)
+    failed = [c for c in requests.collections if c.get_gid() == "failed"]
+    heights = [set(np.asarray(c.get_offsets())[:, 1].tolist()) for c in failed]
+    assert [len(np.asarray(c.get_offsets())) for c in failed] == [5, 5]
+    assert heights[0].isdisjoint(heights[1]), "failures of one flow do not hide those of another"
+    # From 42 ms to above 1 s, all of it below the marks of failures.
+    assert requests.get_yscale() == "log"
+    highest = max(drawn[:, 1][np.isfinite(drawn[:, 1])].max() for drawn in dots)
+    bottom, top = requests.get_ylim()
+    share = np.log(highest / bottom) / np.log(top / bottom)
+    assert 0.7 < share < min(*heights[0], *heights[1])
+    assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("latencies_ms", "is_log"), [((5.0, 49.0), False), ((5.0, 51.0), True), ((0.0, 51.0), False),
+                                 ((np.nan, np.nan), False)],
+)  # fmt: skip
+def test_latencies_of_decades_are_on_a_logarithmic_scale(
+    tmp_path: Path, latencies_ms: tuple[float, float], is_log: bool
+) -> None:
+    made = SyntheticRun(apps=("bursts",), duration_s=3.0)
+    run = read_runs([made.write(tmp_path / "run")])[0]
+    series = AppSeries("bursts", np.array([1.0, 2.0]), np.array(latencies_ms))
+    panel = run_timeline(replace(run, apps={0: series})).panels[2]
+    assert (panel.what, panel.is_log) == ("latency of bursts", is_log)
+    known = [value for value in latencies_ms if np.isfinite(value)]
+    assert panel.span is not None
+    assert all(panel.span[0] <= value < panel.span[1] for value in known)
+    assert png_bytes(draw_timeline(run_timeline(replace(run, apps={0: series}))))
+
+
+def test_many_applications_share_a_colour_and_an_entry_of_the_legend(tmp_path: Path) -> None:
+    made = SyntheticRun(("cubic",) * 9, 12.0, apps=("requests",) * 9)
+    figure = run_figure(made.write(tmp_path / "run"))
+    (dots,) = scatters(figure, "latency")
+    (failed,) = scatters(figure, "failed")
+    assert len(np.asarray(dots.get_offsets())) == len(made.app_rows()) == 540
+    assert failed.get_label() == "failed (9)"
 
 
 def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> None:

@@ -19,10 +19,13 @@ from conftest import Skyhop, skyhop_command
 from needs import needs_ray
 from reference_files import reference
 from small_study import content, write
+from synthetic_run import SyntheticRun
 
 import skyhop as sh
 from skyhop.errors import InputError
 from skyhop.study import load_study, run_study
+from skyhop.study.file import Metric
+from skyhop.study.metrics import MetricSet
 
 
 def run(output: Path, study: dict[str, Any], **options: Any) -> pl.DataFrame:
@@ -63,6 +66,32 @@ def test_samples_count_within_the_flows_own_time(tmp_path: Path) -> None:
     assert second["early"] is None
     assert second["late"] > 0
     assert first["after"] + second["after"] < 2
+
+
+def test_metrics_of_applications_are_those_of_the_rows_flow(tmp_path: Path) -> None:
+    made = SyntheticRun(("cubic", "bbr"), duration_s=6.0, apps=(None, "messages"))
+    slowest = Metric(name="slowest", kind="expression", value="latency_p99 / latency_p50")
+    metrics = MetricSet.of([slowest], "x")
+    bulk, messages = metrics.rows(made.write(tmp_path / "run"))
+    (app,) = made.summary_json()["apps"]
+    for name, value in (
+        ("latency_p50", app["latency_p50_us"] / 1e3),
+        ("latency_p95", app["latency_p95_us"] / 1e3),
+        ("latency_p99", app["latency_p99_us"] / 1e3),
+        ("completed", 29),
+        ("failed", 1),
+    ):
+        info = metrics.find(name, "x")
+        assert messages[info.column] * info.factor == pytest.approx(value)
+        assert bulk[info.column] is None
+    assert messages["slowest"] == pytest.approx(app["latency_p99_us"] / app["latency_p50_us"])
+    assert bulk["slowest"] is None
+
+
+def test_an_axis_over_applications_can_be_called_app(tmp_path: Path) -> None:
+    axis = {"name": "app", "key": "flow.0.cc", "values": ["cubic", "bbr"]}
+    frame = run(tmp_path, content(axis=[axis], repeats=1))
+    assert frame.get_column("app").to_list() == ["cubic", "bbr"]
 
 
 def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:

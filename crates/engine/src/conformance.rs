@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use skyhop_experiment::Experiment;
-use skyhop_model::{Counts, Drops};
-use skyhop_record::{FileError, Piece, RunData, SCHEMA_VERSION, Sink};
+use skyhop_app::Kind as _;
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
+use skyhop_model::{AppTable, Counts, Drops};
+use skyhop_record::{AppRow, FileError, Piece, RunData, SCHEMA_VERSION, Sink};
 use skyhop_units::{Duration, Instant};
 
 use crate::{Control, Engine, run_in_memory};
@@ -19,6 +20,7 @@ pub fn check_engine(engine: &dyn Engine, experiment: &Experiment) {
     says_what_it_is(engine, experiment, &whole);
     rows_are_in_order(&whole);
     rows_and_summary_agree(&whole);
+    applications_have_rows_and_a_summary(experiment, &whole);
     an_interrupted_run_keeps_what_was_measured(engine, experiment);
     a_sink_that_refuses_ends_the_run(engine, experiment);
 }
@@ -67,6 +69,41 @@ fn rows_and_summary_agree(run: &RunData) {
         let rows: Vec<_> = run.probes.iter().filter(|row| row.probe == probe.id as i32).collect();
         let lost = rows.iter().filter(|row| row.rtt_ns.is_none()).count() as u64;
         assert_eq!((probe.sent, probe.lost), (rows.len() as u64, lost), "probe {}", probe.id);
+    }
+}
+
+/// Each flow whose application keeps a table, and no other.
+fn applications_have_rows_and_a_summary(experiment: &Experiment, run: &RunData) {
+    let mut summaries = run.summary.apps.iter();
+    let mut expected: BTreeMap<AppTable, usize> = BTreeMap::new();
+    for flow in &experiment.flows {
+        let Traffic::Tcp { app, .. } = &flow.traffic else { continue };
+        let Some(table) = app.table() else { continue };
+        let summary = summaries.next().expect("one entry per application, by flow");
+        assert_eq!((summary.id, &summary.kind[..]), (flow.id, app.name()));
+        let of_table = run.apps.get(&table).into_iter().flatten();
+        let rows: Vec<_> = of_table.filter(|row| row.flow == flow.id as i32).collect();
+        assert!(!rows.is_empty(), "{table} of flow {}", flow.id);
+        *expected.entry(table).or_default() += rows.len();
+        let completed = rows.iter().filter(|row| row.latency_ns.is_some()).count() as u64;
+        let counts = (completed, rows.len() as u64 - completed);
+        assert_eq!((summary.completed, summary.failed), counts, "{table} of flow {}", flow.id);
+        assert_eq!(summary.latency_p50_us.is_some(), completed > 0, "flow {}", flow.id);
+        transactions_are_in_order(flow, &rows);
+    }
+    assert_eq!(summaries.next(), None, "an entry of a flow without a table");
+    let found: BTreeMap<_, _> = run.apps.iter().map(|(table, rows)| (*table, rows.len())).collect();
+    assert_eq!(found, expected, "rows of flows that have no such application");
+}
+
+fn transactions_are_in_order(flow: &FlowPlan, rows: &[&AppRow]) {
+    let ascending = rows.windows(2).all(|pair| pair[0].seq < pair[1].seq);
+    assert!(ascending, "transactions of flow {} by number", flow.id);
+    let (start, stop) = (flow.start.as_nanos() as i64, flow.stop.as_nanos() as i64);
+    for row in rows {
+        assert!((start..stop).contains(&row.t_ns), "due in the flow's time: {row:?}");
+        let times = [row.connect_ns, row.first_byte_ns, row.latency_ns];
+        assert!(times.iter().flatten().is_sorted(), "connected, begun, done: {row:?}");
     }
 }
 
@@ -133,6 +170,17 @@ mod tests {
         let scenario = parse_scenario(text, "x.toml", &[]).unwrap();
         let nowhere = |name: &str| Err(format!("unknown place {name}"));
         let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
-        check_engine(&Mock, &scenario.experiment(&nowhere, go_on).unwrap());
+        let mut experiment = scenario.experiment(&nowhere, go_on).unwrap();
+        check_engine(&Mock, &experiment);
+        for (flow, app) in [
+            (0, r#"{"kind": "request-response", "response": "10 kB"}"#),
+            (2, r#"{"kind": "constant-rate", "rate": "64 kbit/s"}"#),
+        ] {
+            let Traffic::Tcp { app: bulk, .. } = &mut experiment.flows[flow].traffic else {
+                panic!("flow {flow} is a probe");
+            };
+            *bulk = serde_json::from_str(app).unwrap();
+        }
+        check_engine(&Mock, &experiment);
     }
 }

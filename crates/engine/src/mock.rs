@@ -1,7 +1,8 @@
 //! An engine that makes its numbers up: at once, the same each time, and true to the experiment in
-//! what there is (flows, links, probes, times) though not in how much.
+//! what there is (flows, links, probes, applications, times) though not in how much.
 
 use serde::Serialize;
+use skyhop_app::{Kind as _, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::LinkStats;
 use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
@@ -42,11 +43,14 @@ impl Engine for Mock {
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         let end = Instant::START + experiment.duration;
         let (mut at, mut interrupted) = (Instant::START, false);
-        let mut probed = vec![0; experiment.flows.len()];
+        // How many packets of a probe or transactions of an application there are, by flow.
+        let mut made = vec![0; experiment.flows.len()];
         while at < end && !interrupted {
             at = (at + experiment.sample).min(end);
-            for (flow, next) in experiment.flows.iter().zip(&mut probed) {
+            for (flow, next) in experiment.flows.iter().zip(&mut made) {
                 probe_rows(experiment, flow, at, next).for_each(|row| recorder.probe(row));
+                transactions(experiment, flow, at, next)
+                    .for_each(|one| recorder.transaction(flow.id, &one));
             }
             let flows = experiment.flows.iter().filter_map(|flow| flow_state(experiment, flow, at));
             recorder.sample(at, flows, link_stats(experiment, at))?;
@@ -144,5 +148,37 @@ fn probe_rows<'p>(
         let rtt_ns = (seq % 100 != 99).then_some(rtt.as_nanos() as i64);
         let (probe, t_ns) = (flow.id as i32, sent.as_nanos() as i64);
         Some(ProbeRow { probe, seq, t_ns, rtt_ns, scheduled_rtt_ns: rtt_ns })
+    })
+}
+
+/// What has become of a flow's transactions until `at`, from number `next` on: there are ten per second,
+/// and every fiftieth fails.
+fn transactions<'p>(
+    experiment: &'p Experiment,
+    flow: &'p FlowPlan,
+    at: Instant,
+    next: &'p mut u64,
+) -> impl Iterator<Item = Transaction> + 'p {
+    let keeps_a_table = matches!(&flow.traffic, Traffic::Tcp { app, .. } if app.table().is_some());
+    std::iter::from_fn(move || {
+        let number = *next;
+        let due = flow.start + Duration::from_millis(100) * number;
+        let rtt = experiment.mean_base_rtt(flow, flow.start, flow.stop);
+        let took = rtt + Duration::from_millis(1 + number % 40);
+        if !keeps_a_table || due + took > at.min(flow.stop) {
+            return None;
+        }
+        *next += 1;
+        let is_answered = number % 50 != 49;
+        Some(Transaction {
+            connection: 0,
+            number,
+            due,
+            sent: Bytes::new(300),
+            answered: Bytes::new(if is_answered { 10_000 } else { 0 }),
+            connect: (number == 0).then_some(rtt),
+            first_byte: is_answered.then_some(took),
+            took: is_answered.then_some(took),
+        })
     })
 }

@@ -85,24 +85,21 @@ impl Stop {
     }
 }
 
-/// Waits until `until`, until `stop` is set, or until `fd` is ready for `events`.
-pub fn wait(
+/// Waits until `until`, until `stop` is set, or until one of `fds` is ready for its events.
+pub fn wait<'fd>(
     clock: RunClock,
     until: Instant,
-    stop: &Stop,
-    fd: Option<(BorrowedFd<'_>, PollFlags)>,
+    stop: &'fd Stop,
+    fds: impl IntoIterator<Item = (BorrowedFd<'fd>, PollFlags)>,
 ) -> Result<(), HostError> {
     let left = until.saturating_since(clock.now());
     if left == Duration::ZERO || stop.is_set() {
         return Ok(());
     }
-    let stopped = PollFd::new(stop.as_fd(), PollFlags::POLLIN);
+    let mut waited_for = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+    waited_for.extend(fds.into_iter().map(|(fd, events)| PollFd::new(fd, events)));
     let timeout = timespec(left.as_nanos().min(i64::MAX as u64));
-    let woken = match fd {
-        Some((fd, events)) => ppoll(&mut [stopped, PollFd::new(fd, events)], Some(timeout), None),
-        None => ppoll(&mut [stopped], Some(timeout), None),
-    };
-    match woken {
+    match ppoll(&mut waited_for, Some(timeout), None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(error) => Err(error).during("cannot wait for a socket"),
     }

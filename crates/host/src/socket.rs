@@ -1,4 +1,4 @@
-//! TCP sockets with a congestion control of their own.
+//! TCP sockets and what is set on them.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,12 +13,11 @@ const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
 /// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
 
-/// A socket of the calling thread's namespace with this congestion control, not connected yet.
-pub fn open(cc: &str) -> Result<OwnedFd, HostError> {
+/// A TCP socket of the calling thread's namespace, neither bound nor connected yet.
+pub fn open() -> Result<OwnedFd, HostError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)
         .during("cannot open a flow's socket")?;
-    set_congestion_control(&socket, cc)?;
     set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LOW_WATER)
         .during("cannot limit a flow's unsent data")?;
     Ok(socket)
@@ -42,7 +41,8 @@ pub fn set_int(
     Errno::result(set).map(|_| ())
 }
 
-fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostError> {
+/// Chooses a socket's congestion control; those that a listening socket accepts have it too.
+pub fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostError> {
     match socket::setsockopt(socket, sockopt::TcpCongestion, &OsString::from(cc)) {
         Err(Errno::ENOENT | Errno::EINVAL) => Err(unknown_congestion_control(cc)),
         set => set.during(&format!("cannot choose the congestion control \"{cc}\"")),
@@ -55,7 +55,7 @@ pub fn check_congestion_control(cc: &str) -> Result<(), HostError> {
     if cc.is_empty() || cc.len() >= NAME_MAX {
         return Err(unknown_congestion_control(cc));
     }
-    open(cc).map(|_| ())
+    set_congestion_control(&open()?, cc)
 }
 
 /// The error about a congestion control that there is not; it names those there are.

@@ -5,6 +5,7 @@ use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_units::Duration;
 
 use crate::LiveOptions;
+use crate::traffic::tcp::check_options;
 use skyhop_host::frame::FIRST_PORT;
 
 /// Ports that are left for flows.
@@ -27,9 +28,15 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
 }
 
 fn check_flow(flow: &FlowPlan) -> Result<(), Unsupported> {
-    let Traffic::Probe { interval, size } = flow.traffic else { return Ok(()) };
     let wrong =
         |key: &str, what: String| Err(Unsupported::new(format!("flow {}: {key}", flow.id), what));
+    let (interval, size) = match &flow.traffic {
+        Traffic::Probe { interval, size } => (*interval, *size),
+        Traffic::Tcp { options, .. } => {
+            return check_options(options)
+                .or_else(|(key, what)| wrong(&format!("tcp.{key}"), what));
+        }
+    };
     if interval == Duration::ZERO {
         return wrong("interval", "a probe's interval must be longer than 0 s".to_owned());
     }

@@ -27,9 +27,9 @@ use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
 use crate::routes;
 use crate::sampler::{LinkTrack, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
-use crate::traffic::bulk::RunningBulk;
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::probe::RunningProbe;
+use crate::traffic::tcp::RunningTcp;
 use crate::traffic::{Addresses, Stage, address};
 use crate::{LiveOptions, NAME, Spin, summary};
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
@@ -158,7 +158,7 @@ struct Run<'a> {
     stage: Stage,
     pump_stop: Arc<Stop>,
     pumps: [RunningPump; 2],
-    bulks: Vec<RunningBulk>,
+    flows: Vec<RunningTcp>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
     gate: RunningProbe,
@@ -237,10 +237,10 @@ impl<'a> Run<'a> {
         let gate = RunningProbe::start(plan.gate, &stage)?;
         let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
-        let bulks = plan.flows.into_iter().map(|flow| RunningBulk::start(flow, &stage));
-        let bulks = bulks.collect::<Result<Vec<_>, _>>()?;
+        let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
+        let flows = flows.collect::<Result<Vec<_>, _>>()?;
         let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.devices[index]);
-        let sampler = Sampler::new(experiment.sample, &bulks, [track(0), track(1)]);
+        let sampler = Sampler::new(experiment.sample, &flows, [track(0), track(1)]);
 
         sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
         let client = program
@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
             stage,
             pump_stop,
             pumps,
-            bulks,
+            flows,
             announcer,
             phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
             gate,
@@ -312,9 +312,8 @@ impl<'a> Run<'a> {
     fn has_failed(&self) -> bool {
         // Once everything has been told to stop, a flow may end without ever having begun.
         let stopping = self.stage.stop.is_set();
-        let flow_failed =
-            |bulk: &RunningBulk| !stopping && bulk.sender_has_ended() && bulk.view.end().is_none();
-        self.pumps.iter().any(RunningPump::has_ended) || self.bulks.iter().any(flow_failed)
+        let flow_failed = |flow: &RunningTcp| !stopping && flow.has_failed();
+        self.pumps.iter().any(RunningPump::has_ended) || self.flows.iter().any(flow_failed)
     }
 
     fn pump_states(&self) -> [PumpState; 2] {
@@ -335,7 +334,7 @@ impl<'a> Run<'a> {
             server.end(&mut self.reaper)?;
         }
         self.phases.tick(&mut self.recorder)?;
-        while !self.has_failed() && !self.bulks.iter().all(RunningBulk::sender_has_ended) {
+        while !self.has_failed() && !self.flows.iter().all(RunningTcp::sender_has_ended) {
             thread::sleep(std::time::Duration::from_millis(1));
         }
         if self.client.is_none() {
@@ -370,7 +369,7 @@ impl<'a> Run<'a> {
 
     /// Joins all threads and records their findings.
     fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
-        let Self { experiment, options, ends, pumps, bulks, gate, probes, timing, .. } = self;
+        let Self { experiment, options, ends, pumps, flows, gate, probes, timing, .. } = self;
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
         found.rows.into_iter().for_each(|row| recorder.event(row));
@@ -390,14 +389,16 @@ impl<'a> Run<'a> {
         for probe in probes {
             probe.join(&sojourns)?.into_iter().for_each(|row| recorder.probe(row));
         }
-        for bulk in bulks {
-            let (plan, flow_end) = bulk.join()?;
+        for flow in flows {
+            let flow = flow.join()?;
+            let (plan, flow_end) = (&flow.plan, flow.view.end());
             if plan.start < end.at {
-                let warning = flow_end.as_ref().and_then(|flow_end| flow_end.warning(plan.id));
+                let warning = flow_end.and_then(|flow_end| flow_end.warning(plan.id));
                 warning.into_iter().for_each(|warning| recorder.warn(warning));
-                recorder.flow_ended(&summary::flow_end(&plan, flow_end.as_ref(), end.at));
+                recorder.flow_ended(&summary::flow_end(plan, flow_end, end.at));
             }
         }
+        self.sampler.note_results(&mut recorder);
         let [forward, back] = packet_counts(&views, &ends.devices)?;
         let program = options.program.clone();
         let own = LiveInfo {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use skyhop_link::LinkStats;
 use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_units::{Duration, Instant};
 
 use crate::kernel_cc;
 use crate::pump::PumpView;
-use crate::traffic::bulk::{BulkPlan, BulkView, RunningBulk};
+use crate::traffic::tcp::{RunningTcp, TcpPlan, TcpView};
 use skyhop_host::device::Device;
 use skyhop_host::error::{During, HostError};
 
@@ -22,8 +22,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn new(every: Duration, flows: &[RunningBulk], links: [LinkTrack; 2]) -> Self {
-        let flows = flows.iter().map(|flow| FlowTrack::new(&flow.plan, &flow.view)).collect();
+    pub(crate) fn new(every: Duration, flows: &[RunningTcp], links: [LinkTrack; 2]) -> Self {
+        let flows = flows.iter().map(|flow| FlowTrack::new(flow.plan(), flow.view())).collect();
         Self { every, next: Instant::START + every, flows, links }
     }
 
@@ -58,10 +58,19 @@ impl Sampler {
         for flow in &mut self.flows {
             flows.extend(flow.sample(now)?);
         }
+        self.note_results(recorder);
         let [forward, back] = &mut self.links;
         let (forward, back) = (forward.sample(recorder)?, back.sample(recorder)?);
         let links = forward.into_iter().zip(back).flat_map(|(there, back)| [there, back]);
         recorder.sample(now, flows, links).during("cannot record a sample")
+    }
+
+    /// Records what the flows' applications have found since the last time.
+    pub(crate) fn note_results(&self, recorder: &mut Recorder<'_>) {
+        for flow in &self.flows {
+            let results = flow.view.take_results();
+            results.iter().for_each(|one| recorder.transaction(flow.id, one));
+        }
     }
 
     /// How many losses the links' threads had noted at the last sample, in each direction.
@@ -72,7 +81,7 @@ impl Sampler {
 
 /// A flow that is sampled.
 struct FlowTrack {
-    view: Arc<BulkView>,
+    view: Arc<TcpView>,
     id: u32,
     start: Instant,
     paces: bool,
@@ -80,7 +89,7 @@ struct FlowTrack {
 }
 
 impl FlowTrack {
-    fn new(plan: &BulkPlan, view: &Arc<BulkView>) -> Self {
+    fn new(plan: &TcpPlan, view: &Arc<TcpView>) -> Self {
         Self {
             view: Arc::clone(view),
             id: plan.id,
@@ -111,12 +120,12 @@ impl FlowTrack {
             id: self.id,
             since: self.start,
             until,
-            received: Bytes::new(sample.received_bytes),
+            received: sample.received,
             cwnd_packets: sender.cwnd_packets,
             ssthresh_packets: sender.ssthresh_packets,
             srtt_us: sender.srtt_us.map(u64::from),
             inflight_packets: sender.inflight_packets,
-            retransmits: sender.retransmits.into(),
+            retransmits: sample.retransmits,
             pacing_rate_bps: sender.pacing_rate_bps.filter(|_| self.paces),
             state: sender.state,
         }))

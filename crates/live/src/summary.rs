@@ -1,25 +1,26 @@
 //! What the summary of a live run has of its own.
 
+use skyhop_app::Kind as _;
 use skyhop_record::{FlowEnd, Quantiles};
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::Instant;
 
-use crate::traffic::bulk::{BulkEnd, BulkPlan};
+use crate::traffic::tcp::{TcpEnd, TcpPlan};
 
 /// What the p99 of lateness and of the RTT's excess may be before a run is called into question.
 const TOLERABLE_P99_US: f64 = 2_000.0;
 
 /// One flow at its end, which came with the run at `run_end` at the latest.
-pub(crate) fn flow_end(plan: &BulkPlan, end: Option<&BulkEnd>, run_end: Instant) -> FlowEnd {
+pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -> FlowEnd {
     let completed = end.and_then(|end| end.completed);
     let last = end.map(|end| end.last).unwrap_or_default();
     // A finite transfer that is complete is exactly its bytes: the kernel counts the FIN as one more.
-    let whole = plan.bytes.filter(|_| completed.is_some());
+    let whole = plan.app.bytes().filter(|_| completed.is_some());
     FlowEnd {
         id: plan.id,
         at: end.map_or(run_end.min(plan.stop), |end| end.at).max(plan.start),
-        received: whole.unwrap_or(Bytes::new(last.received_bytes)),
-        retransmits: last.sender.retransmits.into(),
-        sent_packets: last.sender.data_segments_sent.into(),
+        received: whole.unwrap_or(last.received),
+        retransmits: last.retransmits,
+        sent_packets: last.data_segments_sent,
         completed,
     }
 }

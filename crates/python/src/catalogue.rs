@@ -71,6 +71,18 @@ pub(crate) fn list_qdiscs() -> Vec<Entry> {
 }
 
 #[pyfunction]
+pub(crate) fn list_apps() -> Vec<Entry> {
+    skyhop_app::APPS
+        .iter()
+        .map(|entry| Entry {
+            name: entry.name.to_owned(),
+            description: entry.summary.to_owned(),
+            source: BUILT_IN.to_owned(),
+        })
+        .collect()
+}
+
+#[pyfunction]
 pub(crate) fn list_handovers() -> Vec<Entry> {
     skyhop_path::handover::POLICIES
         .iter()

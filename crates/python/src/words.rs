@@ -3,12 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use skyhop_model::{
-    CongestionState, Direction, EventKind, LossReason, PATH_LINK, PathEventKind, PhaseKind,
+    AppTable, CongestionState, Direction, EventKind, LossReason, PATH_LINK, PathEventKind,
+    PhaseKind,
 };
 
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PATH_LINK", PATH_LINK)?;
     module.add("RUN_SCHEMA", skyhop_record::SCHEMA_VERSION)?;
+    add(module, "APP_TABLES", AppTable::ALL.iter().map(|word| word.name()))?;
     add(module, "CONGESTION_STATES", CongestionState::ALL.iter().map(|word| word.name()))?;
     add(module, "DIRECTIONS", Direction::ALL.iter().map(|word| word.name()))?;
     add(module, "EVENT_KINDS", EventKind::all().map(EventKind::name))?;

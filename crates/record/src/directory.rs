@@ -103,6 +103,13 @@ fn missing_directories(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
+fn remove_if_there(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(write_error(path, error)),
+        _ => Ok(()),
+    }
+}
+
 fn move_into(staging: &Path, destination: &Path) -> Result<(), FileError> {
     let entries = fs::read_dir(staging).map_err(|e| write_error(destination, e))?;
     for entry in entries {
@@ -214,6 +221,10 @@ impl RunWriter {
             probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
         }
         join(&probes, &place("probes"))?;
+        // Not every run has them: those of an earlier one would pass for its own.
+        for table in AppTable::ALL.iter().filter(|table| !place(table.name()).exists()) {
+            remove_if_there(&self.destination.join(format!("{table}.parquet")))?;
+        }
         move_into(&self.staging, &self.destination)
     }
 

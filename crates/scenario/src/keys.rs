@@ -120,7 +120,7 @@ impl Keys {
     /// # Errors
     /// One of its keys is missing or is not what it should be.
     pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, KeyError> {
-        T::deserialize(Part(self))
+        T::deserialize(Part { keys: self, tag: "", kind: "" })
     }
 
     /// The enum of which the table is one kind. What it shares with other kinds is to be taken first.
@@ -131,7 +131,7 @@ impl Keys {
         let shared = take(&mut self.known);
         let kind = self.key::<String>(T::TAG)?.or(T::DEFAULT.map(str::to_owned));
         let kind = kind.ok_or_else(|| de::Error::missing_field(T::TAG))?;
-        let value = T::deserialize(OfKind { keys: self, tag: T::TAG, kind: &kind })?;
+        let value = T::deserialize(Part { keys: self, tag: T::TAG, kind: &kind })?;
         self.known.extend(shared);
         let foreign = |key: &&String| self.kinds.iter().any(|kind| has_key::<T>(kind, key));
         if let Some(key) = self.table.keys().find(foreign) {
@@ -155,12 +155,7 @@ impl Keys {
     fn finish(&self) -> Result<(), KeyError> {
         let Some(key) = self.table.keys().next() else { return Ok(()) };
         let known: Vec<String> = self.known.iter().map(|key| format!("`{key}`")).collect();
-        let expected = match &known[..] {
-            [one] => one.clone(),
-            [one, other] => format!("{one} or {other}"),
-            several => format!("one of {}", several.join(", ")),
-        };
-        let what = format!("unknown field `{key}`, expected {expected}");
+        let what = format!("unknown field `{key}`, expected one of {}", known.join(", "));
         Err(KeyError { key: key.clone(), what })
     }
 }
@@ -168,12 +163,17 @@ impl Keys {
 /// Whether a kind has a key: who tries to read it learns its keys.
 fn has_key<T: Kinds>(kind: &str, key: &str) -> bool {
     let mut keys = Keys::default();
-    let _ = T::deserialize(OfKind { keys: &mut keys, tag: T::TAG, kind });
+    let _ = T::deserialize(Part { keys: &mut keys, tag: T::TAG, kind });
     keys.known.contains(&key)
 }
 
-/// Gives a struct its own keys out of the table.
-struct Part<'k>(&'k mut Keys);
+/// Gives a struct its own keys out of the table; an enum the variant of which the table is, and the
+/// struct in it its keys.
+struct Part<'k> {
+    keys: &'k mut Keys,
+    tag: &'static str,
+    kind: &'k str,
+}
 
 impl<'de> Deserializer<'de> for Part<'_> {
     type Error = KeyError;
@@ -184,31 +184,11 @@ impl<'de> Deserializer<'de> for Part<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        let Self(keys) = self;
-        keys.known.extend(fields);
-        let own = fields.iter().filter_map(|key| keys.table.remove_entry(*key)).collect();
+        let Keys { table, known, .. } = self.keys;
+        known.extend(fields);
+        let own = fields.iter().filter_map(|key| table.remove_entry(*key)).collect();
         tracked(Value::Table(own), |own| own.deserialize_struct(name, fields, visitor))
     }
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, KeyError> {
-        Err(de::Error::custom("is read in parts, but one of them is no struct with named fields"))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
-/// Gives an enum the variant that the table is of, and its struct the keys.
-struct OfKind<'k> {
-    keys: &'k mut Keys,
-    tag: &'static str,
-    kind: &'k str,
-}
-
-impl<'de> Deserializer<'de> for OfKind<'_> {
-    type Error = KeyError;
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
@@ -221,26 +201,23 @@ impl<'de> Deserializer<'de> for OfKind<'_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, KeyError> {
-        Err(de::Error::custom("is read by its kind, but is no enum"))
+        Err(de::Error::custom("is read in parts, but one of them has no keys of its own"))
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+        newtype_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
-impl<'de, 'k> EnumAccess<'de> for OfKind<'k> {
+impl<'de> EnumAccess<'de> for Part<'_> {
     type Error = KeyError;
-    type Variant = Part<'k>;
+    type Variant = Self;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, Part<'k>), KeyError> {
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), KeyError> {
         let kind: StrDeserializer<'_, KeyError> = self.kind.into_deserializer();
         let kind = seed.deserialize(kind).map_err(|error| error.under(self.tag))?;
-        Ok((kind, Part(self.keys)))
+        Ok((kind, self))
     }
 }
 

@@ -238,8 +238,8 @@ macro_rules! layered {
             }
 
             /// What they stand for, defaults included.
-            pub fn values(self) -> $values {
-                $values { $($key: self.$key.unwrap_or_else(|| $default),)+ }
+            pub fn values(&self) -> $values {
+                $values { $($key: self.$key.clone().unwrap_or_else(|| $default),)+ }
             }
         }
 
@@ -278,7 +278,7 @@ pub struct LinkSection {
 }
 
 fn values_of<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::Error> {
-    keys.clone().values().serialize(serializer)
+    keys.values().serialize(serializer)
 }
 
 impl LinkSection {

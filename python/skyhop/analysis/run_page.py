@@ -14,7 +14,13 @@ from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flows import FlowKey, FlowStyle, by_duration, flow_styles
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
-from skyhop.analysis.summary import column, rows_of, rows_of_more_links, summary_table
+from skyhop.analysis.summary import (
+    LATENCY_QUANTILES,
+    column,
+    rows_of,
+    rows_of_more_links,
+    summary_table,
+)
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.records import PathRecord, RunRecord
@@ -23,6 +29,10 @@ from skyhop.data.toml import toml_text
 _FLOW_KEYS = (
     "run", "engine", "seed", "cc", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
     "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
+)  # fmt: skip
+_APP_KEYS = (
+    "run", "flow", "cc", "app", "completed", "failed",
+    *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
@@ -80,6 +90,7 @@ class RunsPage:
     """Run and text."""
     cards: Sequence[Card]
     flow_table: Table
+    app_table: Table
     run_table: Table
     probe_table: Sequence[Sequence[str]]
     figures: Sequence[PageFigure]
@@ -102,6 +113,9 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
         flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        app_table=summary_table(
+            [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
+        ),
         run_table=summary_table([column(key) for key in _RUN_KEYS], link_rows),
         probe_table=list(_probe_rows(runs)),
         figures=_figures(runs),
@@ -172,6 +186,10 @@ def _run_caption(run: RunRecord) -> str:
     ]
     if run.flows:
         parts.append("Retransmits and drops are counted per bar.")
+    if run.apps:
+        parts.append(
+            "Latencies stand where what they are of was due; what failed is marked above them."
+        )
     return " ".join(parts)
 
 
@@ -245,11 +263,19 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
                 f"{column('retransmits').text(row)} of {column('sent_packets').text(row)} packets "
                 f"sent again{'' if ratio is None else f' ({three_digits(100 * ratio)} %)'}",
             ]
+            if row["app"] is not None:
+                lines.append(_app_line(row))
             if row["completion_s"] is not None:
                 lines.append(f"complete after {column('completion_s').text(row)} s")
             goodput = column("goodput_bps").text(row)
             cards.append(Card(style.colour, style.label, goodput, tuple(lines)))
     return cards if len(cards) <= _CARDS_AT_MOST else []
+
+
+def _app_line(row: Mapping[str, Any]) -> str:
+    p50, p99 = (column(f"latency_{q}_us").text(row) for q in ("p50", "p99"))
+    completed, failed = (column(key).text(row) for key in ("completed", "failed"))
+    return f"{row['app']}: {completed} completed, {failed} failed, p50 {p50} ms, p99 {p99} ms"
 
 
 def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:

@@ -1,20 +1,21 @@
-"""What the figure of a run shows: its flows, its probes and its queue over one time axis."""
+"""What the figure of a run shows: its flows, their applications, its probes and its queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from skyhop._core import LOSS_REASONS
+from skyhop._core import APP_TABLES, LOSS_REASONS
 from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
 from skyhop.analysis.flows import FLOW_COLOURS, MANY_FLOWS, FlowStyle, flow_styles
 from skyhop.analysis.timeline import (
     FAR_DASH,
     GREY,
     LIGHT_GREY,
+    MISSING_LANE,
     NEAR_DASH,
     Band,
     Bars,
@@ -32,7 +33,7 @@ from skyhop.analysis.timeline import (
 )
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import mbps_or_none, seconds_or_none
-from skyhop.data.records import FlowSeries, RunRecord
+from skyhop.data.records import AppSeries, FlowSeries, RunRecord
 
 _POINTS_AT_MOST = 1500
 """Lines with more samples than this show means over bins, with a band for their range."""
@@ -41,6 +42,9 @@ _BINS = 360
 
 _FEW_FLOWS = 3
 """Up to this many flows show ssthresh and bands as well."""
+
+_LOGARITHMIC_FROM = 10
+"""Latencies that differ by this factor are shown on a logarithmic scale."""
 
 _RATE_IN_SIGHT = 4
 _SHOW_MB_FROM = 2e6
@@ -52,7 +56,7 @@ _QUEUE_COLOURS = ("#444444", "#E69F00", *FLOW_COLOURS)
 
 
 def run_timeline(run: RunRecord, styles: Mapping[int, FlowStyle] | None = None) -> Timeline:
-    """Return goodput, RTT, cwnd and retransmits of each flow, the queue, the probes and the drops.
+    """Return what each flow, its application, the probes and the link did over time.
 
     Args:
         run: the run.
@@ -76,9 +80,8 @@ def _panels(run: RunRecord, styles: Mapping[int, FlowStyle]) -> list[Panel]:
     if run.flows:
         panels += [_goodput(run, styles), _rtt(run, styles)]
         panels += [_cwnd(run, styles), _retransmits(run, styles)]
-    if run.probes:
-        # Next to the flows' RTT, of which it is the other view.
-        panels.insert(2, _probes(run))
+    # Next to the flows' RTT, of which they are other views.
+    panels[2:2] = [*([_probes(run)] if run.probes else []), *_latencies(run, styles)]
     panels.append(_backlog(run))
     if any(drops.any() for series in run.link.values() for drops in series.drops.values()):
         panels.append(_drops(run))
@@ -196,6 +199,49 @@ def _probes(run: RunRecord) -> Panel:
     # Room above the highest for the marks of lost packets.
     highest = 1.1 * max(highest_of(series.rtt_ms) for series in run.probes.values())
     return Panel("probe RTT", "ms", marks, from_zero(highest))
+
+
+def _latencies(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Iterator[Panel]:
+    """Yield a panel per table: a burst takes other times than a message."""
+    for table in APP_TABLES:
+        by_style: dict[tuple[str, str], list[AppSeries]] = {}
+        for flow, series in run.apps.items():
+            if series.table == table and flow in styles:
+                key = (_name(run, styles[flow]), styles[flow].colour)
+                by_style.setdefault(key, []).append(series)
+        if by_style:
+            yield _latency(table, by_style)
+
+
+def _latency(table: str, by_style: Mapping[tuple[str, str], Sequence[AppSeries]]) -> Panel:
+    """Return a dot per transaction of the applications with a name and a colour."""
+    marks: list[Mark] = []
+    latencies_ms: list[FloatArray] = []
+    lanes = 0
+    for (name, colour), apps in by_style.items():
+        t_s = np.concatenate([series.t_s for series in apps])
+        latency_ms = np.concatenate([series.latency_ms for series in apps])
+        failed_s = t_s[np.isnan(latency_ms)]
+        marks.append(Dots(t_s, latency_ms, colour, name, "latency"))
+        if len(failed_s):
+            failed = f"failed ({len(failed_s):,})"
+            marks.append(Missing(failed_s, failed, "failed", colour, lanes))
+            lanes += 1
+        latencies_ms.append(latency_ms)
+    span, is_log = _latency_scale(np.concatenate(latencies_ms), lanes)
+    return Panel(f"latency of {table}", "ms", marks, span, is_log=is_log)
+
+
+def _latency_scale(latency_ms: FloatArray, lanes: int) -> tuple[tuple[float, float], bool]:
+    """Return what to show below lanes of failures, and whether on a logarithmic scale."""
+    known = latency_ms[np.isfinite(latency_ms)]
+    highest = highest_of(known)
+    lowest = float(known.min()) if len(known) else 0.0
+    below = 1 - MISSING_LANE * (lanes + 1)
+    if 0 < lowest * _LOGARITHMIC_FROM <= highest:
+        lowest /= 1.3
+        return (lowest, lowest * (highest / lowest) ** (1 / below)), True
+    return (0.0, highest / below if highest > 0 else 1.0), False
 
 
 def _flow_marks(

@@ -11,6 +11,9 @@ from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.reading import read_runs
 from skyhop.data.records import FLOW_SUMMARY_KEYS, RunRecord
 
+LATENCY_QUANTILES = ("p50", "p95", "p99")
+"""Of what a flow's application did."""
+
 
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     """Return the table for a terminal: one row per TCP flow of each run, units in the names.
@@ -26,10 +29,13 @@ def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     ids = len({(row["run"], row["cc"]) for row in rows}) < len(rows)
     live = any(row["lateness_p99_us"] is not None for row in rows)
     finite = any(row["completion_s"] is not None for row in rows)
-    return [_terminal_row(row, ids=ids, live=live, finite=finite) for row in rows]
+    apps = any(row["app"] is not None for row in rows)
+    return [_terminal_row(row, ids=ids, live=live, finite=finite, apps=apps) for row in rows]
 
 
-def _terminal_row(row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool) -> dict[str, Any]:
+def _terminal_row(
+    row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool, apps: bool
+) -> dict[str, Any]:
     drops = sum(row[f"drops_{reason}"] for reason in LOSS_REASONS)
     handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
     return {
@@ -45,10 +51,18 @@ def _terminal_row(row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool
         "retransmits": row["retransmits"],
         "sent": row["sent_packets"],
         **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
+        **(_terminal_app(row) if apps else {}),
         "drops": drops,
         "handovers": handovers,
         **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
     }
+
+
+def _terminal_app(row: Mapping[str, Any]) -> dict[str, Any]:
+    quantiles = {
+        f"latency_{q}_ms": _rounded(row[f"latency_{q}_us"], 1e-3, 1) for q in LATENCY_QUANTILES
+    }
+    return {"app": row["app"], "completed": row["completed"], "failed": row["failed"], **quantiles}
 
 
 def _rounded(value: float | None, factor: float, digits: int) -> float | None:
@@ -65,12 +79,15 @@ def rows_of(run: RunRecord) -> Iterator[dict[str, Any]]:
 def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield one row per TCP flow of a summary.json; without any, one whose flow is None.
 
-    The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …); what
+    The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …), those of
+    the flow's application included (`app` is its kind, `completed`, `failed`, `latency_p50_us` and
+    so on), which are None where it has none of its own; what
     belongs to the run is repeated in each row: `engine`, `seed`, `utilisation`, `drops_queue` and
     so on, `handovers_end` and so on, `lateness_p50_us` and so on, `rtt_excess_p99_us`. `COLUMNS`
     tells how to write them.
     """
     of_run = _of_run(summary)
+    apps = {app["id"]: app for app in summary.get("apps") or []}
     for flow in list(summary["flows"]) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
         sent = flow["sent_packets"]
         yield {
@@ -79,8 +96,18 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "flow": flow["id"],
             **{key: value for key, value in flow.items() if key != "id"},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
+            **_of_app(apps.get(flow["id"], {})),
             **of_run,
         }
+
+
+def _of_app(app: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "app": app.get("kind"),
+        "completed": app.get("completed"),
+        "failed": app.get("failed"),
+        **{f"latency_{q}_us": app.get(f"latency_{q}_us") for q in LATENCY_QUANTILES},
+    }
 
 
 def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +165,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("retransmits", "retransmits", "packets", _count),
     Column("sent_packets", "sent", "packets", _count),
     Column("completion_s", "completion", "s", three_digits),
+    Column("app", "application", "", str, numeric=False),
+    Column("completed", "completed", "", _count),
+    Column("failed", "failed", "", _count),
+    *(Column(f"latency_{q}_us", q, "", _MS) for q in LATENCY_QUANTILES),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB),
     *(Column(f"drops_{reason}", reason, "", _count) for reason in LOSS_REASONS),
     *(Column(f"handovers_{kind}", kind, "", _count) for kind in HANDOVER_KINDS),
@@ -146,12 +177,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("lateness_max_us", "max", "", three_digits),
     Column("rtt_excess_p99_us", "p99", "", three_digits),
 )
-"""Every column that a reader may want, in order. Titles of drops, handovers and lateness stand
-below a common heading; alone they need it in front (`GROUPS`)."""
+"""Every column that a reader may want, in order. Titles of drops, handovers, latency and lateness
+stand below a common heading; alone they need it in front (`GROUPS`)."""
 
 GROUPS: Mapping[str, str] = {
     "drops_": "drops (packets)",
     "handovers_": "handovers",
+    "latency_": "latency (ms)",
     "lateness_": "lateness (µs)",
     "rtt_excess_": "RTT excess (µs)",
 }

@@ -28,6 +28,9 @@ LINES_AT_MOST = 24
 SPANS_AT_MOST = 120
 """Panels shade short spans up to this many; long outages always."""
 
+MISSING_LANE = 0.05
+"""How much of a panel's height marks of missing values take, along its upper edge."""
+
 Span: TypeAlias = tuple[float, float]
 """Begin and end, in seconds."""
 
@@ -98,6 +101,9 @@ class Missing:
     t_s: FloatArray
     label: str
     gid: str
+    colour: str = "black"
+    lane: int = 0
+    """How many others are marked above it, each `MISSING_LANE` of the panel high."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,7 @@ class Panel:
     """Whether it counts something."""
     shows_phases: bool = False
     """Whether what congestion controls did about handovers is seen in it."""
+    is_log: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,14 @@ def qdiscs(as_json: Json = False) -> None:
 
 
 @app.command()
+def apps(as_json: Json = False) -> None:
+    """List the applications that flows may have."""
+    from skyhop import _core
+
+    _print(_core.list_apps(), as_json)
+
+
+@app.command()
 def handovers(as_json: Json = False) -> None:
     """List the handover policies."""
     from skyhop import _core

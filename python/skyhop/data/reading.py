@@ -17,6 +17,7 @@ from skyhop.data.paths import Path, read_path
 from skyhop.data.records import (
     FLOW_SUMMARY_KEYS,
     SHOWN_EVENT_KINDS,
+    AppSeries,
     Events,
     FlowSeries,
     LinkSeries,
@@ -35,6 +36,7 @@ _FLOW_COLUMNS = (
 _LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes")
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
+_APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
 _SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
@@ -86,6 +88,12 @@ def run_record(run: Run, name: str = "") -> RunRecord:
         probes=_probe_series(_frame(run.probes, _PROBE_COLUMNS, directory / "probes.parquet"))
         if has_probes
         else {},
+        apps=_app_series(
+            {
+                name: _frame(table, _APP_COLUMNS, directory / f"{name}.parquet")
+                for name, table in run.apps.items()
+            }
+        ),
         path=path_record(read_path(path_file)) if path_file.exists() else None,
     )
 
@@ -232,6 +240,19 @@ def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:
             scheduled_rtt_ms=_floats(rows, "scheduled_rtt_ns", 1e6),
         )
     return probes
+
+
+def _app_series(frames: Mapping[str, pl.DataFrame]) -> dict[int, AppSeries]:
+    apps = {}
+    for name, frame in frames.items():
+        for flow in frame.get_column("flow").unique().to_list():
+            rows = frame.filter(pl.col("flow") == flow).sort("t_ns")
+            apps[int(flow)] = AppSeries(
+                table=name,
+                t_s=_floats(rows, "t_ns", 1e9),
+                latency_ms=_floats(rows, "latency_ns", 1e6),
+            )
+    return dict(sorted(apps.items()))
 
 
 def _events(frame: pl.DataFrame) -> Events:

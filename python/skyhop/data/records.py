@@ -167,6 +167,23 @@ class ProbeSeries:
 
 
 @dataclass(frozen=True)
+class AppSeries:
+    """What a flow's application did: n transactions ordered by when they were due."""
+
+    table: str
+    """What it did, one of `APP_TABLES`."""
+    t_s: FloatArray
+    """When each was due, shape (n,)."""
+    latency_ms: FloatArray
+    """From then until it was done, shape (n,), NaN where it failed."""
+
+    @property
+    def failed_s(self) -> FloatArray:
+        """When those were due that failed, in seconds."""
+        return self.t_s[np.isnan(self.latency_ms)]
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A run."""
 
@@ -187,6 +204,8 @@ class RunRecord:
     """When handovers were announced."""
     phases: Phases
     probes: Mapping[int, ProbeSeries]
+    apps: Mapping[int, AppSeries]
+    """By flow id; a flow is in it whose application has done something that has a table."""
     path: PathRecord | None
     """The path that the run went over, where the directory holds a copy of it."""
 

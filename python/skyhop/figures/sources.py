@@ -23,7 +23,7 @@ from skyhop.figures.timeline import draw_timeline
 def run_figure(
     source: RunRecord | FilePath | str, *, styles: Mapping[int, FlowStyle] | None = None
 ) -> Figure:
-    """Draw goodput, RTT, cwnd and retransmits of each flow, the queue, the probes and the drops.
+    """Draw what each flow, its application, the probes and the link did over time.
 
     Args:
         source: a run directory, or what `read_runs` returned for it.

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from skyhop.data.files import write_files
 from skyhop.errors import InputError
@@ -24,6 +26,9 @@ WIDTH_IN = 11.0
 
 DPI = 140
 """Pixels per inch of a PNG."""
+
+_LEAST_IN_LEGEND = 12.0
+"""Area of a dot in square points."""
 
 AXIS_COLOUR = "#BBBBBB"
 SHARES = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
@@ -55,9 +60,15 @@ def dress(ax: Axes) -> None:
         ax.spines[side].set_color(AXIS_COLOUR)
 
 
-def label_y(ax: Axes, what: str, unit: str, *, whole: bool = False) -> None:
+def label_y(ax: Axes, what: str, unit: str, *, whole: bool = False, is_log: bool = False) -> None:
     """Name a panel and its unit; `whole` for counts, which need no decimals."""
     ax.set_ylabel(f"{what}\n({unit})" if unit else what, fontsize=9)
+    if is_log:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_minor_locator(NullLocator())
+        return
     ax.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, integer=whole))
 
 
@@ -71,7 +82,7 @@ def side_legend(ax: Axes) -> None:
     """Put a legend right of the axes, where it covers no data."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
-        ax.legend(
+        legend = ax.legend(
             handles,
             labels,
             loc="upper left",
@@ -82,6 +93,10 @@ def side_legend(ax: Axes) -> None:
             borderaxespad=0,
             labelspacing=0.35,
         )
+        for handle in legend.legend_handles:
+            # The smallest dots are visible only where there are many.
+            if isinstance(handle, PathCollection):
+                handle.set_sizes(np.maximum(handle.get_sizes(), _LEAST_IN_LEGEND))
 
 
 def png_bytes(figure: Figure) -> bytes:

@@ -15,9 +15,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from skyhop._core import APP_TABLES
 from skyhop.analysis.timeline import (
     FAR_DASH,
     GREY,
+    MISSING_LANE,
     Band,
     Bars,
     Dots,
@@ -51,6 +53,7 @@ _TICK_HEIGHT = 0.06
 _HEIGHTS_IN = {
     "goodput": 1.7, "srtt": 1.7, "probe RTT": 1.5, "cwnd": 1.5, "retransmits": 1.0, "queue": 1.2,
     "drops": 1.0, "one-way delay": 2.3, "hops": 1.0, "rate": 1.3,
+    **{f"latency of {table}": 1.7 for table in APP_TABLES},
 }  # fmt: skip
 """By what a panel shows."""
 
@@ -105,7 +108,7 @@ def draw_panel(ax: Axes, panel: Panel) -> None:
         draw_mark(ax, mark)
     if panel.span is not None:
         ax.set_ylim(*panel.span)
-    label_y(ax, panel.what, panel.unit, whole=panel.whole)
+    label_y(ax, panel.what, panel.unit, whole=panel.whole, is_log=panel.is_log)
 
 
 def draw_mark(ax: Axes, mark: Mark) -> None:
@@ -122,9 +125,7 @@ def draw_mark(ax: Axes, mark: Mark) -> None:
             ax.scatter(mark.t_s, mark.values, s=size, color=mark.colour, linewidths=0, alpha=0.6,
                        rasterized=True, label=mark.label, gid=mark.gid)  # fmt: skip
         case Missing():
-            ax.scatter(mark.t_s, np.full(len(mark.t_s), 0.97), s=14, marker="x", linewidths=0.8,
-                       color="black", transform=ax.get_xaxis_transform(), label=mark.label,
-                       gid=mark.gid)  # fmt: skip
+            _draw_missing(ax, mark)
         case Bars():
             _draw_bars(ax, mark)
 
@@ -156,6 +157,19 @@ def _draw_band(ax: Axes, band: Band) -> None:
         ax.fill_between(band.t_s, band.high, **keywords)
     else:
         ax.fill_between(band.t_s, band.low, band.high, **keywords)
+
+
+def _draw_missing(ax: Axes, missing: Missing) -> None:
+    count = len(missing.t_s)
+    heights = np.full(count, 0.97 - MISSING_LANE * missing.lane)
+    marker, alpha = ("x", 1.0) if count <= SHAPES_AT_MOST else ("|", _ticks_alpha(count))
+    ax.scatter(missing.t_s, heights, s=14, marker=marker, linewidths=0.8, color=missing.colour,
+               alpha=alpha, transform=ax.get_xaxis_transform(), label=missing.label,
+               gid=missing.gid)  # fmt: skip
+
+
+def _ticks_alpha(count: int) -> float:
+    return float(np.clip(400 / count, 0.25, 0.9))
 
 
 def _draw_bars(ax: Axes, bars: Bars) -> None:
@@ -209,9 +223,8 @@ def _draw_lane(ax: Axes, lane: Lane, height: int) -> None:
     heights = np.full(count, height)
     ax.axhline(height, color="#EEEEEE", linewidth=0.8, zorder=0)
     if count > SHAPES_AT_MOST:
-        alpha = float(np.clip(400 / count, 0.25, 0.9))
         ax.scatter(lane.t_s, heights, s=55, marker="|", linewidths=0.7, color=look.colour,
-                   alpha=alpha, rasterized=True, gid=lane.kind)  # fmt: skip
+                   alpha=_ticks_alpha(count), rasterized=True, gid=lane.kind)  # fmt: skip
     else:
         ax.scatter(lane.t_s, heights, s=26, marker=look.shape, color=look.colour, linewidths=0,
                    clip_on=False, zorder=3, gid=lane.kind)  # fmt: skip

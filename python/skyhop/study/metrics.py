@@ -19,7 +19,7 @@ import numpy as np
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.binning import binned
 from skyhop.analysis.statistics import delay_inflation, in_windows, jain, power, statistic
-from skyhop.analysis.summary import summary_row_values
+from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import seconds
 from skyhop.data.reading import run_record
@@ -30,7 +30,7 @@ from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED, Metric
 
-_LAYOUT = 3
+_LAYOUT = 4
 """Counts up when the rows below change, so that finished runs are measured again."""
 
 
@@ -56,6 +56,12 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     MetricInfo("retransmit_ratio", "retransmit_ratio", "retransmit ratio", "%", 100),
     MetricInfo("sent", "sent_packets", "sent", "packets"),
     MetricInfo("completion", "completion_s", "completion time", "s"),
+    *(
+        MetricInfo(f"latency_{q}", f"latency_{q}_us", f"latency {q}", "ms", 1e-3)
+        for q in LATENCY_QUANTILES
+    ),
+    MetricInfo("completed", "completed", "completed", ""),
+    MetricInfo("failed", "failed", "failed", ""),
     MetricInfo("utilisation", "utilisation", "utilisation", "%", 100),
     MetricInfo("backlog", "backlog_mean_bytes", "mean backlog", "kB", 1e-3),
     *(
@@ -210,8 +216,8 @@ def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]
     shares = np.array([flow["goodput_bps"] for flow in summary["flows"]], dtype=np.float64)
     probe = (summary.get("probes") or [{}])[0]
     sent = probe.get("sent")
-    # An axis over congestion controls is best called cc.
-    kept = {key: value for key, value in row.items() if key not in ("engine", "seed", "cc")}
+    # An axis over congestion controls is best called cc, one over applications app.
+    kept = {key: value for key, value in row.items() if key not in ("engine", "seed", "cc", "app")}
     return {
         "flow_cc": row["cc"],
         **kept,

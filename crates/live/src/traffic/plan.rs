@@ -1,13 +1,12 @@
 //! The experiment's flows as the traffic that makes them, each with a place of its own.
 
-use skyhop_app::Kind as _;
-use skyhop_experiment::{Experiment, Traffic};
+use skyhop_experiment::{Experiment, Traffic, seed_for};
 use skyhop_model::End;
 use skyhop_units::{Duration, Instant, Rate};
 
 use super::Addresses;
-use super::bulk::BulkPlan;
 use super::probe::ProbePlan;
+use super::tcp::TcpPlan;
 use crate::kernel_cc::LoadedModules;
 use skyhop_host::error::HostError;
 
@@ -17,7 +16,7 @@ pub(crate) struct TrafficPlan {
     /// The engine's own probe, which finds out how far the machine lags behind the link.
     pub(crate) gate: ProbePlan,
     pub(crate) probes: Vec<ProbePlan>,
-    pub(crate) flows: Vec<BulkPlan>,
+    pub(crate) flows: Vec<TcpPlan>,
     flow_ids: Vec<Option<u32>>,
 }
 
@@ -43,17 +42,22 @@ impl TrafficPlan {
             let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
             match &flow.traffic {
                 Traffic::Tcp { .. } if with_program => {}
-                Traffic::Tcp { cc, app, parameters, .. } => {
-                    let kernel_cc = modules.kernel_name(cc, parameters)?;
-                    let (cc, bytes) = (cc.clone(), app.bytes());
-                    let addresses = match flow.crosses(experiment.path_link()) {
+                Traffic::Tcp { cc, app, options, parameters } => plan.flows.push(TcpPlan {
+                    id,
+                    index,
+                    from,
+                    start,
+                    stop,
+                    cc: cc.clone(),
+                    kernel_cc: modules.kernel_name(cc, parameters)?,
+                    app: app.clone(),
+                    options: *options,
+                    seed: seed_for(experiment.seed, &format!("app {id}")),
+                    addresses: match flow.crosses(experiment.path_link()) {
                         true => Addresses::Path,
                         false => Addresses::Elsewhere,
-                    };
-                    let flow =
-                        BulkPlan { id, index, from, start, stop, cc, kernel_cc, bytes, addresses };
-                    plan.flows.push(flow);
-                }
+                    },
+                }),
                 Traffic::Probe { interval, size } => {
                     let (interval, size) = (*interval, size.as_u64());
                     let payload_bytes = size as usize;

@@ -121,13 +121,14 @@ fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
 }
 
 pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
-    let traffic = Traffic::Tcp {
-        cc: cc.to_owned(),
-        app: App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None }),
-        options: TcpOptions::default(),
-        parameters: Default::default(),
-    };
-    flow(id, from, traffic)
+    let app = App::Bulk(Bulk { bytes: bytes.map(Bytes::new), read_rate: None });
+    application(id, from, cc, app, TcpOptions::default())
+}
+
+/// An application whose client is at `from`.
+pub fn application(id: u32, from: End, cc: &str, app: App, options: TcpOptions) -> FlowPlan {
+    let (cc, parameters) = (cc.to_owned(), Default::default());
+    flow(id, from, Traffic::Tcp { cc, app, options, parameters })
 }
 
 pub fn probe(id: u32, interval: Duration) -> FlowPlan {

@@ -4,10 +4,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use skyhop_model::AppTable;
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION as PATH_VERSION};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_record::{
-    Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION, Sink,
+    AppRow, Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION,
+    Sink,
 };
 use skyhop_units::{Duration, Instant};
 
@@ -186,6 +188,22 @@ fn a_directory_in_use_is_refused_unless_forced() {
     assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "x");
     let file = directory.path().join("precious");
     assert!(matches!(RunDirectory::reserve(&file, true), Err(FileError::NotADirectory { .. })));
+}
+
+#[test]
+fn tables_of_an_earlier_runs_applications_do_not_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
+    let mut writer = reserved.writer(&trace()).unwrap();
+    begin(&mut writer);
+    for seq in 0..2 {
+        let row = AppRow { seq, latency_ns: Some(7), ..AppRow::default() };
+        writer.take(Piece::App(AppTable::Requests, vec![row])).unwrap();
+    }
+    end(&mut writer, "first").unwrap();
+    assert_eq!(column(&directory.path().join("requests.parquet"), "seq"), [0, 1]);
+    write(&reserved, "second").unwrap();
+    assert_eq!(names(directory.path()), RUN_FILES);
 }
 
 #[test]

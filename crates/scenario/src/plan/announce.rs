@@ -1,6 +1,7 @@
 //! `[signal]`: the announcements of a run.
 
 use skyhop_experiment::seed_for;
+use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::schedule::Grid;
@@ -61,7 +62,7 @@ impl NamedScenario {
 
     /// The changes that are as good as a handover: the path is down, or its RTT becomes another.
     fn announced_changes(&self) -> Vec<(Instant, Duration)> {
-        let changes = self.changes_of(None).into_iter();
+        let changes = self.changes_of(PATH_LINK).into_iter();
         changes
             .filter(|change| change.outage.is_some() || change.rtt.is_some())
             .map(|change| (Instant::START + change.at, change.outage.unwrap_or(Duration::ZERO)))

@@ -1,6 +1,7 @@
 //! From a checked scenario to what an engine runs.
 
 use skyhop_experiment::Experiment;
+use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 
 use crate::ScenarioError;
@@ -23,7 +24,7 @@ impl NamedScenario {
         let scenario = &self.scenario;
         let run = &scenario.run;
         let mut trace = self.path(find_place, progress)?;
-        apply_rtt(&mut trace, &self.changes_of(None));
+        apply_rtt(&mut trace, &self.changes_of(PATH_LINK));
         let flows = self.flow_plans();
         Ok(Experiment {
             scenario: self.resolved(&trace),

@@ -10,14 +10,11 @@ use crate::named::NamedScenario;
 use crate::types::{Change, Flow, FlowKind};
 
 impl NamedScenario {
-    /// The changes of a link of `[links]`, or of the one of `[path]`.
-    pub(crate) fn changes_of(&self, link: Option<&str>) -> Vec<Change> {
-        let name = |change: &Change| match change.link.as_deref() {
-            Some(PATH_LINK) => None,
-            other => other.map(str::to_owned),
-        };
+    /// The changes of a link.
+    pub(crate) fn changes_of(&self, link: &str) -> Vec<Change> {
         let changes = self.scenario.change.iter().filter(|change| change.via.is_none());
-        changes.filter(|change| name(change).as_deref() == link).cloned().collect()
+        let own = |change: &&Change| change.link.as_deref().unwrap_or(PATH_LINK) == link;
+        changes.filter(own).cloned().collect()
     }
 
     /// All changes, by time.

@@ -16,15 +16,12 @@ use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, Scenario};
 
 /// What the two directions of a link are built from.
 struct LinkSpec<'a> {
+    name: &'a str,
     /// The section's key, for errors and as the component's name.
-    key: &'a str,
+    key: String,
     section: &'a LinkSection,
     during_outage: DuringOutage,
-    /// Has the changes' round trips already.
-    trace: &'a PathTrace,
-    changes: &'a [Change],
-    /// What BDP counts.
-    base_rtt: Duration,
+    changes: Vec<Change>,
 }
 
 impl NamedScenario {
@@ -42,37 +39,37 @@ impl NamedScenario {
                 .with_path_of(link)
                 .path(find_place, progress)
                 .map_err(|error| error.under(&format!("links.{name}")))?;
-            apply_rtt(&mut trace, &self.changes_of(Some(name)));
+            apply_rtt(&mut trace, &self.changes_of(name));
             traces.push(trace);
         }
         // What BDP counts depends on all links of the flows' routes; on `[path]` it is the link's own.
         let end = Instant::START + self.scenario.run.duration;
         let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
         base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
-        let built = traces.into_iter().zip(base_rtts).zip(self.sections());
+        let built = traces.into_iter().zip(base_rtts).zip(self.specs());
         built
-            .map(|((trace, base_rtt), (name, key, section, during_outage))| {
-                let changes = &self.changes_of(Some(name).filter(|name| *name != PATH_LINK));
-                let (key, trace_ref) = (&key[..], &trace);
-                let spec =
-                    LinkSpec { key, section, during_outage, trace: trace_ref, changes, base_rtt };
-                let forward = self.link(&spec, Direction::Forward)?;
-                let back = self.link(&spec, Direction::Back)?;
-                Ok(LinkPlan { name: name.to_owned(), trace, forward, back })
+            .map(|((trace, base_rtt), spec)| {
+                let forward = self.link(&spec, &trace, base_rtt, Direction::Forward)?;
+                let back = self.link(&spec, &trace, base_rtt, Direction::Back)?;
+                Ok(LinkPlan { name: spec.name.to_owned(), trace, forward, back })
             })
             .collect()
     }
 
-    /// `[link]` and `[links]`, in the order in which links are numbered: the link's name, its section's
-    /// key, the section, and what an outage of its path does.
-    fn sections(&self) -> impl Iterator<Item = (&str, String, &LinkSection, DuringOutage)> {
+    /// What `[link]` and `[links]` say, in the order in which links are numbered.
+    fn specs(&self) -> impl Iterator<Item = LinkSpec<'_>> {
         let Scenario { path, link, links, .. } = &self.scenario;
-        let first = (PATH_LINK, "link".to_owned(), link, path.during_outage);
-        let more = links.iter().map(|(name, link)| {
-            let own_path = link.path.as_ref().unwrap_or(path);
-            (&name[..], format!("links.{name}"), &link.link, own_path.during_outage)
+        let sections = links.iter().map(|(name, more)| {
+            (&name[..], format!("links.{name}"), &more.link, more.path.as_ref().unwrap_or(path))
         });
-        [first].into_iter().chain(more)
+        let first = (PATH_LINK, "link".to_owned(), link, path);
+        [first].into_iter().chain(sections).map(|(name, key, section, path)| LinkSpec {
+            name,
+            key,
+            section,
+            during_outage: path.during_outage,
+            changes: self.changes_of(name),
+        })
     }
 
     /// The longest round trip without queueing among the flows that ever cross a link, over the
@@ -97,37 +94,36 @@ impl NamedScenario {
         Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
     }
 
-    /// One direction of a link.
-    fn link(&self, plan: &LinkSpec<'_>, direction: Direction) -> Result<LinkConfig, ScenarioError> {
-        let (key, own) = (plan.key, plan.section.back.clone().unwrap_or_default());
-        let (section, component, rate_changes, given) = match direction {
-            Direction::Forward => {
-                (key.to_owned(), format!("{key} forward"), true, plan.section.keys.clone())
-            }
+    /// One direction of a link over `trace`, which has the changes' round trips already; BDP counts
+    /// `base_rtt`.
+    fn link(
+        &self,
+        spec: &LinkSpec<'_>,
+        trace: &PathTrace,
+        base_rtt: Duration,
+        direction: Direction,
+    ) -> Result<LinkConfig, ScenarioError> {
+        let LinkSpec { key, section: link, during_outage, .. } = spec;
+        let own = link.back.clone().unwrap_or_default();
+        let (section, rate_changes, given) = match direction {
+            Direction::Forward => (key.clone(), true, link.keys.clone()),
             Direction::Back => {
-                let there = LinkKeys { loss: None, ..plan.section.keys.clone() };
-                let rate_changes = own.rate.is_none();
-                (format!("{key}.back"), format!("{key} back"), rate_changes, own.or(there))
+                let there = LinkKeys { loss: None, ..link.keys.clone() };
+                (format!("{key}.back"), own.rate.is_none(), own.or(there))
             }
         };
-        let (rate_given, loss_given) = (given.rate.is_some(), given.loss.is_some());
-        let link = given.values();
         let settings = DirectionSettings {
             direction,
-            rate: link.rate,
-            rate_given,
-            loss: link.loss,
-            loss_given,
+            given: &given,
             rate_changes,
-            loss_changes: direction == Direction::Forward,
-            during_outage: plan.during_outage,
+            during_outage: *during_outage,
         };
-        let schedule = link_schedule(plan.trace, plan.changes, &settings);
+        let (schedule, values) = (link_schedule(trace, &spec.changes, &settings), given.values());
         let config = LinkConfig {
-            queue: queue_limit(link.queue, &schedule, plan.base_rtt)
+            queue: queue_limit(values.queue, &schedule, base_rtt)
                 .map_err(|what| self.wrong(format!("{section}.queue"), what))?,
-            qdisc: link.qdisc,
-            seed: seed_for(self.scenario.run.seed, &component),
+            qdisc: values.qdisc,
+            seed: seed_for(self.scenario.run.seed, &format!("{key} {direction}")),
             schedule,
         };
         // Built once here, so that a wrong qdisc or queue is found before anything runs.

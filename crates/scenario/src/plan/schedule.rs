@@ -6,21 +6,15 @@ use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate, Ratio};
 
 use crate::plan::change::takes_effect;
-use crate::types::Change;
+use crate::types::{Change, LinkKeys};
 
 /// What one direction has beside the path.
-pub(crate) struct DirectionSettings {
+pub(crate) struct DirectionSettings<'a> {
     pub direction: Direction,
-    /// The rate where the path has none of its own.
-    pub rate: Rate,
-    /// Whether `rate` is meant even where the path has one.
-    pub rate_given: bool,
-    pub loss: Ratio,
-    /// Whether `loss` is meant even where the path has one.
-    pub loss_given: bool,
-    /// Whether `[[change]]` entries change this direction's rate and loss.
+    /// What is said of it: a rate and a loss that are given count even where the path has its own.
+    pub given: &'a LinkKeys,
+    /// Whether `[[change]]` entries change its rate.
     pub rate_changes: bool,
-    pub loss_changes: bool,
     pub during_outage: DuringOutage,
 }
 
@@ -28,7 +22,7 @@ pub(crate) struct DirectionSettings {
 pub(crate) fn link_schedule(
     trace: &PathTrace,
     changes: &[Change],
-    settings: &DirectionSettings,
+    settings: &DirectionSettings<'_>,
 ) -> LinkSchedule {
     LinkSchedule {
         delay: delay_pieces(trace, changes, settings.direction),
@@ -105,27 +99,34 @@ fn pieces<T: Copy + PartialEq>(
 fn rate_pieces(
     trace: &PathTrace,
     changes: &[Change],
-    settings: &DirectionSettings,
+    settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Rate>> {
-    let frames = trace.frames.iter().filter(|_| !settings.rate_given).map(|f| (f.at, f.rate));
+    let frames =
+        trace.frames.iter().filter(|_| settings.given.rate.is_none()).map(|f| (f.at, f.rate));
     let changes = changes.iter().filter(|_| settings.rate_changes);
-    pieces(settings.rate, frames, changes.filter_map(|c| Some((takes_effect(c), c.rate?))))
+    pieces(
+        settings.given.values().rate,
+        frames,
+        changes.filter_map(|c| Some((takes_effect(c), c.rate?))),
+    )
 }
 
 fn loss_pieces(
     trace: &PathTrace,
     changes: &[Change],
-    settings: &DirectionSettings,
+    settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Ratio>> {
     // A path's loss, like the scenario's, is that of from -> to.
-    let counts = settings.direction == Direction::Forward && !settings.loss_given;
-    let frames = trace
-        .frames
-        .iter()
-        .filter(|_| counts)
-        .map(|frame| (frame.at, frame.loss.and_then(Ratio::new)));
-    let changes = changes.iter().filter(|_| settings.loss_changes);
-    pieces(settings.loss, frames, changes.filter_map(|c| Some((takes_effect(c), c.loss?))))
+    let forward = settings.direction == Direction::Forward;
+    let counts = forward && settings.given.loss.is_none();
+    let frames = trace.frames.iter().filter(|_| counts);
+    let frames = frames.map(|frame| (frame.at, frame.loss.and_then(Ratio::new)));
+    let changes = changes.iter().filter(|_| forward);
+    pieces(
+        settings.given.values().loss,
+        frames,
+        changes.filter_map(|c| Some((takes_effect(c), c.loss?))),
+    )
 }
 
 /// Outages of events and changes, and the times without a path; merged where they overlap.

@@ -29,6 +29,10 @@ Beside it: skyhop path import | export | stats | ground | sky, each with its --h
 """  # noqa: E501
 
 
+_BESIDE_PATH = {"output", "scenario", "from_", "to", "duration", "sets", "plot"}
+"""The options of `compute` that are no keys of `[path]`, or are called otherwise."""
+
+
 def compute(
     output: Output,
     scenario: Annotated[
@@ -118,34 +122,11 @@ def compute(
     plot: Plot = None,
 ) -> None:
     """Compute a path."""
+    options = locals().items()
+    given = {key: value for key, value in options if key not in _BESIDE_PATH and value is not None}
     import skyhop
     from skyhop.errors import InputError
 
-    keys = {
-        "relay": relay,
-        "constellation": constellation,
-        "handover": handover,
-        "outage": outage,
-        "during_outage": during_outage,
-        "start": start,
-        "step": step,
-        "gateways": gateways,
-        "compat": compat,
-        "satellites": satellites,
-        "minimum_elevation": minimum_elevation,
-        "geo_avoidance": geo_avoidance,
-        "stale_after": stale_after,
-        "isl_seam": isl_seam,
-        "isl_clearance": isl_clearance,
-        "pops": pops,
-        "fibre_stretch": fibre_stretch,
-        "grid_period": grid_period,
-        "grid_offset": grid_offset,
-        "kind": kind,
-        "rtt": rtt,
-        "file": file,
-    }
-    given = {key: value for key, value in keys.items() if value is not None}
     if scenario is None and from_ is None and to is None and not given and not sets:
         raise InputError("nothing to compute: give --from and --to, or a scenario file")
     check_figure(plot)

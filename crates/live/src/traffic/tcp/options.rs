@@ -1,0 +1,205 @@
+//! What is set on a flow's sockets.
+
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use skyhop_app::{Kind as _, Side, TcpOptions};
+use skyhop_host::error::{During, HostError};
+use skyhop_host::socket::{self, set_int};
+use skyhop_model::KeepAlive;
+use skyhop_units::{Bytes, Duration};
+
+use super::TcpPlan;
+
+/// How much has to arrive until a receiver wakes that nobody times: a wake-up for each packet takes a
+/// quarter of what two cores can carry.
+const WAKE_AT: libc::c_int = 64 * 1024;
+/// The kernel's limits (net/tcp.h): `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT`.
+const MOST_KEEPALIVE: Duration = Duration::from_secs(32_767);
+const MOST_PROBES: u32 = 127;
+/// The kernel doubles what is asked for, in an int.
+const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(i32::MAX as u64 / 2);
+
+/// What cannot be set: the key below `tcp` and why.
+pub(crate) fn check(options: &TcpOptions) -> Result<(), (&'static str, String)> {
+    let most = MOST_RECEIVE_BUFFER;
+    if let Some(asked) = options.receive_buffer.filter(|asked| *asked > most) {
+        return Err(("receive_buffer", format!("it is {asked}; Linux takes at most {most}")));
+    }
+    let Some(KeepAlive { time, interval, probes }) = options.keepalive else { return Ok(()) };
+    for (key, asked) in [("keepalive.time", time), ("keepalive.interval", interval)] {
+        if asked > MOST_KEEPALIVE {
+            return Err((key, format!("it is {asked}; Linux takes at most {MOST_KEEPALIVE}")));
+        }
+    }
+    if !(1..=MOST_PROBES).contains(&probes) {
+        let what = format!("it is {probes}; Linux takes 1 to {MOST_PROBES}");
+        return Err(("keepalive.probes", what));
+    }
+    Ok(())
+}
+
+/// A socket of the calling thread's namespace for `side`, which neither listens nor connects yet.
+/// What a listening socket has its connections have too.
+pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
+    let socket = socket::open()?;
+    // The other end hardly sends; its congestion control shall not tell of the flow's.
+    if side == plan.app.sends() {
+        socket::set_congestion_control(&socket, &plan.kernel_cc)?;
+    }
+    set(&socket, &plan.options).during("cannot set a flow's socket options")?;
+    if let Some(bytes) = plan.options.receive_buffer {
+        limit_receive_buffer(&socket, bytes)?;
+    }
+    Ok(socket)
+}
+
+fn set(socket: &OwnedFd, options: &TcpOptions) -> Result<(), Errno> {
+    let set_tcp = |option, value| set_int(socket, libc::IPPROTO_TCP, option, value);
+    set_tcp(libc::TCP_NODELAY, options.nodelay.into())?;
+    set_tcp(libc::TCP_CORK, options.cork.into())?;
+    if let Some(KeepAlive { time, interval, probes }) = options.keepalive {
+        set_tcp(libc::TCP_KEEPIDLE, whole_seconds(time))?;
+        set_tcp(libc::TCP_KEEPINTVL, whole_seconds(interval))?;
+        set_tcp(libc::TCP_KEEPCNT, probes as libc::c_int)?;
+        set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    }
+    Ok(())
+}
+
+/// Rounded up: the kernel knows no shorter time.
+fn whole_seconds(time: Duration) -> libc::c_int {
+    time.as_nanos().div_ceil(1_000_000_000).max(1) as libc::c_int
+}
+
+/// Before there is a connection: the window's scale is told in the handshake.
+fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError> {
+    let asked = bytes.as_u64() as usize;
+    // The forced size is for those who may; the other is cut to what the system allows everyone.
+    setsockopt(socket, sockopt::RcvBufForce, &asked)
+        .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &asked))
+        .during("cannot size a flow's receive buffer")?;
+    // The kernel tells twice of what was asked for, half of it for its own needs.
+    let got =
+        getsockopt(socket, sockopt::RcvBuf).during("cannot read a flow's receive buffer")? / 2;
+    if got >= asked {
+        return Ok(());
+    }
+    let most = Bytes::new(got as u64);
+    Err(HostError::Unsupported(format!(
+        "tcp.receive_buffer is {bytes}, but this system allows {most}; ask for less, have \
+         net.core.rmem_max raised, or run as root"
+    )))
+}
+
+/// Lets the receiver of most of the data wake for much of it, where nobody times what arrives.
+pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Result<(), HostError> {
+    let is_timed = plan.app.table().is_some();
+    let is_slow = plan.app.read_rate().is_some() || plan.options.receive_buffer.is_some();
+    if is_timed || is_slow || side == plan.app.sends() {
+        return Ok(());
+    }
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, WAKE_AT).during("cannot set up a flow")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use skyhop_app::App;
+    use skyhop_model::End;
+    use skyhop_units::Instant;
+
+    use super::*;
+    use crate::traffic::Addresses;
+
+    fn plan(options: TcpOptions) -> TcpPlan {
+        TcpPlan {
+            id: 0,
+            index: 0,
+            from: End::From,
+            start: Instant::START,
+            stop: Instant::NEVER,
+            cc: "reno".to_owned(),
+            kernel_cc: "reno".to_owned(),
+            app: App::default(),
+            options,
+            seed: 1,
+            addresses: Addresses::Path,
+        }
+    }
+
+    fn get(socket: impl AsFd, level: libc::c_int, option: libc::c_int) -> libc::c_int {
+        let mut value: libc::c_int = 0;
+        let mut length = size_of_val(&value) as libc::socklen_t;
+        let (fd, place) = (socket.as_fd().as_raw_fd(), (&raw mut value).cast());
+        // SAFETY: the kernel writes one int, which lives for the call.
+        let got = unsafe { libc::getsockopt(fd, level, option, place, &raw mut length) };
+        assert_eq!(got, 0, "option {option}");
+        value
+    }
+
+    #[test]
+    fn both_ends_have_what_was_asked_for() {
+        let half = Duration::from_millis(1500);
+        let keepalive = KeepAlive { time: half, interval: Duration::from_secs(3), probes: 4 };
+        let plan = plan(TcpOptions {
+            nodelay: true,
+            cork: true,
+            keepalive: Some(keepalive),
+            receive_buffer: Some(Bytes::new(50_000)),
+            ..TcpOptions::default()
+        });
+        let anywhere = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let listener = super::super::server::listen(&plan, anywhere).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let client = open(&plan, Side::Client).unwrap();
+        let client = std::net::TcpStream::from(client);
+        connect(&client, &listener);
+        let (server, _) = listener.accept().unwrap();
+        for socket in [client.as_fd(), server.as_fd()] {
+            let tcp = |option| get(socket, libc::IPPROTO_TCP, option);
+            assert_eq!((tcp(libc::TCP_NODELAY), tcp(libc::TCP_CORK)), (1, 1));
+            let alive = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(tcp);
+            assert_eq!(alive, [2, 3, 4]);
+            assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+            assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF), 100_000);
+        }
+        let chosen = |socket| getsockopt(socket, sockopt::TcpCongestion).unwrap();
+        assert_eq!(chosen(&client), "reno");
+    }
+
+    fn connect(client: &std::net::TcpStream, listener: &TcpListener) {
+        use nix::sys::socket::{SockaddrIn, connect};
+        let Ok(std::net::SocketAddr::V4(address)) = listener.local_addr() else { panic!("IPv4") };
+        client.set_nonblocking(false).unwrap();
+        connect(client.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+    }
+
+    #[test]
+    fn by_default_nothing_is_set() {
+        let socket = open(&plan(TcpOptions::default()), Side::Client).unwrap();
+        assert_eq!(get(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY), 0);
+        assert_eq!(get(&socket, libc::IPPROTO_TCP, libc::TCP_CORK), 0);
+        assert_eq!(get(&socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    }
+
+    #[test]
+    fn what_linux_does_not_take_is_named() {
+        let refused = |options: TcpOptions| check(&options).unwrap_err().0;
+        let huge = Some(Bytes::new(1 << 31));
+        let keepalive = |keepalive| TcpOptions { keepalive: Some(keepalive), ..Default::default() };
+        let long = Duration::from_secs(40_000);
+        let usual = KeepAlive::default();
+        assert_eq!(
+            refused(TcpOptions { receive_buffer: huge, ..Default::default() }),
+            "receive_buffer"
+        );
+        assert_eq!(refused(keepalive(KeepAlive { time: long, ..usual })), "keepalive.time");
+        assert_eq!(refused(keepalive(KeepAlive { interval: long, ..usual })), "keepalive.interval");
+        assert_eq!(refused(keepalive(KeepAlive { probes: 0, ..usual })), "keepalive.probes");
+        assert_eq!(check(&keepalive(usual)), Ok(()));
+    }
+}

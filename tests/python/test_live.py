@@ -41,7 +41,8 @@ SUMMARY = {
 }
 FLOW = {
     *("id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us"),
-    *("base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "marks", "sent_packets", "completion_s"),
+    *("base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "marks", "sent_packets"),
+    "completion_s",
 }
 PROBE = {"id", "sent", "lost", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us"}
 DROPS = {"queue", "loss", "outage", "dismantled", "device"}

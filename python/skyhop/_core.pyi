@@ -37,6 +37,7 @@ class QdiscEntry:
 
     name: str
     description: str
+    source: str
     parameters: list[tuple[str, str]]
 
 @final

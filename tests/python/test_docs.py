@@ -91,7 +91,7 @@ def test_schema_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["constellations", "sites", "cc", "qdiscs", "handovers", "studies"]
+    "what", ["constellations", "sites", "cc", "qdiscs", "apps", "handovers", "studies"]
 )
 def test_lists_have_names_and_descriptions(skyhop: Skyhop, what: str) -> None:
     done = skyhop("list", what, "--json")

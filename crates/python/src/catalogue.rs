@@ -65,6 +65,7 @@ pub(crate) fn sites(name: &str) -> PyResult<Vec<(String, f64, f64, f64)>> {
 pub(crate) struct QdiscEntry {
     name: String,
     description: String,
+    source: String,
     parameters: Vec<(String, String)>,
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn list_qdiscs() -> Vec<QdiscEntry> {
         .map(|entry| QdiscEntry {
             name: entry.name.to_owned(),
             description: entry.summary.to_owned(),
+            source: BUILT_IN.to_owned(),
             parameters: parameters(&(entry.default)()),
         })
         .collect()

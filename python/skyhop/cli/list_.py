@@ -56,6 +56,7 @@ def qdiscs(as_json: Json = False) -> None:
             if as_json
             else ", ".join(f"{name} = {value}" for name, value in entry.parameters),
             "description": entry.description,
+            "source": entry.source,
         }
         for entry in _core.list_qdiscs()
     ]

@@ -86,13 +86,13 @@ fn measured_options(
         Some("down") => AccessDirection::Down,
         Some("up") => AccessDirection::Up,
         Some(other) => {
-            let what = format!("\"{other}\" is no direction; expected down or up");
+            let what = format!("\"{other}\" is not a direction; expected down or up");
             return Err(given.wrong("direction", what));
         }
     };
     let interval = given.quantity("interval")?;
     if interval == Some(Duration::ZERO) {
-        return Err(given.wrong("interval", "0 s is no time between two probes; expected more"));
+        return Err(given.wrong("interval", "0 s is not a time between two probes; expected more"));
     }
     Ok(MeasuredOptions {
         from: options.from.clone().unwrap_or(default.from),
@@ -144,6 +144,6 @@ mod tests {
         let texts = BTreeMap::from([("interval".to_owned(), "0 s".to_owned())]);
         let options = ImportOptions { texts, ..ImportOptions::default() };
         let error = import_log(Path::new("ping.txt"), "ping", &options).unwrap_err().to_string();
-        assert!(error.starts_with("ping.txt: --interval: 0 s is no time"), "{error}");
+        assert!(error.starts_with("ping.txt: --interval: 0 s is not a time"), "{error}");
     }
 }

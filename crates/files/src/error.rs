@@ -35,7 +35,7 @@ pub enum FileError {
     /// The output directory holds something already.
     #[error("{}: the output directory is not empty; choose another or add --force", path.display())]
     NotEmpty { path: PathBuf },
-    /// The output's name belongs to something that is no file.
+    /// The output's name belongs to something that is not a file.
     #[error("{}: is not a regular file; choose another name for the output", path.display())]
     NotAFile { path: PathBuf },
     /// The output directory's name belongs to a file.

@@ -9,7 +9,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use skyhop_units::{Duration, Instant};
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// `CLOCK_MONOTONIC`, counted from the start of the run.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub struct RunClock {
 impl RunClock {
     /// A clock whose run begins `lead` from now.
     pub fn starting_in(lead: Duration) -> Result<Self, HostError> {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
         Ok(Self { start_ns: nanos(now) + lead.as_nanos() })
     }
 
@@ -63,7 +63,7 @@ impl Stop {
     pub fn new() -> Result<Self, HostError> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event =
-            EventFd::from_value_and_flags(0, flags).during("cannot create an event descriptor")?;
+            EventFd::from_value_and_flags(0, flags).context("cannot create an event descriptor")?;
         Ok(Self { set: AtomicBool::new(false), event })
     }
 
@@ -71,7 +71,7 @@ impl Stop {
     pub fn set(&self) -> Result<(), HostError> {
         self.set.store(true, Ordering::Release);
         // Nobody reads the event descriptor, so that it wakes every thread that waits for it.
-        self.event.write(1).during("cannot wake the engine's threads").map(|_| ())
+        self.event.write(1).context("cannot wake the engine's threads").map(|_| ())
     }
 
     /// Whether it has been set.
@@ -101,7 +101,7 @@ pub fn wait<'fd>(
     let timeout = timespec(left.as_nanos().min(i64::MAX as u64));
     match ppoll(&mut waited_for, Some(timeout), None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(error) => Err(error).during("cannot wait for a socket"),
+        Err(error) => Err(error).context("cannot wait for a socket"),
     }
 }
 
@@ -115,5 +115,5 @@ pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool,
 
 /// Lets this thread's waits end when they should: the default slack is 50 us.
 pub fn wake_precisely() -> Result<(), HostError> {
-    nix::sys::prctl::set_timerslack(1).during("cannot set the timer slack")
+    nix::sys::prctl::set_timerslack(1).context("cannot set the timer slack")
 }

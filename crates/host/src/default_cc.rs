@@ -8,7 +8,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 use crate::device;
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 use crate::rtnetlink;
 use crate::socket::{check_congestion_control, unknown_congestion_control};
 
@@ -19,7 +19,7 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Returns what a user must know where only the route could be given the choice.
 pub fn set(cc: &str, peer: Ipv4Addr) -> Result<Option<String>, HostError> {
     check_congestion_control(cc)?;
-    let current = fs::read_to_string(DEFAULT).during(&format!("cannot read {DEFAULT}"))?;
+    let current = fs::read_to_string(DEFAULT).context(&format!("cannot read {DEFAULT}"))?;
     if current.trim() == cc {
         return Ok(None);
     }
@@ -31,7 +31,7 @@ pub fn set(cc: &str, peer: Ipv4Addr) -> Result<Option<String>, HostError> {
         Err(error) => error,
     };
     rtnetlink::add_route(peer, device::NAME, cc)
-        .during(&format!("cannot add a route with congestion control {cc}"))?;
+        .context(&format!("cannot add a route with congestion control {cc}"))?;
     Ok(Some(format!(
         "{cc} is not allowed as a namespace's default congestion control ({refused}), so the route \
          carries it, which overrides what a program itself chooses before it connects; to avoid \

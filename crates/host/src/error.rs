@@ -110,19 +110,19 @@ impl HostError {
 }
 
 /// Names what was tried when a system call fails.
-pub trait During<T> {
+pub trait Context<T> {
     /// Turns the failure into a [`HostError::System`].
-    fn during(self, action: &str) -> Result<T, HostError>;
+    fn context(self, action: &str) -> Result<T, HostError>;
 }
 
-impl<T> During<T> for Result<T, io::Error> {
-    fn during(self, action: &str) -> Result<T, HostError> {
+impl<T> Context<T> for Result<T, io::Error> {
+    fn context(self, action: &str) -> Result<T, HostError> {
         self.map_err(|error| system(action, &error.to_string()))
     }
 }
 
-impl<T> During<T> for Result<T, KernelError> {
-    fn during(self, action: &str) -> Result<T, HostError> {
+impl<T> Context<T> for Result<T, KernelError> {
+    fn context(self, action: &str) -> Result<T, HostError> {
         self.map_err(|error| system(action, &error.to_string()))
     }
 }
@@ -134,20 +134,20 @@ impl From<HostError> for EngineError {
     }
 }
 
-impl<T> During<T> for Result<T, FileError> {
-    fn during(self, action: &str) -> Result<T, HostError> {
+impl<T> Context<T> for Result<T, FileError> {
+    fn context(self, action: &str) -> Result<T, HostError> {
         self.map_err(|error| system(action, &error.to_string()))
     }
 }
 
-impl<T> During<T> for Result<T, &str> {
-    fn during(self, action: &str) -> Result<T, HostError> {
+impl<T> Context<T> for Result<T, &str> {
+    fn context(self, action: &str) -> Result<T, HostError> {
         self.map_err(|reason| system(action, reason))
     }
 }
 
-impl<T> During<T> for Result<T, Errno> {
-    fn during(self, action: &str) -> Result<T, HostError> {
+impl<T> Context<T> for Result<T, Errno> {
+    fn context(self, action: &str) -> Result<T, HostError> {
         self.map_err(|error| system(action, error.desc()))
     }
 }

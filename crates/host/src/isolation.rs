@@ -11,11 +11,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::unistd::{Pid, getegid, geteuid, getppid};
 
-use crate::error::{During, HostError, namespaces_forbidden};
+use crate::error::{Context, HostError, namespaces_forbidden};
 
 /// Makes this process die with its parent, also where the parent has died already.
 pub fn die_with(parent: Pid) -> Result<(), HostError> {
-    prctl::set_pdeathsig(Signal::SIGKILL).during("cannot tie the engine to its parent")?;
+    prctl::set_pdeathsig(Signal::SIGKILL).context("cannot tie the engine to its parent")?;
     if getppid() != parent {
         exit_now(1);
     }
@@ -39,8 +39,8 @@ impl DescriptorLimit {
     /// Takes as many as the system allows, for each flow needs a few, and returns what there was.
     pub fn raise() -> Result<Self, HostError> {
         let action = "cannot raise the limit of open files";
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).during(action)?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).during(action)?;
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context(action)?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context(action)?;
         Ok(Self { soft, hard })
     }
 
@@ -62,9 +62,9 @@ pub fn reset_signals() -> Result<(), HostError> {
             _ => SigHandler::SigDfl,
         };
         // SAFETY: no handler is a function, so nothing runs in signal context.
-        unsafe { signal(each, handler) }.during("cannot reset a signal handler")?;
+        unsafe { signal(each, handler) }.context("cannot reset a signal handler")?;
     }
-    SigSet::empty().thread_set_mask().during("cannot reset the signal mask")
+    SigSet::empty().thread_set_mask().context("cannot reset the signal mask")
 }
 
 /// Closes every descriptor of the caller but standard input and output and those in `kept`.
@@ -88,7 +88,7 @@ fn close_range(first: u32, last: u32) -> Result<(), HostError> {
     match Errno::result(result) {
         // Kernels before 5.9: the descriptors stay open until the run ends, which harms nothing here.
         Ok(_) | Err(Errno::ENOSYS) => Ok(()),
-        Err(error) => Err(error).during("cannot close the caller's descriptors"),
+        Err(error) => Err(error).context("cannot close the caller's descriptors"),
     }
 }
 
@@ -106,7 +106,7 @@ pub fn enter_own_namespaces() -> Result<(), HostError> {
     let (uid, gid) = (geteuid(), getegid());
     unshare(wanted | CloneFlags::CLONE_NEWUSER).map_err(namespaces_forbidden)?;
     // A process that has changed its user is not dumpable, and then its files in /proc are root's.
-    prctl::set_dumpable(true).during("cannot open /proc/self to this process")?;
+    prctl::set_dumpable(true).context("cannot open /proc/self to this process")?;
     write_map("setgroups", "deny")?;
     write_map("gid_map", &format!("0 {gid} 1"))?;
     write_map("uid_map", &format!("0 {uid} 1"))
@@ -126,11 +126,11 @@ fn write_map(name: &str, text: &str) -> Result<(), HostError> {
 pub fn mount_own_proc() -> Result<(), HostError> {
     let none: Option<&str> = None;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(none, "/", none, private, none).during("cannot keep mounts from the host")?;
+    mount(none, "/", none, private, none).context("cannot keep mounts from the host")?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match mount(Some("proc"), "/proc", Some("proc"), flags, none) {
         // Containers that mask parts of /proc refuse a new one.
         Ok(()) | Err(Errno::EPERM | Errno::EACCES) => Ok(()),
-        Err(error) => Err(error).during("cannot mount /proc"),
+        Err(error) => Err(error).context("cannot mount /proc"),
     }
 }

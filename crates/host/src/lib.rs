@@ -15,5 +15,5 @@ pub mod tcp_info;
 pub mod thread;
 
 pub use device::DeviceKind;
-pub use error::{During, HostError};
+pub use error::{Context, HostError};
 pub use program::Program;

@@ -8,7 +8,7 @@ use std::thread;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::error::{During, HostError, namespaces_forbidden};
+use crate::error::{Context, HostError, namespaces_forbidden};
 
 /// Socket buffers of both ends: minimum, default and maximum in bytes.
 const TCP_BUFFER: &str = "4096 67108864 67108864";
@@ -37,14 +37,14 @@ impl NetNamespace {
                 },
             })?;
             let handle = File::open("/proc/thread-self/ns/net")
-                .during("cannot open /proc/thread-self/ns/net")?;
+                .context("cannot open /proc/thread-self/ns/net")?;
             Ok(Self { handle, asks_for_ecn: Mutex::new(false) })
         })
     }
 
     /// Moves the calling thread, and what it starts from now on, into this namespace.
     pub fn enter(&self) -> Result<(), HostError> {
-        setns(&self.handle, CloneFlags::CLONE_NEWNET).during("cannot enter a network namespace")
+        setns(&self.handle, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
     }
 
     /// Does something inside while the calling thread stays where it is.
@@ -67,7 +67,7 @@ impl NetNamespace {
         let mut asks = self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner);
         if *asks != ecn {
             let value = if ecn { ECN_ASKED_FOR } else { ECN_ACCEPTED };
-            fs::write(format!("/proc/sys/{TCP_ECN}"), value).during("cannot ask for ECN")?;
+            fs::write(format!("/proc/sys/{TCP_ECN}"), value).context("cannot ask for ECN")?;
             *asks = ecn;
         }
         Ok(connect())

@@ -16,7 +16,7 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Pid, access};
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 use crate::isolation::DescriptorLimit;
 use crate::namespace::NetNamespace;
 
@@ -92,7 +92,7 @@ impl Reaper {
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, 128 + signal as i32),
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(()),
                 Ok(_) | Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error).during("cannot wait for the programs"),
+                Err(error) => return Err(error).context("cannot wait for the programs"),
             };
             if self.watched.contains(&pid) {
                 self.statuses.insert(pid, status);
@@ -125,7 +125,7 @@ pub fn end_client(client: Pid, reaper: &mut Reaper) -> Result<(), HostError> {
         return Ok(());
     }
     for request in [Signal::SIGTERM, Signal::SIGKILL] {
-        kill(client, request).during("cannot end the client")?;
+        kill(client, request).context("cannot end the client")?;
         if ended_within(END_PATIENCE, client, reaper)? {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Server {
                 Ok(()) => {}
                 // Nobody is left in the group.
                 Err(Errno::ESRCH) => return Ok(()),
-                Err(error) => return Err(error).during("cannot end the server"),
+                Err(error) => return Err(error).context("cannot end the server"),
             }
             ended_within(END_PATIENCE, self.pid, reaper)?;
         }
@@ -237,7 +237,7 @@ fn listening(namespace: &NetNamespace) -> Result<usize, HostError> {
             Ok(table) => Ok(count_listening(&table)),
             // A kernel without IPv6.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(error).during(&format!("cannot read {file}")),
+            Err(error) => Err(error).context(&format!("cannot read {file}")),
         };
         Ok(count("/proc/thread-self/net/tcp")? + count("/proc/thread-self/net/tcp6")?)
     })

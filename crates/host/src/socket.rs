@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, sockopt};
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// How much may wait unsent in the socket; without a limit the buffer fills with 64 MB.
 const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
@@ -17,9 +17,9 @@ const NAME_MAX: usize = 16;
 pub fn open() -> Result<OwnedFd, HostError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)
-        .during("cannot open a flow's socket")?;
+        .context("cannot open a flow's socket")?;
     set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LOW_WATER)
-        .during("cannot limit a flow's unsent data")?;
+        .context("cannot limit a flow's unsent data")?;
     Ok(socket)
 }
 
@@ -45,7 +45,7 @@ pub fn set_int(
 pub fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostError> {
     match socket::setsockopt(socket, sockopt::TcpCongestion, &OsString::from(cc)) {
         Err(Errno::ENOENT | Errno::EINVAL) => Err(unknown_congestion_control(cc)),
-        set => set.during(&format!("cannot choose the congestion control \"{cc}\"")),
+        set => set.context(&format!("cannot choose the congestion control \"{cc}\"")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// The slow-start threshold that means that there is none (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -48,7 +48,7 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo, HostError> {
             &raw mut length,
         )
     };
-    Errno::result(asked).during("cannot read TCP_INFO")?;
+    Errno::result(asked).context("cannot read TCP_INFO")?;
     Ok(parse(&bytes))
 }
 

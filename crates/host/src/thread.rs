@@ -2,7 +2,7 @@
 
 use std::thread::{self, JoinHandle};
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// A thread at work.
 pub type Worker<T> = JoinHandle<Result<T, HostError>>;
@@ -15,7 +15,7 @@ pub fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
 ) -> Result<Worker<T>, HostError> {
-    thread::Builder::new().name(name).spawn(work).during("cannot start a thread")
+    thread::Builder::new().name(name).spawn(work).context("cannot start a thread")
 }
 
 /// Waits for its end.

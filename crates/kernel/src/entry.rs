@@ -6,7 +6,7 @@ use skyhop_cc::Module;
 use skyhop_model::OUR_CC;
 
 use crate::census::sockets_by_cc;
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 use crate::names::{PREFIX, held_module, kernel_ships};
 use crate::pins::Pin;
 
@@ -44,7 +44,7 @@ pub enum Place {
 /// # Errors
 /// The kernel does not say.
 pub fn offered() -> Result<Vec<String>, KernelError> {
-    let names = fs::read_to_string(OFFERED).during(&format!("cannot read {OFFERED}"))?;
+    let names = fs::read_to_string(OFFERED).context(&format!("cannot read {OFFERED}"))?;
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 

@@ -87,13 +87,13 @@ impl KernelError {
 }
 
 /// Names what was tried when it fails.
-pub(crate) trait During<T> {
+pub(crate) trait Context<T> {
     /// Turns the failure into a [`KernelError::System`].
-    fn during(self, action: &str) -> Result<T, KernelError>;
+    fn context(self, action: &str) -> Result<T, KernelError>;
 }
 
-impl<T, E: std::fmt::Display> During<T> for Result<T, E> {
-    fn during(self, action: &str) -> Result<T, KernelError> {
+impl<T, E: std::fmt::Display> Context<T> for Result<T, E> {
+    fn context(self, action: &str) -> Result<T, KernelError> {
         self.map_err(|error| KernelError::System {
             action: action.to_owned(),
             reason: error.to_string(),

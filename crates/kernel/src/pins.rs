@@ -11,7 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};
 
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 
 const BPFFS: &str = "/sys/fs/bpf";
 /// `BPF_FS_MAGIC` (linux/magic.h).
@@ -24,7 +24,7 @@ pub(crate) fn ensure_bpffs() -> Result<bool, KernelError> {
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some("mode=0755"))
-        .during(&format!("cannot mount the BPF file system at {BPFFS}"))?;
+        .context(&format!("cannot mount the BPF file system at {BPFFS}"))?;
     Ok(true)
 }
 
@@ -87,7 +87,7 @@ impl Pin {
             .recursive(true)
             .mode(0o755)
             .create(&self.directory)
-            .during(&format!("cannot create {}", self.directory.display()))
+            .context(&format!("cannot create {}", self.directory.display()))
     }
 
     /// Removes it with everything in it, and the directory above it when it was the last.
@@ -96,22 +96,22 @@ impl Pin {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             removed => {
-                removed.during(&format!("cannot remove {}", self.directory.display()))?;
+                removed.context(&format!("cannot remove {}", self.directory.display()))?;
             }
         }
         let above = Path::new(BPFFS).join("skyhop");
         match fs::remove_dir(&above) {
             // Others are loaded still.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
-            removed => removed.during(&format!("cannot remove {}", above.display())),
+            removed => removed.context(&format!("cannot remove {}", above.display())),
         }
     }
 }
 
 /// One `cc load` or `cc unload` at a time.
 pub(crate) fn lock() -> Result<Flock<File>, KernelError> {
-    let directory = File::open(BPFFS).during(&format!("cannot open {BPFFS}"))?;
+    let directory = File::open(BPFFS).context(&format!("cannot open {BPFFS}"))?;
     Flock::lock(directory, FlockArg::LockExclusive)
         .map_err(|(_, error)| error)
-        .during(&format!("cannot lock {BPFFS}"))
+        .context(&format!("cannot lock {BPFFS}"))
 }

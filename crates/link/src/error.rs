@@ -64,7 +64,7 @@ pub enum ScheduleError {
     #[error("the last piece of delay never ends, so its delay_at_end must equal its delay")]
     EndlessSlope,
     /// Something ends before it begins.
-    #[error("{list}[{index}] ends before it begins; exchange its bounds")]
+    #[error("{list}[{index}] ends before it begins; swap its bounds")]
     Reversed {
         /// The field.
         list: &'static str,

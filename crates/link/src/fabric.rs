@@ -30,7 +30,7 @@ pub struct Fabric<P> {
     crossed: u64,
     /// Whose arrivals are noted …
     watched: Option<usize>,
-    /// … and those that nobody has taken yet: when each came, and how long it had been under way.
+    /// … and those that nobody has taken yet: when each came, and how long it had been on its way.
     seen: Vec<(Instant, Duration)>,
 }
 

@@ -41,11 +41,11 @@ enum Service<P> {
     /// Packets wait for the rate to become positive.
     Closed { opens: Instant, earliest_arrival: Instant },
     /// A packet is being transmitted. The schedule being known, so is what becomes of it.
-    Busy { queued: Queued<P>, ends: Instant, fate: Fate },
+    Busy { queued: Queued<P>, ends: Instant, outcome: Outcome },
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum Outcome {
     Lost(LossReason),
     Enters(Slot),
 }
@@ -114,8 +114,8 @@ impl<P> Link<P> {
         let wakeup = match &self.service {
             Service::Idle => in_flight,
             Service::Closed { earliest_arrival, .. } => in_flight.min(*earliest_arrival),
-            Service::Busy { ends, fate: Fate::Lost(_), .. } => in_flight.min(*ends),
-            Service::Busy { fate: Fate::Enters(slot), .. } => {
+            Service::Busy { ends, outcome: Outcome::Lost(_), .. } => in_flight.min(*ends),
+            Service::Busy { outcome: Outcome::Enters(slot), .. } => {
                 self.wakeup_behind(in_flight.min(slot.arrives))
             }
         };
@@ -183,15 +183,15 @@ impl<P> Link<P> {
     }
 
     fn end_transmission(&mut self) {
-        let Service::Busy { queued, ends, fate } =
+        let Service::Busy { queued, ends, outcome } =
             std::mem::replace(&mut self.service, Service::Idle)
         else {
             return;
         };
         self.transmitted_bytes += queued.packet.wire_size;
-        match fate {
-            Fate::Lost(reason) => self.verdicts.lose(ends, reason, queued.packet),
-            Fate::Enters(slot) => self.line.enter(slot, ends, queued),
+        match outcome {
+            Outcome::Lost(reason) => self.verdicts.lose(ends, reason, queued.packet),
+            Outcome::Enters(slot) => self.line.enter(slot, ends, queued),
         }
         self.serve_next(ends, true);
     }
@@ -217,11 +217,11 @@ impl<P> Link<P> {
             None => Service::Idle,
             Some(queued) => {
                 let ends = self.transmitter.transmit(at, queued.packet.wire_size, back_to_back);
-                let fate = match self.impairment.strikes(ends) {
-                    Some(reason) => Fate::Lost(reason),
-                    None => Fate::Enters(self.line.plan(ends)),
+                let outcome = match self.impairment.strikes(ends) {
+                    Some(reason) => Outcome::Lost(reason),
+                    None => Outcome::Enters(self.line.plan(ends)),
                 };
-                Service::Busy { queued, ends, fate }
+                Service::Busy { queued, ends, outcome }
             }
         };
     }

@@ -210,7 +210,7 @@ impl LinkSchedule {
 impl DelayPiece {
     /// The delay at `at`, inside a piece that ends at `until`.
     ///
-    /// Fractions of a nanosecond are cut off the change since the piece's begin.
+    /// Fractions of a nanosecond are cut off the change since the piece began.
     #[inline]
     pub(crate) fn delay_at(&self, at: Instant, until: Instant) -> Duration {
         if self.delay == self.delay_at_end {

@@ -13,7 +13,7 @@ use skyhop_units::Duration;
 use crate::arrivals::Arrivals;
 use crate::traffic::Addresses;
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wake_precisely};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::thread::{Worker, join, spawn};
 
@@ -71,7 +71,7 @@ impl RunningAnnouncer {
 
 fn scope(namespace: &NetNamespace) -> Result<Scope, HostError> {
     let cookie = namespace
-        .inside(|| netns_cookie().during("cannot read the cookie of a network namespace"))?;
+        .inside(|| netns_cookie().context("cannot read the cookie of a network namespace"))?;
     Ok(Scope { netns_cookie: cookie, destination: Some(Addresses::Path.prefix()) })
 }
 
@@ -166,7 +166,7 @@ impl Announcer {
     ) -> Result<(), HostError> {
         for map in &self.maps {
             for scope in &self.scopes {
-                tell(map, *scope).during(action)?;
+                tell(map, *scope).context(action)?;
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ use crate::{LiveOptions, NAME, Spin, summary};
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
 use skyhop_host::default_cc;
 use skyhop_host::device::{Device, DeviceCount};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::isolation::{DescriptorLimit, exit_now};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::program::{self, Reaper, Server};
@@ -70,11 +70,11 @@ impl Orders {
         let mut ready = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::ZERO) {
             Ok(0) | Err(Errno::EINTR) => return Ok(false),
-            woken => woken.during("cannot look for orders")?,
+            woken => woken.context("cannot look for orders")?,
         };
         match nix::unistd::read(&self.pipe, &mut [0]) {
             Ok(0) => exit_now(1),
-            read => read.during("cannot read orders").map(|_| true),
+            read => read.context("cannot read orders").map(|_| true),
         }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(
     to_caller: &File,
 ) -> Result<Ended, HostError> {
     let mut sink = CallerSink(to_caller);
-    let recorder = Recorder::begin(experiment, NAME, &mut sink).during("cannot record the run")?;
+    let recorder = Recorder::begin(experiment, NAME, &mut sink).context("cannot record the run")?;
     let mut modules = LoadedModules::default();
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
@@ -161,7 +161,7 @@ struct Run<'a> {
     flows: Vec<RunningTcp>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
-    gate: RunningProbe,
+    timing_probe: RunningProbe,
     probes: Vec<RunningProbe>,
     sampler: Sampler,
     timing: TimingRecorder,
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
             &stage.stop,
             &arrivals,
         )?;
-        let gate = RunningProbe::start(plan.gate, &stage)?;
+        let timing_probe = RunningProbe::start(plan.timing_probe, &stage)?;
         let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
         let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
             flows,
             announcer,
             phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
-            gate,
+            timing_probe,
             probes,
             sampler,
             timing,
@@ -369,14 +369,15 @@ impl<'a> Run<'a> {
 
     /// Joins all threads and records their findings.
     fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
-        let Self { experiment, options, ends, pumps, flows, gate, probes, timing, .. } = self;
+        let Self { experiment, options, ends, pumps, flows, timing_probe, probes, timing, .. } =
+            self;
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
         found.rows.into_iter().for_each(|row| recorder.event(row));
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
         let [forward, back] = pumps;
         let sojourns = [forward.join()?.probe_sojourns, back.join()?.probe_sojourns];
-        let rtt_excess_us = quantiles(&rtt_excess(&gate.join(&sojourns)?)?);
+        let rtt_excess_us = quantiles(&rtt_excess(&timing_probe.join(&sojourns)?)?);
         let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
         warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
@@ -418,7 +419,7 @@ impl<'a> Run<'a> {
             rtt_excess_us,
             ..Ending::of_run(at, interrupted, own)
         };
-        recorder.finish(ending).during("cannot record the run")?;
+        recorder.finish(ending).context("cannot record the run")?;
         Ok(Ended { at, interrupted, program_status })
     }
 }
@@ -465,10 +466,12 @@ fn left_inside(views: &[Arc<PumpView>; 2]) -> Option<String> {
     })
 }
 
-/// How much longer than the link scheduled the gate's packets took.
-fn rtt_excess(gate: &[ProbeRow]) -> Result<Lateness, HostError> {
+/// How much longer than the link scheduled the timing_probe's packets took.
+fn rtt_excess(timing_probe: &[ProbeRow]) -> Result<Lateness, HostError> {
     let mut excess = new_lateness()?;
-    for (rtt, scheduled) in gate.iter().filter_map(|row| row.rtt_ns.zip(row.scheduled_rtt_ns)) {
+    for (rtt, scheduled) in
+        timing_probe.iter().filter_map(|row| row.rtt_ns.zip(row.scheduled_rtt_ns))
+    {
         excess.saturating_record(rtt.saturating_sub(scheduled).max(0).unsigned_abs());
     }
     Ok(excess)
@@ -517,6 +520,6 @@ fn packet_counts(
 }
 
 fn kernel() -> Result<String, HostError> {
-    let name = uname().during("cannot read the kernel's release")?;
+    let name = uname().context("cannot read the kernel's release")?;
     Ok(format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()))
 }

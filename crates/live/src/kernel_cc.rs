@@ -11,7 +11,7 @@ use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
 use skyhop_model::{OUR_CC, our_cc_name, plain_cc_name};
 
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// The modules that a run has loaded, each once for all flows that give it the same parameters.
 #[derive(Debug, Default)]
@@ -44,12 +44,13 @@ impl LoadedModules {
     /// Where the connections of the loaded modules look for announcements.
     pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, HostError> {
         let maps = self.held.values().filter_map(Held::signals);
-        maps.map(|map| map.try_clone().during("cannot announce handovers")).collect()
+        maps.map(|map| map.try_clone().context("cannot announce handovers")).collect()
     }
 
     /// Where they say what their connections do about announcements.
     pub(crate) fn phase_readers(&self) -> Result<Vec<PhaseReader>, HostError> {
-        let readers = self.held.values().map(|held| held.phases().during("cannot follow a module"));
+        let readers =
+            self.held.values().map(|held| held.phases().context("cannot follow a module"));
         readers.collect()
     }
 

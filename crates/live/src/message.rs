@@ -5,7 +5,7 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 use skyhop_record::{FileError, Piece, Sink};
 
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// One message.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub(crate) enum Message {
 
 /// Writes one message.
 pub(crate) fn send(mut pipe: &File, message: &Message) -> Result<(), HostError> {
-    skyhop_record::send(&mut pipe, message).during("cannot hand the run's results over")
+    skyhop_record::send(&mut pipe, message).context("cannot hand the run's results over")
 }
 
 /// Passes pieces on to the caller.

@@ -6,7 +6,7 @@ use skyhop_kernel::{PhaseReader, Told};
 use skyhop_record::{EventRow, Recorder};
 
 use skyhop_host::clock::RunClock;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::frame::own_index;
 
 /// Reads it while the run goes on: what the kernel keeps for nobody is dropped.
@@ -29,7 +29,7 @@ impl PhaseLog {
     /// Records what was told since the last call.
     pub(crate) fn tick(&self, recorder: &mut Recorder<'_>) -> Result<(), HostError> {
         for reader in &self.readers {
-            for told in reader.read().during("cannot follow a module")? {
+            for told in reader.read().context("cannot follow a module")? {
                 recorder.event(self.row(&told));
             }
         }

@@ -17,7 +17,7 @@ use crate::routes::RouteTable;
 use crate::timing::LatenessWindow;
 use skyhop_host::clock::{RunClock, Stop, wake_precisely};
 use skyhop_host::device::Device;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::frame::{Frame, Own, recognise};
 
 /// How many packets are read before those that are due get their turn.
@@ -185,7 +185,7 @@ impl Pump {
         let thread = thread::Builder::new()
             .name(format!("link-{}", worker.pump.direction.name()))
             .spawn(move || worker.run())
-            .during("cannot start a link's thread")?;
+            .context("cannot start a link's thread")?;
         Ok(RunningPump { view, thread })
     }
 }
@@ -350,14 +350,14 @@ impl Alarm {
     fn new(device: &Device, stop: &Stop) -> Result<Self, HostError> {
         let action = "cannot set up a link's alarm";
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).during(action)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).during(action)?;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).context(action)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context(action)?;
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
         // Edge-triggered: an expired timer wakes once and need not be read.
         let expired = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 1);
-        epoll.add(device, readable).during(action)?;
-        epoll.add(&timer, expired).during(action)?;
-        epoll.add(stop.as_fd(), readable).during(action)?;
+        epoll.add(device, readable).context(action)?;
+        epoll.add(&timer, expired).context(action)?;
+        epoll.add(stop.as_fd(), readable).context(action)?;
         Ok(Self { epoll, timer, set_to: None })
     }
 
@@ -381,7 +381,7 @@ impl Alarm {
                 Ok(if woken.iter().any(failed) { Woken::ByAnError } else { Woken::InOrder })
             }
             Err(Errno::EINTR) => Ok(Woken::InOrder),
-            Err(error) => Err(error).during("cannot wait for packets"),
+            Err(error) => Err(error).context("cannot wait for packets"),
         }
     }
 
@@ -392,7 +392,7 @@ impl Alarm {
                 .set(Expiration::OneShot(clock.absolute(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME),
             None => self.timer.unset(),
         };
-        set.during("cannot set a link's timer")?;
+        set.context("cannot set a link's timer")?;
         self.set_to = wake;
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::tcp::{RunningTcp, TcpPlan, TcpView};
 use skyhop_host::device::Device;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// Samples flows and links.
 pub(crate) struct Sampler {
@@ -62,7 +62,7 @@ impl Sampler {
         let [forward, back] = &mut self.links;
         let (forward, back) = (forward.sample(recorder)?, back.sample(recorder)?);
         let links = forward.into_iter().zip(back).flat_map(|(there, back)| [there, back]);
-        recorder.sample(now, flows, links).during("cannot record a sample")
+        recorder.sample(now, flows, links).context("cannot record a sample")
     }
 
     /// Records what the flows' applications have found since the last time.

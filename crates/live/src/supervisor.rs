@@ -23,7 +23,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::message::{self, Message};
 use crate::{LiveOptions, engine};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::isolation::{
     close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
 };
@@ -42,12 +42,12 @@ pub(crate) fn run(
     if let Some(program) = &options.program {
         program::check(program)?;
     }
-    let (results, to_caller) = pipe2(OFlag::O_CLOEXEC).during("cannot create a pipe")?;
-    let (from_caller, orders) = pipe2(OFlag::O_CLOEXEC).during("cannot create a pipe")?;
+    let (results, to_caller) = pipe2(OFlag::O_CLOEXEC).context("cannot create a pipe")?;
+    let (from_caller, orders) = pipe2(OFlag::O_CLOEXEC).context("cannot create a pipe")?;
     let caller = getpid();
     // SAFETY: the child touches only memory that belongs to this call, libc's allocator, which
     // glibc makes usable after a fork, and system calls; it leaves through _exit.
-    match unsafe { fork() }.during("cannot start the engine's process")? {
+    match unsafe { fork() }.context("cannot start the engine's process")? {
         ForkResult::Child => {
             let ends = EngineEnds { to_caller: to_caller.into(), from_caller };
             supervise(caller, ends, experiment, options)
@@ -126,21 +126,21 @@ fn follow(
             match orders.write_all(b"s") {
                 // The engine has just ended by itself; its result is in the other pipe.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-                written => written.during("cannot tell the engine to stop")?,
+                written => written.context("cannot tell the engine to stop")?,
             }
         }
         let mut ready = [PollFd::new(results.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::from(CONTROL_INTERVAL_MS)) {
             Ok(0) | Err(Errno::EINTR) => continue,
-            woken => woken.during("cannot wait for the engine")?,
+            woken => woken.context("cannot wait for the engine")?,
         };
-        let length = results.read(&mut chunk).during("cannot read from the engine")?;
+        let length = results.read(&mut chunk).context("cannot read from the engine")?;
         if length == 0 {
             return Err(HostError::EngineDied { how: supervisor.wait() }.into());
         }
         reader.push(&chunk[..length]);
         while let Some(message) =
-            reader.next_message().during("cannot decode the engine's message")?
+            reader.next_message().context("cannot decode the engine's message")?
         {
             match message {
                 Message::Progress { elapsed_ns } => {
@@ -180,7 +180,7 @@ fn start_engine(
 ) -> i32 {
     let forked = isolate(caller, &ends).and_then(|()| {
         // SAFETY: this process has one thread, so that the child is as whole as it is.
-        unsafe { fork() }.during("cannot start the engine's process")
+        unsafe { fork() }.context("cannot start the engine's process")
     });
     match forked {
         Ok(ForkResult::Child) => engine_main(ends, experiment, options),

@@ -12,7 +12,7 @@ use skyhop_record::Quantiles;
 use skyhop_units::{Duration, Instant};
 
 use crate::info::Timing;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// The time over which steal is looked at.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -158,7 +158,7 @@ fn cannot_merge(error: impl std::fmt::Display) -> HostError {
 }
 
 fn cpu_time() -> Result<Duration, HostError> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).during("cannot read the engine's CPU time")?;
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot read the engine's CPU time")?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(us.unsigned_abs()))
 }
@@ -172,16 +172,16 @@ struct StealCounter {
 
 impl StealCounter {
     fn open() -> Result<Self, HostError> {
-        let stat = File::open("/proc/stat").during("cannot open /proc/stat")?;
+        let stat = File::open("/proc/stat").context("cannot open /proc/stat")?;
         let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
-            .during("cannot read the clock tick")?
+            .context("cannot read the clock tick")?
             .unwrap_or(100);
         Ok(Self { stat, tick: Duration::from_nanos(1_000_000_000 / per_second.unsigned_abs()) })
     }
 
     fn read(&self) -> Result<Duration, HostError> {
         let mut text = [0; 256];
-        let length = self.stat.read_at(&mut text, 0).during("cannot read /proc/stat")?;
+        let length = self.stat.read_at(&mut text, 0).context("cannot read /proc/stat")?;
         let ticks = steal_ticks(&String::from_utf8_lossy(&text[..length]));
         Ok(self.tick * ticks)
     }

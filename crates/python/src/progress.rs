@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 /// How often Python is asked and told: often enough for Ctrl-C, rarely enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A Python callable `(done, total)` that hears of progress, and what was raised meanwhile.
+/// A Python callable `(done, total)` that is told of progress, and what was raised meanwhile.
 pub(crate) struct PyProgress {
     callable: Py<PyAny>,
     state: Mutex<State>,

@@ -13,7 +13,7 @@ use crate::types::{
 /// The shortest run and the shortest time between samples.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 
-/// The shortest time between a probe's packets: a probe is no load generator.
+/// The shortest time between a probe's packets: a probe is not a load generator.
 const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The most flows that one entry may stand for.

@@ -324,9 +324,9 @@ pub struct Change {
     pub at: Duration,
     /// Which of `[links]` changes; that of `[path]` and `[link]` where not given.
     pub link: Option<String>,
-    /// Instead of a link: which `[[flow]]`, counted from 0, takes another way.
+    /// Instead of a link: which `[[flow]]`, counted from 0, takes another route.
     pub flow: Option<u32>,
-    /// With `flow`: its new way. What is under way stays on the old one.
+    /// With `flow`: its new route. What is on its way stays on the old one.
     pub via: Option<Vec<String>>,
     /// The new round trip without queueing, from then on (from the outage's end, if any).
     pub rtt: Option<Duration>,

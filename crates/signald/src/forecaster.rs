@@ -12,7 +12,7 @@ use skyhop_signal::forecast::{Forecast, median_age, timing_error};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::wall_clock::WallClock;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::thread::spawn;
 
 /// How much is computed at a time.
@@ -102,7 +102,7 @@ impl Forecaster {
                     news.pieces.push((self.current.start, handovers));
                 }
                 Ok(Said::Failed(what)) => {
-                    return Err(io::Error::other(what)).during("cannot go on with the forecast");
+                    return Err(io::Error::other(what)).context("cannot go on with the forecast");
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.restart(now.max(self.current.until))?,

@@ -10,7 +10,7 @@ use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_maps};
 
 use crate::upcoming::Notice;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// Whose connections hear of announcements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ impl Listeners {
         self.maps = match pinned_signal_maps() {
             // Whoever may not load may still announce to programs.
             Err(KernelError::NotRoot | KernelError::NoLibbpf) => Vec::new(),
-            maps => maps.during("cannot find the loaded modules")?,
+            maps => maps.context("cannot find the loaded modules")?,
         };
         let names: Vec<&str> = self.maps.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
@@ -69,7 +69,7 @@ impl Listeners {
             valid: 1,
         };
         for (_, map) in &self.maps {
-            map.announce(self.scope, &handover).during("cannot announce a handover")?;
+            map.announce(self.scope, &handover).context("cannot announce a handover")?;
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Listeners {
     /// Takes back what was announced last.
     pub(crate) fn withdraw(&self) -> Result<(), HostError> {
         for (_, map) in &self.maps {
-            map.withdraw(self.scope).during("cannot take an announcement back")?;
+            map.withdraw(self.scope).context("cannot take an announcement back")?;
         }
         Ok(())
     }
@@ -86,18 +86,18 @@ impl Listeners {
 fn cookie_of(namespace: &NamespaceChoice) -> Result<u64, HostError> {
     let action = "cannot read the cookie of the network namespace";
     match namespace {
-        NamespaceChoice::Own => netns_cookie().during(action),
+        NamespaceChoice::Own => netns_cookie().context(action),
         NamespaceChoice::Handle(path) => {
             let handle = File::open(path)
-                .during(&format!("cannot open the network namespace {}", path.display()))?;
+                .context(&format!("cannot open the network namespace {}", path.display()))?;
             let inside = || {
                 setns(&handle, CloneFlags::CLONE_NEWNET)
-                    .during(&format!("cannot enter the network namespace {}", path.display()))?;
-                netns_cookie().during(action)
+                    .context(&format!("cannot enter the network namespace {}", path.display()))?;
+                netns_cookie().context(action)
             };
             // Only this thread goes there.
             thread::scope(|scope| scope.spawn(inside).join())
-                .unwrap_or_else(|_| Err("a thread panicked").during(action))
+                .unwrap_or_else(|_| Err("a thread panicked").context(action))
         }
     }
 }

@@ -15,7 +15,7 @@ use skyhop_units::Duration;
 
 use crate::ServiceSource;
 use crate::upcoming::Notice;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// The version of the lines. New fields and new types of lines do not change it.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -65,11 +65,11 @@ impl Audience {
         }
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
-                fs::remove_file(path).during(&format!("cannot replace {}", path.display()))?;
+                fs::remove_file(path).context(&format!("cannot replace {}", path.display()))?;
             }
             Ok(_) => {
                 return Err(HostError::Unsupported(format!(
-                    "{} exists and is no socket; give another --socket",
+                    "{} exists and is not a socket; give another --socket",
                     path.display()
                 )));
             }
@@ -77,11 +77,11 @@ impl Audience {
             Err(_) => {}
         }
         let listener =
-            UnixListener::bind(path).during(&format!("cannot listen on {}", path.display()))?;
-        listener.set_nonblocking(true).during("cannot set up the socket")?;
+            UnixListener::bind(path).context(&format!("cannot listen on {}", path.display()))?;
+        listener.set_nonblocking(true).context("cannot set up the socket")?;
         // What is said is no secret and nothing is read: who may not serve may listen.
         fs::set_permissions(path, Permissions::from_mode(0o666))
-            .during(&format!("cannot open {} to everybody", path.display()))?;
+            .context(&format!("cannot open {} to everybody", path.display()))?;
         let hello = line(&hello(source))?;
         Ok(Self { listener, path: path.to_owned(), hello, connections: Vec::new() })
     }
@@ -107,7 +107,7 @@ impl Audience {
         match ppoll(&mut ready, Some(timeout), None) {
             Ok(0) | Err(Errno::EINTR) => Ok(()),
             Ok(_) => self.welcome(),
-            Err(error) => Err(error).during("cannot wait for listeners"),
+            Err(error) => Err(error).context("cannot wait for listeners"),
         }
     }
 
@@ -120,13 +120,13 @@ impl Audience {
             {
                 return Ok(());
             }
-            Err(error) => return Err(error).during("cannot accept a listener"),
+            Err(error) => return Err(error).context("cannot accept a listener"),
         };
         // Those that have gone are noticed when something is said to them.
         if self.connections.len() >= MOST_LISTENERS {
             return Ok(());
         }
-        connection.set_nonblocking(true).during("cannot set up a listener's connection")?;
+        connection.set_nonblocking(true).context("cannot set up a listener's connection")?;
         if connection.write_all(&self.hello).is_ok() {
             self.connections.push(connection);
         }
@@ -160,7 +160,7 @@ fn hello(source: &ServiceSource) -> Line<'static> {
 fn line(line: &Line<'_>) -> Result<Vec<u8>, HostError> {
     let mut json = serde_json::to_vec(line)
         .map_err(std::io::Error::other)
-        .during("cannot encode an announcement")?;
+        .context("cannot encode an announcement")?;
     json.push(b'\n');
     Ok(json)
 }
@@ -179,7 +179,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("skyhop-socket-{}", std::process::id()));
         fs::write(&path, "somebody's file").unwrap();
         let refused = Audience::open(&path, &source).err().unwrap().to_string();
-        assert!(refused.contains("is no socket"), "{refused}");
+        assert!(refused.contains("is not a socket"), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's file");
         fs::remove_file(&path).unwrap();
         // What a service that was killed has left.

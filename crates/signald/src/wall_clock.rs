@@ -4,7 +4,7 @@ use nix::time::{ClockId, clock_gettime};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ServiceSource;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// UTC that moves further than this against `CLOCK_MONOTONIC` between two looks was set, not slewed:
 /// NTP slews by 0.5 ms per second.
@@ -92,7 +92,7 @@ fn ahead_ns() -> Result<i64, HostError> {
     for _ in 0..READINGS {
         // The reading of UTC lies between the two others: their middle is at most half their distance off.
         let before = monotonic_ns()?;
-        let utc = clock_gettime(ClockId::CLOCK_REALTIME).during("cannot read CLOCK_REALTIME")?;
+        let utc = clock_gettime(ClockId::CLOCK_REALTIME).context("cannot read CLOCK_REALTIME")?;
         let took_ns = monotonic_ns()? - before;
         let utc_ns = utc.tv_sec() * 1_000_000_000 + utc.tv_nsec();
         best = best.min((took_ns, utc_ns - (before + took_ns / 2)));
@@ -104,7 +104,7 @@ fn ahead_ns() -> Result<i64, HostError> {
 }
 
 fn monotonic_ns() -> Result<i64, HostError> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
     Ok(now.tv_sec() * 1_000_000_000 + now.tv_nsec())
 }
 
@@ -115,7 +115,7 @@ fn ntp_state() -> Result<(bool, Duration), HostError> {
     // SAFETY: the kernel writes into `state`, which lives for the call.
     let clock = unsafe { libc::adjtimex(&raw mut state) };
     if clock < 0 {
-        return Err(nix::errno::Errno::last()).during("cannot read the state of the clock");
+        return Err(nix::errno::Errno::last()).context("cannot read the state of the clock");
     }
     let synchronised = clock != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0;
     Ok((synchronised, Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0))))

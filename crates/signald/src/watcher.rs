@@ -19,7 +19,7 @@ use skyhop_signal::capture::Conversations;
 use skyhop_units::{Duration, UtcInstant};
 use std::io::IoSliceMut;
 
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 
 /// Enough for the headers that name a conversation: IPv6 with extensions, TCP with options.
 const HEADERS: usize = 192;
@@ -65,7 +65,7 @@ impl Watcher {
         let thread = thread::Builder::new()
             .name("watcher".to_owned())
             .spawn(move || watch.run())
-            .during("cannot start a thread")?;
+            .context("cannot start a thread")?;
         Ok(Self { heard, orders, thread: Some(thread) })
     }
 
@@ -95,7 +95,7 @@ impl Drop for Watcher {
 }
 
 fn join(thread: JoinHandle<Result<(), HostError>>) -> Result<(), HostError> {
-    thread.join().unwrap_or_else(|_| Err("a thread panicked").during("cannot watch"))
+    thread.join().unwrap_or_else(|_| Err("a thread panicked").context("cannot watch"))
 }
 
 // --- on the watcher's thread ---
@@ -167,12 +167,12 @@ fn open(interface: &str) -> Result<OwnedFd, HostError> {
                  or capture with --file instead"
             )));
         }
-        opened => opened.during("cannot open a packet socket")?,
+        opened => opened.context("cannot open a packet socket")?,
     };
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
-        .during("cannot have packets stamped")?;
-    setsockopt(&socket, sockopt::ReceiveTimeout, &LOOK).during("cannot set up a packet socket")?;
-    bind(&socket, index).during(&format!("cannot watch {interface}"))?;
+        .context("cannot have packets stamped")?;
+    setsockopt(&socket, sockopt::ReceiveTimeout, &LOOK).context("cannot set up a packet socket")?;
+    bind(&socket, index).context(&format!("cannot watch {interface}"))?;
     Ok(socket)
 }
 
@@ -202,12 +202,12 @@ fn receive(
         Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
         // The interface is down; it may come back.
         Err(Errno::ENETDOWN) => return Ok(None),
-        received => received.during("cannot receive packets")?,
+        received => received.context("cannot receive packets")?,
     };
     if message.address.is_some_and(|address| address.pkttype() == libc::PACKET_OUTGOING) {
         return Ok(None);
     }
-    let stamp = message.cmsgs().during("cannot read a packet's time")?.find_map(|one| match one {
+    let stamp = message.cmsgs().context("cannot read a packet's time")?.find_map(|one| match one {
         ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
         _ => None,
     });

@@ -9,14 +9,14 @@ use crate::flow::InFlight;
 /// One direction of it: a constant delay without a queue.
 pub(crate) struct Access {
     delay: Duration,
-    under_way: VecDeque<(Instant, InFlight)>,
+    in_transit: VecDeque<(Instant, InFlight)>,
 }
 
 impl Access {
     /// Towards the receiver and back, half of `rtt` each.
     pub(crate) fn both(rtt: Duration) -> [Self; 2] {
         let there = rtt / 2;
-        [there, rtt - there].map(|delay| Self { delay, under_way: VecDeque::new() })
+        [there, rtt - there].map(|delay| Self { delay, in_transit: VecDeque::new() })
     }
 
     /// Whether it delays nothing.
@@ -25,17 +25,17 @@ impl Access {
     }
 
     pub(crate) fn enter(&mut self, now: Instant, packet: InFlight) {
-        self.under_way.push_back((now + self.delay, packet));
+        self.in_transit.push_back((now + self.delay, packet));
     }
 
     /// When the first packet in it arrives.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.under_way.front().map(|(at, _)| *at)
+        self.in_transit.front().map(|(at, _)| *at)
     }
 
     /// The next packet that has arrived by `now`.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<InFlight> {
         let arrived = self.next().is_some_and(|at| at <= now);
-        if arrived { self.under_way.pop_front().map(|(_, packet)| packet) } else { None }
+        if arrived { self.in_transit.pop_front().map(|(_, packet)| packet) } else { None }
     }
 }

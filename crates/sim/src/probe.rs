@@ -11,7 +11,7 @@ pub(crate) struct ProbeFlow {
     pub(crate) interval: Duration,
     pub(crate) size: Bytes,
     /// Packets from number `first` on; those before have their row.
-    under_way: VecDeque<Sent>,
+    in_transit: VecDeque<Sent>,
     first: u64,
     /// How many rows there are.
     rows: i64,
@@ -23,11 +23,11 @@ pub(crate) struct ProbeFlow {
 #[derive(Clone, Copy)]
 struct Sent {
     at: Instant,
-    fate: Fate,
+    outcome: Outcome,
 }
 
 #[derive(Clone, Copy)]
-enum Fate {
+enum Outcome {
     Open,
     Back(Instant),
     Lost,
@@ -39,7 +39,7 @@ impl ProbeFlow {
             id,
             interval,
             size,
-            under_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             first: 0,
             rows: 0,
             longest_rtt: Duration::ZERO,
@@ -48,14 +48,14 @@ impl ProbeFlow {
 
     /// A packet is sent; its number.
     pub(crate) fn send(&mut self, now: Instant) -> u64 {
-        self.under_way.push_back(Sent { at: now, fate: Fate::Open });
-        self.first + self.under_way.len() as u64 - 1
+        self.in_transit.push_back(Sent { at: now, outcome: Outcome::Open });
+        self.first + self.in_transit.len() as u64 - 1
     }
 
     /// The echo of a packet is back.
     pub(crate) fn echoed(&mut self, seq: u64, now: Instant) {
         if let Some(packet) = self.packet(seq) {
-            packet.fate = Fate::Back(now);
+            packet.outcome = Outcome::Back(now);
             let rtt = now.saturating_since(packet.at);
             self.longest_rtt = self.longest_rtt.max(rtt);
         }
@@ -64,23 +64,23 @@ impl ProbeFlow {
     /// A packet, or its echo, was lost on the way.
     pub(crate) fn lost(&mut self, seq: u64) {
         if let Some(packet) = self.packet(seq) {
-            packet.fate = Fate::Lost;
+            packet.outcome = Outcome::Lost;
         }
     }
 
     /// The row of the next packet of which it is known by `now` what became of it.
     pub(crate) fn next_settled(&mut self, now: Instant) -> Option<ProbeRow> {
-        let next = *self.under_way.front()?;
-        let settled = match next.fate {
-            Fate::Open => false,
-            Fate::Back(_) => true,
+        let next = *self.in_transit.front()?;
+        let settled = match next.outcome {
+            Outcome::Open => false,
+            Outcome::Back(_) => true,
             // Not before it could have been back: the run may end until then.
-            Fate::Lost => next.at + self.longest_rtt < now,
+            Outcome::Lost => next.at + self.longest_rtt < now,
         };
         if !settled {
             return None;
         }
-        self.under_way.pop_front();
+        self.in_transit.pop_front();
         self.first += 1;
         Some(self.row(next))
     }
@@ -88,22 +88,22 @@ impl ProbeFlow {
     /// The rows of the others at the run's `end`: those whose answer was not due before are neither back nor
     /// lost, and have none.
     pub(crate) fn settled_by(&mut self, end: Instant) -> Vec<ProbeRow> {
-        let left = std::mem::take(&mut self.under_way);
+        let left = std::mem::take(&mut self.in_transit);
         let due = |packet: &Sent| {
-            matches!(packet.fate, Fate::Back(_)) || packet.at + self.longest_rtt < end
+            matches!(packet.outcome, Outcome::Back(_)) || packet.at + self.longest_rtt < end
         };
         let settled: Vec<Sent> = left.into_iter().filter(due).collect();
         settled.into_iter().map(|packet| self.row(packet)).collect()
     }
 
     fn packet(&mut self, seq: u64) -> Option<&mut Sent> {
-        self.under_way.get_mut(seq.checked_sub(self.first)? as usize)
+        self.in_transit.get_mut(seq.checked_sub(self.first)? as usize)
     }
 
     fn row(&mut self, packet: Sent) -> ProbeRow {
-        let rtt_ns = match packet.fate {
-            Fate::Back(back) => Some(back.saturating_since(packet.at).as_nanos() as i64),
-            Fate::Open | Fate::Lost => None,
+        let rtt_ns = match packet.outcome {
+            Outcome::Back(back) => Some(back.saturating_since(packet.at).as_nanos() as i64),
+            Outcome::Open | Outcome::Lost => None,
         };
         self.rows += 1;
         ProbeRow {

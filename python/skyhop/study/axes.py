@@ -95,7 +95,7 @@ def _checked_choice(study: StudyFile, choice: Choice, origin: str) -> Choice:
     check_choice(study, choice, origin)
     for name in ("seed", "flow"):
         if name in choice:
-            raise InputError(f"{origin}: {name} is no axis")
+            raise InputError(f"{origin}: {name} is not an axis")
     return choice
 
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::setup::NAME;
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// What the kernel counted at a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,14 +27,15 @@ impl NamespaceTable {
     /// That of the calling thread's namespace, readable from any.
     pub(super) fn open() -> Result<Self, HostError> {
         let file = File::open("/proc/thread-self/net/dev")
-            .during("cannot open /proc/thread-self/net/dev")?;
+            .context("cannot open /proc/thread-self/net/dev")?;
         Ok(Self { file })
     }
 
     /// The device's line.
     pub(super) fn read(&self) -> Result<DeviceCount, HostError> {
         let mut text = [0; 4096];
-        let length = self.file.read_at(&mut text, 0).during("cannot read the device's counters")?;
+        let length =
+            self.file.read_at(&mut text, 0).context("cannot read the device's counters")?;
         let text = String::from_utf8_lossy(&text[..length]);
         parse(&text).ok_or_else(|| HostError::System {
             action: "cannot read the device's counters".to_owned(),

@@ -18,7 +18,7 @@ use super::counters::DeviceCount;
 use super::ring::{Ring, Taken};
 use super::setup::{self, NAME};
 use super::sockets::{self, Mac};
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 use crate::namespace::NetNamespace;
 use crate::rtnetlink::{self, VethHalf};
 
@@ -100,7 +100,7 @@ impl PacketDevice {
                 Ok(()) => return Ok(true),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(false),
-                Err(error) => return Err(error).during("cannot write to the packet device"),
+                Err(error) => return Err(error).context("cannot write to the packet device"),
             }
         }
     }
@@ -108,7 +108,7 @@ impl PacketDevice {
     /// Forgets that the device was taken down: as long as the socket has something to say of it,
     /// nobody can wait for packets.
     pub fn forget_error(&self) -> Result<(), HostError> {
-        sockets::take_error(&self.ear).during("cannot read a packet socket's error")
+        sockets::take_error(&self.ear).context("cannot read a packet socket's error")
     }
 
     /// What the kernel has counted; `table` was read just before.
@@ -144,7 +144,7 @@ impl Heard {
     /// Adds up the socket's statistics, which start again from 0 with each reading.
     fn listen(&mut self, ear: &OwnedFd) -> Result<(), HostError> {
         let (packets, drops) =
-            sockets::take_statistics(ear).during("cannot read a packet socket's statistics")?;
+            sockets::take_statistics(ear).context("cannot read a packet socket's statistics")?;
         self.packets += packets;
         self.drops += drops;
         Ok(())

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 use crate::frame::MTU;
 use crate::rtnetlink;
 
@@ -35,7 +35,7 @@ pub(super) fn configure(addresses: &[Ipv4Addr], flags: libc::c_int) -> Result<()
 
     set_mtu(NAME, MTU)?;
 
-    rtnetlink::set_queue_length(NAME, QUEUE_PACKETS).during("cannot set the device's queue")?;
+    rtnetlink::set_queue_length(NAME, QUEUE_PACKETS).context("cannot set the device's queue")?;
 
     for (number, address) in addresses.iter().enumerate() {
         // A further address has a label of its own.
@@ -78,14 +78,14 @@ pub(super) fn turn_offloads_off(name: &str) -> Result<(), HostError> {
         match ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut request) {
             // The device cannot do it in the first place.
             Ok(()) | Err(Errno::EOPNOTSUPP) => {}
-            Err(error) => return Err(error).during(&format!("cannot turn {what} off")),
+            Err(error) => return Err(error).context(&format!("cannot turn {what} off")),
         }
     }
     Ok(())
 }
 
 fn apply(command: libc::Ioctl, request: &mut libc::ifreq, what: &str) -> Result<(), HostError> {
-    ioctl(command, request).during(&format!("cannot {what}"))
+    ioctl(command, request).context(&format!("cannot {what}"))
 }
 
 fn ioctl(command: libc::Ioctl, request: &mut libc::ifreq) -> Result<(), Errno> {

@@ -13,7 +13,7 @@ use nix::sys::uio::readv;
 use super::choice::{Failure, Problem};
 use super::counters::DeviceCount;
 use super::setup::{self, NAME};
-use crate::error::{During, HostError};
+use crate::error::{Context, HostError};
 
 /// The TUN device of one namespace.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl TunDevice {
                 Ok(length) if length <= room => return Ok(Some(length)),
                 Ok(_) => self.unfit.fetch_add(1, Ordering::Relaxed),
                 Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-                Err(error) => return Err(error).during("cannot read from the TUN device"),
+                Err(error) => return Err(error).context("cannot read from the TUN device"),
             };
         }
     }
@@ -63,7 +63,7 @@ impl TunDevice {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(false),
-                Err(error) => return Err(error).during("cannot write to the TUN device"),
+                Err(error) => return Err(error).context("cannot write to the TUN device"),
             }
         }
     }

@@ -6,7 +6,7 @@ use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use nix::time::{ClockId, clock_getres};
 
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 use crate::privilege;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -34,7 +34,7 @@ impl Features {
         if !Path::new(BTF).exists() {
             return Err(KernelError::NoBtf(BTF));
         }
-        let btf = Btf::from_vmlinux().during("cannot read the kernel's type information")?;
+        let btf = Btf::from_vmlinux().context("cannot read the kernel's type information")?;
         if btf.type_by_name::<Struct<'_>>("bpf_struct_ops_tcp_congestion_ops").is_none() {
             return Err(KernelError::NoStructOps);
         }
@@ -64,11 +64,11 @@ fn cong_control_arguments(btf: &Btf<'_>) -> Option<usize> {
 /// The coarse clock advances once per tick.
 fn ticks_per_second() -> Result<u32, KernelError> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
-        .during("cannot read the resolution of CLOCK_MONOTONIC_COARSE")?;
+        .context("cannot read the resolution of CLOCK_MONOTONIC_COARSE")?;
     let tick_ns = tick.tv_sec() * 1_000_000_000 + tick.tv_nsec();
     let hz = (1_000_000_000 + tick_ns / 2).checked_div(tick_ns);
     hz.and_then(|hz| u32::try_from(hz).ok())
         .filter(|hz| *hz > 0)
         .ok_or("it is zero")
-        .during("cannot use the resolution of CLOCK_MONOTONIC_COARSE")
+        .context("cannot use the resolution of CLOCK_MONOTONIC_COARSE")
 }

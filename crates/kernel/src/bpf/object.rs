@@ -15,7 +15,7 @@ use super::features::Features;
 use super::log;
 use super::signals::SignalMap;
 use crate::ProgramReport;
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 
 /// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
@@ -43,7 +43,7 @@ impl Prepared {
         let object = builder
             .name(module.name())
             .and_then(|builder| builder.open_memory(elf))
-            .during(&format!("cannot open the object of cc/{}.c", module.name()))?;
+            .context(&format!("cannot open the object of cc/{}.c", module.name()))?;
         let mut prepared = Self { module, object, features };
         prepared.set_constant("skyhop_hz_of_kernel", &features.hz.to_ne_bytes())?;
         for (param, value) in module.params().zip(values) {
@@ -84,7 +84,7 @@ impl Prepared {
             .initial_value_mut()
             .and_then(|bytes| bytes.get_mut(offset..offset + value.len()))
             .ok_or("it has no place there")
-            .during(&format!("cannot set {name}"))?;
+            .context(&format!("cannot set {name}"))?;
         place.copy_from_slice(value);
         Ok(())
     }
@@ -104,12 +104,12 @@ impl Prepared {
         let offset = self.offset_of_name()?;
         let flags = if self.features.has_links { BPF_F_LINK } else { 0 };
         let mut ops = self.map(|map| map.map_type() == MapType::StructOps)?;
-        ops.set_map_flags(flags).during("cannot choose how the module is registered")?;
+        ops.set_map_flags(flags).context("cannot choose how the module is registered")?;
         let place = ops
             .initial_value_mut()
             .and_then(|bytes| bytes.get_mut(offset..offset + NAME_MAX))
             .ok_or("tcp_congestion_ops is too small")
-            .during("cannot name the module")?;
+            .context("cannot name the module")?;
         place.fill(0);
         let name = kernel_name.as_bytes();
         place[..name.len().min(NAME_MAX - 1)]
@@ -129,14 +129,14 @@ impl Prepared {
         });
         bits.map(|bits| bits as usize / 8)
             .ok_or("tcp_congestion_ops has no name in it")
-            .during("cannot name the module")
+            .context("cannot name the module")
     }
 
     fn btf(&self) -> Result<Btf<'_>, KernelError> {
         // SAFETY: the object lives as long as `self`, from which the result borrows.
         let object = unsafe { self.object.as_libbpf_object().as_ref() };
         let action = format!("cannot read the type information of cc/{}.c", self.module.name());
-        Btf::from_bpf_object(object).during(&action)?.ok_or("there is none").during(&action)
+        Btf::from_bpf_object(object).context(&action)?.ok_or("there is none").context(&action)
     }
 
     fn map(
@@ -144,7 +144,7 @@ impl Prepared {
         is_it: impl Fn(&OpenMapMut<'_>) -> bool,
     ) -> Result<OpenMapMut<'_>, KernelError> {
         let action = format!("cannot use the object of cc/{}.c", self.module.name());
-        self.object.maps_mut().find(is_it).ok_or("a map is missing").during(&action)
+        self.object.maps_mut().find(is_it).ok_or("a map is missing").context(&action)
     }
 }
 
@@ -167,7 +167,7 @@ impl InKernel {
             .progs()
             .map(|program| {
                 let info = program_info(&program.as_fd())
-                    .during("cannot ask the kernel about a program")?;
+                    .context("cannot ask the kernel about a program")?;
                 Ok(ProgramReport {
                     name: program.name().to_string_lossy().into_owned(),
                     instructions: program.insn_cnt() as u32,
@@ -182,8 +182,8 @@ impl InKernel {
         log::listen();
         let action = format!("cannot register {}", self.module.name());
         let ops = self.object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
-        let mut ops = ops.ok_or("it has no tcp_congestion_ops").during(&action)?;
-        ops.attach_struct_ops().during(&action)
+        let mut ops = ops.ok_or("it has no tcp_congestion_ops").context(&action)?;
+        ops.attach_struct_ops().context(&action)
     }
 
     /// What keeps it registered on a kernel without links.
@@ -210,8 +210,8 @@ impl InKernel {
         is_it: impl Fn(&libbpf_rs::Map<'_>) -> bool,
     ) -> Result<MapHandle, KernelError> {
         let action = format!("cannot use the maps of {}", self.module.name());
-        let map = self.object.maps().find(is_it).ok_or("one is missing").during(&action)?;
-        MapHandle::try_from(&map).during(&action)
+        let map = self.object.maps().find(is_it).ok_or("one is missing").context(&action)?;
+        MapHandle::try_from(&map).context(&action)
     }
 }
 

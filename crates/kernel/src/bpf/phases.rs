@@ -8,7 +8,7 @@ use skyhop_cc::{MapValue, bindings};
 
 use super::registration::{not_loaded, pin_of};
 use crate::Told;
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 use crate::names::module_of;
 
 /// Reads what the connections of a module tell. There may be one reader of a module at a time.
@@ -27,8 +27,8 @@ impl PhaseReader {
             sink.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(bytes));
             0
         };
-        builder.add(map, noted).during(action)?;
-        let ring = builder.build().during(action)?;
+        builder.add(map, noted).context(action)?;
+        let ring = builder.build().context(action)?;
         Ok(Self { ring, told })
     }
 
@@ -37,7 +37,7 @@ impl PhaseReader {
     /// # Errors
     /// The kernel refuses.
     pub fn read(&self) -> Result<Vec<Told>, KernelError> {
-        self.ring.consume().during("cannot read what a module tells")?;
+        self.ring.consume().context("cannot read what a module tells")?;
         Ok(std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Debug for PhaseReader {
 pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
     let pin = pin_of(module_of(name)?).ok_or_else(|| not_loaded(name))?;
     let map = MapHandle::from_pinned_path(pin.phases())
-        .during(&format!("cannot open what {} tells", pin.kernel_name))?;
+        .context(&format!("cannot open what {} tells", pin.kernel_name))?;
     PhaseReader::new(&map)
 }
 

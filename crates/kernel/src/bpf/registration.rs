@@ -11,7 +11,7 @@ use super::object::InKernel;
 use super::phases::PhaseReader;
 use super::signals::SignalMap;
 use crate::entry::offered;
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 use crate::names::{PREFIX, held_name, kernel_ships};
 use crate::pins::{self, Pin};
 
@@ -74,16 +74,16 @@ pub(super) fn pin(mut loaded: InKernel, pin: &Pin) -> Result<(), KernelError> {
 fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
     let action = format!("cannot pin {}", pin.kernel_name);
     if let Some(signals) = loaded.signals()? {
-        signals.pin(&pin.signals()).during(&action)?;
+        signals.pin(&pin.signals()).context(&action)?;
     }
-    loaded.phases()?.pin(pin.phases()).during(&action)?;
+    loaded.phases()?.pin(pin.phases()).context(&action)?;
     // Before it is registered, so that a registration is never without its pin.
     if !loaded.has_links() {
-        loaded.ops()?.pin(pin.map()).during(&action)?;
+        loaded.ops()?.pin(pin.map()).context(&action)?;
     }
     let mut link = loaded.attach()?;
     if loaded.has_links() {
-        return link.pin(pin.link()).during(&action);
+        return link.pin(pin.link()).context(&action);
     }
     link.disconnect();
     Ok(())
@@ -107,13 +107,13 @@ pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
 pub(super) fn unused_name(module: &Module) -> Result<String, KernelError> {
     let taken = offered()?;
     // Inside of a PID namespace all engines have the same number; the clock tells them apart.
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during("cannot read CLOCK_MONOTONIC")?;
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
     let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
     let mut names = (0..).map(|step| held_name(module, seed.wrapping_add(step)));
     names
         .find(|name| !taken.contains(name))
         .ok_or("all are taken")
-        .during("cannot find a name for the module")
+        .context("cannot find a name for the module")
 }
 
 /// Removes a registration by its name in the kernel or its module's; returns the former.
@@ -129,11 +129,11 @@ pub(super) fn unregister(name: &str, module: &Module) -> Result<String, KernelEr
     let _alone = pins::lock()?;
     if pin.map().exists() {
         let action = format!("cannot unregister {}", pin.kernel_name);
-        let map = MapHandle::from_pinned_path(pin.map()).during(&action)?;
+        let map = MapHandle::from_pinned_path(pin.map()).context(&action)?;
         match map.delete(&OPS) {
             // An attempt that was killed between the pin and the registration.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            deleted => deleted.during(&action)?,
+            deleted => deleted.context(&action)?,
         }
     }
     pin.remove()?;
@@ -172,7 +172,7 @@ fn wait_until_gone(kernel_name: &str) -> Result<(), KernelError> {
     while offered()?.iter().any(|name| name == kernel_name) {
         if asked.elapsed() > PATIENCE {
             return Err("it is offered still; a live run or another program may hold it")
-                .during(&format!("cannot unload {kernel_name}"));
+                .context(&format!("cannot unload {kernel_name}"));
         }
         thread::sleep(Duration::from_millis(10));
     }

@@ -7,7 +7,7 @@ use skyhop_cc::bindings::SignalKey;
 use skyhop_cc::{Handover, MapValue};
 
 use crate::Scope;
-use crate::error::{During, KernelError};
+use crate::error::{Context, KernelError};
 use crate::pins::Pin;
 
 /// Bits of the key that name the network namespace.
@@ -29,7 +29,7 @@ impl SignalMap {
     /// # Errors
     /// Too many descriptors are open.
     pub fn try_clone(&self) -> Result<Self, KernelError> {
-        let map = MapHandle::try_from(&self.map).during("cannot share a map of announcements")?;
+        let map = MapHandle::try_from(&self.map).context("cannot share a map of announcements")?;
         Ok(Self { map })
     }
 
@@ -46,7 +46,7 @@ impl SignalMap {
     pub fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
         self.map
             .update(key(scope).as_bytes(), handover.as_bytes(), MapFlags::ANY)
-            .during("cannot announce a handover")
+            .context("cannot announce a handover")
     }
 
     /// Takes back what was announced in `scope`, if anything was.
@@ -56,7 +56,7 @@ impl SignalMap {
     pub fn withdraw(&self, scope: Scope) -> Result<(), KernelError> {
         match self.map.delete(key(scope).as_bytes()) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-            deleted => deleted.during("cannot withdraw a handover"),
+            deleted => deleted.context("cannot withdraw a handover"),
         }
     }
 }
@@ -76,7 +76,9 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
                     return Some(Err(KernelError::NotRoot));
                 }
-                map => map.during(&format!("cannot open the announcements of {}", pin.kernel_name)),
+                map => {
+                    map.context(&format!("cannot open the announcements of {}", pin.kernel_name))
+                }
             };
             Some(map.map(|map| (pin.kernel_name, SignalMap::new(map))))
         })

@@ -10,11 +10,11 @@ use super::tcp::TcpPlan;
 use crate::kernel_cc::LoadedModules;
 use skyhop_host::error::HostError;
 
-/// All traffic of a run. Place 0 is the gate's.
+/// All traffic of a run. Place 0 is the timing_probe's.
 #[derive(Debug)]
 pub(crate) struct TrafficPlan {
     /// The engine's own probe, which finds out how far the machine lags behind the link.
-    pub(crate) gate: ProbePlan,
+    pub(crate) timing_probe: ProbePlan,
     pub(crate) probes: Vec<ProbePlan>,
     pub(crate) flows: Vec<TcpPlan>,
     flow_ids: Vec<Option<u32>>,
@@ -30,7 +30,7 @@ impl TrafficPlan {
         modules: &mut LoadedModules,
     ) -> Result<Self, HostError> {
         let mut plan = Self {
-            gate: gate(experiment),
+            timing_probe: timing_probe(experiment),
             probes: Vec::new(),
             flows: Vec::new(),
             flow_ids: vec![None],
@@ -76,7 +76,7 @@ impl TrafficPlan {
 }
 
 /// Fifty packets per second where that is next to nothing of the rate, ten elsewhere.
-fn gate(experiment: &Experiment) -> ProbePlan {
+fn timing_probe(experiment: &Experiment) -> ProbePlan {
     let path = &experiment.links[usize::from(experiment.path_link())];
     let slowest = [&path.forward, &path.back]
         .into_iter()

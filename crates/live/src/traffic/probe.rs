@@ -14,7 +14,7 @@ use skyhop_units::{Duration, Instant};
 use super::{Stage, address};
 use crate::pump::ProbeSojourn;
 use skyhop_host::clock::{sleep_until, wait, wake_precisely};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::frame::FIRST_PORT;
 use skyhop_host::thread::{Worker, join, spawn};
 
@@ -55,10 +55,10 @@ impl RunningProbe {
         let open = |end: End| {
             stage.namespace(end).inside(move || {
                 let socket = UdpSocket::bind(SocketAddrV4::new(address(end), port))
-                    .during("cannot bind a probe's socket")?;
+                    .context("cannot bind a probe's socket")?;
                 let peer = SocketAddrV4::new(address(end.other()), port);
-                socket.connect(peer).during("cannot connect a probe's socket")?;
-                socket.set_nonblocking(true).during("cannot set up a probe's socket")?;
+                socket.connect(peer).context("cannot connect a probe's socket")?;
+                socket.set_nonblocking(true).context("cannot set up a probe's socket")?;
                 Ok(socket)
             })
         };
@@ -104,7 +104,7 @@ fn hold_a_burst(socket: &UdpSocket) -> Result<(), HostError> {
     // The forced size is for those who may; the other is cut to what the system allows everyone.
     setsockopt(socket, sockopt::RcvBufForce, &bytes)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &bytes))
-        .during("cannot size a probe's buffer")
+        .context("cannot size a probe's buffer")
 }
 
 fn sojourns(one_way: &[ProbeSojourn], index: usize) -> BTreeMap<u64, Duration> {
@@ -167,7 +167,7 @@ fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<usize>, HostE
     match socket.recv(packet) {
         Ok(length) => Ok(Some(length)),
         Err(error) if would_pass(error.kind()) => Ok(None),
-        Err(error) => Err(error).during("cannot receive a probe's packet"),
+        Err(error) => Err(error).context("cannot receive a probe's packet"),
     }
 }
 
@@ -175,7 +175,7 @@ fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<usize>, HostE
 fn send(socket: &UdpSocket, packet: &[u8]) -> Result<(), HostError> {
     match socket.send(packet) {
         Err(error) if !would_pass(error.kind()) && error.raw_os_error() != Some(libc::ENOBUFS) => {
-            Err(error).during("cannot send a probe's packet")
+            Err(error).context("cannot send a probe's packet")
         }
         _ => Ok(()),
     }

@@ -68,7 +68,7 @@ fn answers(experiment: &Experiment, app: &App, connection: u32, count: usize) ->
         server.on_event(Instant::START, Event::Received(Bytes::new(1 << 40)));
         match server.poll(Instant::START) {
             Action::Write(bytes) => bytes.as_u64() as i64,
-            other => panic!("{other:?} is no answer"),
+            other => panic!("{other:?} is not an answer"),
         }
     };
     (0..count).map(answer).collect()

@@ -54,7 +54,7 @@ pub enum ElementFileError {
     #[error("{file} is a web page (HTML), not a TLE or OMM file; is the address right?")]
     Html { file: String },
     /// The text begins like an OMM but is damaged.
-    #[error("{file} is no whole OMM {format}: {what}")]
+    #[error("{file} is not a whole OMM {format}: {what}")]
     Syntax { file: String, format: &'static str, what: String },
     /// There is not a single record.
     #[error("{file} holds no element sets; it begins with \"{beginning}\"")]

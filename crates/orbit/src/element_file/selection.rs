@@ -156,7 +156,7 @@ pub struct SatelliteFilter {
 /// A filter that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "\"{text}\" is no filter of satellites: {what}; expected \"all\" or parts such as \
+    "\"{text}\" is not a filter of satellites: {what}; expected \"all\" or parts such as \
      \"name=STARLINK-1*; shell=0; plane=0-35\""
 )]
 pub struct FilterError {

@@ -34,7 +34,7 @@ pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTr
         2 => round_trips(first.text.to_owned(), lines)?.into_trace("csv", options),
         throughput::COLUMN_COUNT => throughput::parse(first.text.to_owned(), lines, options),
         _ => Err(first.wrong(format!(
-            "{} is no row of numbers; {}",
+            "{} is not a row of numbers; {}",
             shortened(first.text),
             expected()
         ))),

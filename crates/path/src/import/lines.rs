@@ -39,7 +39,7 @@ pub enum ImportError {
         /// What is wrong, and what was expected.
         what: String,
     },
-    /// What the file holds is no path.
+    /// What the file holds is not a path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }

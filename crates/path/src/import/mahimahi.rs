@@ -1,5 +1,5 @@
 //! mahimahi's packet-delivery traces: each line is the millisecond in which one packet of 1500 bytes
-//! may pass, counted from the trace's begin; a line per packet.
+//! may pass, counted from the trace's beginning; a line per packet.
 //!
 //! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten
 //! of them on average. A rate is a wire rate here, so that each opportunity counts 1514 bytes: as

@@ -78,7 +78,7 @@ impl Log {
             return Ok(());
         }
         Err(line.wrong(format!(
-            "{} is no line of ping; expected such as \"64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 \
+            "{} is not a line of ping; expected such as \"64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 \
              time=20.1 ms\"",
             shortened(text)
         )))

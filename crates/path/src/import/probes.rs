@@ -305,7 +305,7 @@ impl LossPerWindow {
         self.counts.entry((at_ns / self.window_ns).min(self.last)).or_default()
     }
 
-    /// The loss ratio from each window's begin on.
+    /// The loss ratio from each window's beginning on.
     fn ratios(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.counts.iter().map(|(window, (answered, lost))| {
             (window * self.window_ns, *lost as f64 / (*answered + *lost).max(1) as f64)

@@ -234,7 +234,7 @@ fn a_csv_export_reads_back_as_the_same_path() {
 fn what_is_wrong_is_named_with_its_line() {
     let ping_cases = [
         ("", "not a single answer"),
-        ("<!DOCTYPE html>\n<html>", "line 1: \"<!DOCTYPE html>\" is no line of ping"),
+        ("<!DOCTYPE html>\n<html>", "line 1: \"<!DOCTYPE html>\" is not a line of ping"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=nan ms", "line 1: time is NaN"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=-1 ms", "line 1: time is -1; expected 0"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=20.", "line 1: its time=… has no ms"),
@@ -255,7 +255,7 @@ fn what_is_wrong_is_named_with_its_line() {
     }
     let csv_cases = [
         ("", "it is empty; expected unix_ns,rtt_ms"),
-        ("<html>", "line 1: \"<html>\" is no row of numbers"),
+        ("<html>", "line 1: \"<html>\" is not a row of numbers"),
         ("5,nan", "line 1: rtt_ms is NaN"),
         ("5,1\n6,inf", "line 2: rtt_ms is inf"),
         ("-5,1", "line 1: unix_ns is -5"),

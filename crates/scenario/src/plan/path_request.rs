@@ -187,7 +187,8 @@ impl NamedScenario {
     fn geostationary(&self, longitude: &str) -> Result<Constellation, ScenarioError> {
         let degrees = longitude.trim().parse::<f64>().ok();
         let Some(longitude_deg) = degrees.filter(|deg| (-180.0..=360.0).contains(deg)) else {
-            let what = format!("\"geo:{longitude}\" is no longitude; expected one such as geo:-95");
+            let what =
+                format!("\"geo:{longitude}\" is not a longitude; expected one such as geo:-95");
             return Err(self.wrong("path.constellation", what));
         };
         Ok(Constellation {

@@ -70,7 +70,7 @@ fn wrong_keys_and_values_are_named() {
         ),
         (
             "[signal]\nsource = \"path\"\nerror = \"some\"",
-            "x.toml: signal.error: \"some\" is no timing error",
+            "x.toml: signal.error: \"some\" is not a timing error",
         ),
         (
             "[signal]\nsource = \"blind\"\nperiod = \"200 ms\"",

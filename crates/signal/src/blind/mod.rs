@@ -26,7 +26,7 @@ use crate::schedule::Grid;
 pub use source::{BlindPlan, ESTIMATE_EVERY, Learner, WINDOW};
 pub use traffic::Traffic;
 
-/// One arrival, and how long it was under way if that is known.
+/// One arrival, and how long it took, where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// When it arrived, on any clock that counts nanoseconds: the offset is on the same.

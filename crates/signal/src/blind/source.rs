@@ -44,7 +44,7 @@ impl Learner {
         }
     }
 
-    /// A packet has arrived that was under way for `delay`, one way. The shortest of these tells how long
+    /// A packet has arrived that took `delay` one way. The shortest of these tells how long
     /// ago the link itself was as the arrivals show it.
     pub fn arrived(&mut self, at: Instant, delay: Duration) {
         self.traffic.push(Sample { at: self.utc(at), delay: Some(delay) });
@@ -90,10 +90,10 @@ impl BlindPlan {
     /// What a run's arrivals say: [`Learner::estimate`] of its traffic.
     pub fn estimate(&self, traffic: &Traffic) -> Estimate {
         let mut estimate = traffic.estimate(Period::Known(self.period));
-        let under_way = traffic.shortest_delay().unwrap_or(Duration::ZERO).as_nanos();
+        let one_way = traffic.shortest_delay().unwrap_or(Duration::ZERO).as_nanos();
         if let Some(grid) = &mut estimate.grid {
             let period_ns = grid.period.as_nanos();
-            let at_link = grid.offset.as_nanos() + period_ns - under_way % period_ns;
+            let at_link = grid.offset.as_nanos() + period_ns - one_way % period_ns;
             grid.offset = Duration::from_nanos(at_link % period_ns);
         }
         estimate

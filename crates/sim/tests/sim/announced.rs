@@ -1,4 +1,4 @@
-//! Announced handovers in whole scenarios: who hears of them, what SaTCP and SatPipe make of them.
+//! Announced handovers in whole scenarios: who is told of them, what SaTCP and SatPipe make of them.
 
 use crate::scenario::{experiment, fixed, simulate};
 use skyhop_model::{EventKind, PhaseKind};

@@ -63,7 +63,7 @@ def sky(
 
     check_figure(output)
     if end not in ("from", "to"):
-        raise InputError(f'--end: "{end}" is no end of a path; expected from or to')
+        raise InputError(f'--end: "{end}" is not an end of a path; expected from or to')
     path, moment = _read(file, at, gateways)
     from skyhop.analysis.sky import sky_view
     from skyhop.data.positions import end_deg

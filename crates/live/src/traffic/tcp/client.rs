@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{self, SockaddrIn};
 use skyhop_app::{Action, Application, Event, Kind as _, Side};
 use skyhop_host::clock::{sleep_until, wake_precisely};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_units::{Duration, Instant};
 
 use super::connection::{Connection, Zeros};
@@ -142,7 +142,7 @@ impl Client<'_> {
             Ok(()) => options::batch_reads(&flow.plan, Side::Client, &socket),
             // All ports are taken by connections that have just been closed.
             Err(Errno::EADDRNOTAVAIL) => self.lose(now, Errno::EADDRNOTAVAIL),
-            Err(error) => Err(error).during("cannot connect a flow"),
+            Err(error) => Err(error).context("cannot connect a flow"),
         }
     }
 

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{self, MsgFlags, Shutdown, SockaddrIn, sockopt};
 use skyhop_app::{Action, Event, Reader};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_units::{Bytes, Instant};
 
 /// The most that is written at once.
@@ -94,7 +94,7 @@ impl Connection {
     pub(super) fn reset_when_closed(&self) -> Result<(), HostError> {
         let reset = libc::linger { l_onoff: 1, l_linger: 0 };
         socket::setsockopt(&self.socket, sockopt::Linger, &reset)
-            .during("cannot reset a flow's connection")
+            .context("cannot reset a flow's connection")
     }
 
     // --- waiting ---

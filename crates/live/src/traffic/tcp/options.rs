@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use skyhop_app::{Kind as _, Side, TcpOptions};
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_host::socket::{self, set_int};
 use skyhop_model::KeepAlive;
 use skyhop_units::{Bytes, Duration};
@@ -48,7 +48,7 @@ pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     if side == plan.app.sends() {
         socket::set_congestion_control(&socket, &plan.kernel_cc)?;
     }
-    set(&socket, &plan.options).during("cannot set a flow's socket options")?;
+    set(&socket, &plan.options).context("cannot set a flow's socket options")?;
     if let Some(bytes) = plan.options.receive_buffer {
         limit_receive_buffer(&socket, bytes)?;
     }
@@ -79,10 +79,10 @@ fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError>
     // The forced size is for those who may; the other is cut to what the system allows everyone.
     setsockopt(socket, sockopt::RcvBufForce, &asked)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &asked))
-        .during("cannot size a flow's receive buffer")?;
+        .context("cannot size a flow's receive buffer")?;
     // The kernel tells twice of what was asked for, half of it for its own needs.
     let got =
-        getsockopt(socket, sockopt::RcvBuf).during("cannot read a flow's receive buffer")? / 2;
+        getsockopt(socket, sockopt::RcvBuf).context("cannot read a flow's receive buffer")? / 2;
     if got >= asked {
         return Ok(());
     }
@@ -100,7 +100,7 @@ pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Resul
     if is_timed || is_slow || side == plan.app.sends() {
         return Ok(());
     }
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, WAKE_AT).during("cannot set up a flow")
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, WAKE_AT).context("cannot set up a flow")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{self, Backlog, SockaddrIn};
 use skyhop_app::{Action, Application, Event, Kind as _, Side};
 use skyhop_host::clock::wake_precisely;
-use skyhop_host::error::{During, HostError};
+use skyhop_host::error::{Context, HostError};
 use skyhop_units::Instant;
 
 use super::connection::{Connection, Zeros};
@@ -21,7 +21,7 @@ pub(super) fn listen(plan: &TcpPlan, address: SocketAddrV4) -> Result<TcpListene
     let socket = options::open(plan, Side::Server)?;
     socket::bind(socket.as_raw_fd(), &SockaddrIn::from(address))
         .and_then(|()| socket::listen(&socket, Backlog::MAXCONN))
-        .during("cannot bind a flow's listening socket")?;
+        .context("cannot bind a flow's listening socket")?;
     Ok(TcpListener::from(socket))
 }
 
@@ -59,12 +59,12 @@ impl Server<'_> {
         loop {
             match self.flow.listener.accept() {
                 Ok((accepted, from)) => {
-                    accepted.set_nonblocking(true).during("cannot set up a flow's connection")?;
+                    accepted.set_nonblocking(true).context("cannot set up a flow's connection")?;
                     self.serve(accepted.into(), from.port())?;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => return Err(error).during("cannot accept a flow's connection"),
+                Err(error) => return Err(error).context("cannot accept a flow's connection"),
             }
         }
     }

@@ -171,14 +171,14 @@ impl Source {
     }
 
     fn go_on(&mut self, now: Instant, next: Instant) -> Action {
-        let is_over = now >= self.burst.until || next >= self.burst.until;
         match self.pace {
-            None if is_over => {
+            None if now >= self.burst.until => {
                 self.state = State::Pausing;
                 Action::Pause
             }
             None => Action::Wait(self.burst.until),
-            Some(_) if is_over => {
+            // Also what is written late is of this burst.
+            Some(_) if next >= self.burst.until => {
                 self.state = State::Pausing;
                 self.burst = self.bursts.next();
                 self.begin(now)

@@ -75,7 +75,7 @@ fn a_slow_reader_gets_what_it_reads_and_keeps_the_queue_short() {
     assert!((0.95..1.1).contains(&goodput), "{goodput} of what is read");
     assert!(fast.summary.flows[0].goodput_bps > 45_000_000);
     let in_flight = slow.flows.iter().map(|row| row.inflight_packets).max().unwrap();
-    assert!(in_flight <= 200_000 / 1448, "{in_flight} packets");
+    assert!(in_flight <= 240_000 / 1448, "{in_flight} packets");
     assert_eq!(slow.summary.flows[0].retransmits, 0);
 }
 

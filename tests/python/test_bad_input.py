@@ -36,7 +36,7 @@ def files(directory: Path) -> set[str]:
         (("path", "--from", "Atlantiss", "--to", "Rome", "-o", "x.parquet"), "unknown place"),
         ((*PATH, "--relay", "carrier-pigeon"), "path.relay: unknown variant `carrier-pigeon`"),
         ((*PATH, "--relay", "geo"), "geo:-95"),
-        ((*PATH, "--constellation", "geo:west"), "no longitude"),
+        ((*PATH, "--constellation", "geo:west"), "not a longitude"),
         ((*PATH, "--relay", "access", "--pops", "nowhere.csv"), "path.pops: unknown list of sites"),
         ((*PATH, "--fibre-stretch", "0.5"), "1 to 10 times"),
         ((*PATH, "--minimum-elevation", "95 deg"), "path.minimum_elevation: is 95 deg"),

@@ -12,6 +12,8 @@ use crate::controllers::Controllers;
 /// Both ends of a flow over TCP.
 pub(crate) struct Conversation {
     app: App,
+    /// Which end sends most.
+    sends: Side,
     facts: FlowFacts,
     config: EndpointConfig,
     controllers: Controllers,
@@ -73,6 +75,7 @@ impl Conversation {
         Self {
             client: Acting { app: app.client(&facts), wait: facts.start },
             app: app.clone(),
+            sends: app.sends(),
             facts,
             config: endpoint_config(app, options),
             controllers,
@@ -88,12 +91,16 @@ impl Conversation {
     }
 
     /// A packet has arrived at an end of a connection.
+    #[inline]
     pub(crate) fn on_packet(&mut self, side: Side, number: u32, now: Instant, packet: &Packet) {
         let Some(index) = self.connections.iter().position(|one| one.number == number) else {
             return;
         };
-        self.connections[index].ends[side as usize].endpoint.on_packet(now, packet);
-        if self.tell(side, index, now) {
+        let end = &mut self.connections[index].ends[side as usize];
+        end.endpoint.on_packet(now, packet);
+        // An acknowledgement is nothing that an application hears of, once it is connected.
+        let is_told = !(end.connected && matches!(packet, Packet::Ack(_)));
+        if is_told && self.tell(side, index, now) {
             self.act(side, index, now);
         }
     }
@@ -118,23 +125,31 @@ impl Conversation {
     }
 
     /// The next packet to leave an end now, and its connection.
+    #[inline]
     pub(crate) fn poll_transmit(&mut self, side: Side, now: Instant) -> Option<(u32, Packet)> {
-        self.connections.iter_mut().find_map(|connection| {
-            let packet = connection.ends[side as usize].endpoint.poll_transmit(now)?;
-            Some((connection.number, packet))
-        })
+        for connection in &mut self.connections {
+            if let Some(packet) = connection.ends[side as usize].endpoint.poll_transmit(now) {
+                return Some((connection.number, packet));
+            }
+        }
+        None
     }
 
     /// When an end wants [`Self::on_timer`] to be called.
     pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
         let own = if side == Side::Client { self.client.wait } else { Instant::NEVER };
-        let next = self.connections.iter().fold(own, |next, connection| {
+        let mut next = own;
+        for connection in &self.connections {
             let end = &connection.ends[side as usize];
-            let reads = end.reader.next(end.endpoint.unread());
-            let wait = if side == Side::Server { connection.server.wait } else { Instant::NEVER };
-            let timer = end.endpoint.next_timer();
-            [timer, reads].into_iter().flatten().fold(next.min(wait), Instant::min)
-        });
+            next = end.endpoint.next_timer().map_or(next, |timer| timer.min(next));
+            if !end.reader.is_fast() {
+                let reads = end.reader.next(end.endpoint.unread());
+                next = reads.map_or(next, |reads| reads.min(next));
+            }
+            if side == Side::Server {
+                next = next.min(connection.server.wait);
+            }
+        }
         (next != Instant::NEVER).then_some(next)
     }
 
@@ -144,38 +159,49 @@ impl Conversation {
         self.sending().for_each(|controller| controller.announce(handover));
     }
 
-    /// What the congestion controls have done about handovers.
-    pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
-        self.sending().flat_map(|controller| controller.take_phases()).collect()
+    /// What the congestion controls at `side` have done about handovers.
+    pub(crate) fn take_phases(&mut self, side: Side) -> Vec<Phase> {
+        let mut phases = Vec::new();
+        if side == self.sends {
+            self.sending().for_each(|controller| phases.append(&mut controller.take_phases()));
+        }
+        phases
     }
 
     fn sending(&mut self) -> impl Iterator<Item = &mut Controller> {
-        let side = self.app.sends() as usize;
+        let side = self.sends as usize;
         let ends = self.connections.iter_mut().map(move |connection| &mut connection.ends[side]);
         ends.map(|end| end.endpoint.sender_mut().congestion_control())
     }
 
     /// What the application has completed, or failed to.
     pub(crate) fn take_results(&mut self) -> Vec<Transaction> {
-        std::mem::take(&mut self.results)
+        let mut results = std::mem::take(&mut self.results);
+        results.extend(self.client.app.take_results());
+        for connection in &mut self.connections {
+            results.extend(connection.server.app.take_results());
+        }
+        results
     }
 
     /// The sender of the direction in which most is sent; `None` while there is no connection.
     pub(crate) fn info(&self) -> Option<TcpInfo> {
         let last = self.connections.last()?;
-        Some(last.ends[self.app.sends() as usize].endpoint.sender().info())
+        Some(last.ends[self.sends as usize].endpoint.sender().info())
     }
 
     /// What has been counted in that direction.
     pub(crate) fn counted(&self) -> Counted {
         self.connections
             .iter()
-            .fold(self.past, |sum, connection| sum.plus(connection.counted(self.app.sends())))
+            .fold(self.past, |sum, connection| sum.plus(connection.counted(self.sends)))
     }
 
     /// How much a finite transfer is about, and when the last of it had arrived.
     pub(crate) fn completed(&self) -> Option<(Bytes, Instant)> {
-        Some((self.app.bytes()?, self.completed?))
+        let by_server = |connection: &Connection| connection.server.app.completed();
+        let completed = self.completed.or_else(|| self.connections.iter().find_map(by_server));
+        Some((self.app.bytes()?, completed?))
     }
 
     /// The application's end that acts for an end of a connection.
@@ -222,10 +248,6 @@ impl Conversation {
             let end = &mut self.connections[index].ends[side as usize];
             end.act(now, action);
         }
-        let acting = self.acting(side, index);
-        let (results, completed) = (acting.app.take_results(), acting.app.completed());
-        self.results.extend(results);
-        self.completed = self.completed.or(completed);
     }
 
     fn connect(&mut self) {
@@ -238,11 +260,11 @@ impl Conversation {
 
     /// An end of a new connection.
     fn end(&mut self, number: u32, side: Side) -> End {
-        let reader = Reader::new(self.app.read_rate().filter(|_| side != self.app.sends()));
+        let reader = Reader::new(self.app.read_rate().filter(|_| side != self.sends));
         let mut config = self.config;
         config.receiver.reads_at_once = reader.is_fast();
         let mut controller = self.controllers.make(number, side);
-        if let Some(handover) = self.handover.filter(|_| side == self.app.sends()) {
+        if let Some(handover) = self.handover.filter(|_| side == self.sends) {
             controller.announce(handover);
         }
         let endpoint = match side {
@@ -261,16 +283,20 @@ impl Conversation {
 
     /// Keeps the counts of connections that are over at both ends, and forgets the rest of them.
     fn forget_what_is_over(&mut self) {
-        let sends = self.app.sends();
         let last = self.connections.last().map(|connection| connection.number);
-        let past = &mut self.past;
-        self.connections.retain(|connection| {
-            let keeps = Some(connection.number) == last || !connection.is_over();
-            if !keeps {
-                *past = past.plus(connection.counted(sends));
-            }
-            keeps
-        });
+        let is_kept =
+            |connection: &Connection| Some(connection.number) == last || !connection.is_over();
+        if self.connections.iter().all(is_kept) {
+            return;
+        }
+        let (kept, over) = self.connections.drain(..).partition(is_kept);
+        self.connections = kept;
+        let over: Vec<Connection> = over;
+        for mut connection in over {
+            self.past = self.past.plus(connection.counted(self.sends));
+            self.results.extend(connection.server.app.take_results());
+            self.completed = self.completed.or(connection.server.app.completed());
+        }
     }
 }
 
@@ -307,6 +333,7 @@ impl Counted {
 
 impl End {
     /// What its application has to hear of next.
+    #[inline]
     fn next_event(&mut self, now: Instant) -> Option<Event> {
         if self.over {
             return None;

@@ -1,5 +1,6 @@
 //! Announcements on their way to the congestion controls, and what those say they do about them.
 
+use skyhop_app::Side;
 use skyhop_cc::{Handover, Phase};
 use skyhop_experiment::Experiment;
 use skyhop_record::EventRow;
@@ -71,9 +72,9 @@ fn handover(due: &Announcement) -> Handover {
 }
 
 /// The rows of what a flow's congestion control has done since it was last asked.
-pub(crate) fn phase_rows(flow: &mut Flow) -> impl Iterator<Item = EventRow> + use<> {
+pub(crate) fn phase_rows(flow: &mut Flow, side: Side) -> impl Iterator<Item = EventRow> + use<> {
     let phases = match &mut flow.kind {
-        Kind::Tcp(conversation) => conversation.take_phases(),
+        Kind::Tcp(conversation) => conversation.take_phases(side),
         Kind::Probe(_) => Vec::new(),
     };
     let id = flow.plan.id;

@@ -134,6 +134,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// A packet arrived.
+    #[inline]
     pub fn on_packet(&mut self, now: Instant, packet: &Packet) {
         if self.failure.is_some() {
             return;
@@ -157,6 +158,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// When [`Self::on_timer`] wants to be called; `None` while there is nothing to wait for but packets.
+    #[inline]
     pub fn next_timer(&self) -> Option<Instant> {
         if self.failure.is_some() {
             return None;
@@ -195,6 +197,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// The next packet to leave now. To be called until it gives `None`, after every other call.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if let Some(packet) = self.ready.pop_front() {
             return Some(packet);
@@ -223,6 +226,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// How the connection stands.
+    #[inline]
     pub fn state(&self) -> ConnectionState {
         match self.failure {
             Some(failure) => ConnectionState::Failed(failure),
@@ -235,16 +239,19 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// How much has arrived in order.
+    #[inline]
     pub fn received(&self) -> Bytes {
         self.receiver.stats().bytes_in_order
     }
 
     /// What of it the application has not read.
+    #[inline]
     pub fn unread(&self) -> Bytes {
         self.receiver.unread()
     }
 
     /// Whether the other end's stream has arrived to its end.
+    #[inline]
     pub fn peer_finished(&self) -> bool {
         self.receiver.is_finished()
     }
@@ -275,6 +282,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// What acknowledges comes before what is new in the same packet.
+    #[inline]
     fn on_segment(&mut self, now: Instant, segment: &Segment, ack: Option<&Ack>) -> Option<Ack> {
         match segment.kind {
             SegmentKind::Syn => return self.on_syn(now, segment, ack),
@@ -297,6 +305,7 @@ impl<C: CongestionControl> Endpoint<C> {
         answer
     }
 
+    #[inline]
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
         self.sender.on_ack(now, ack);
         if ack.syn {
@@ -305,6 +314,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// `tcp_data_snd_check`, then `tcp_ack_snd_check`: data that may leave now takes the acknowledgement along.
+    #[inline]
     fn acknowledge(&mut self, now: Instant, due: Option<Ack>) {
         let Some(ack) = due else {
             return;

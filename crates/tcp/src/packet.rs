@@ -10,6 +10,7 @@ const RESET_BYTES: u64 = 20 + 20;
 
 /// A packet of a connection with data both ways.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(u64)]
 pub enum Packet {
     /// Data, from an end that has nothing to acknowledge.
     Segment(Segment),

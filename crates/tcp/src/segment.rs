@@ -29,9 +29,8 @@ pub enum SegmentKind {
 
 /// A segment on its way from the sender to the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Segment {
-    /// What it is for.
-    pub kind: SegmentKind,
     /// Its place in the stream, counted in segments from 0.
     pub seq: u64,
     /// Where its payload begins in the stream, in bytes.
@@ -40,6 +39,8 @@ pub struct Segment {
     pub len: u32,
     /// The sender's timestamp in milliseconds, never 0 (RFC 7323 3.2).
     pub tsval: u32,
+    /// What it is for.
+    pub kind: SegmentKind,
     /// Whether it is the stream's last (its FIN).
     pub fin: bool,
     /// Whether it was sent before. The receiver does not look at it.
@@ -66,9 +67,8 @@ impl Segment {
 
 /// An acknowledgement on its way from the receiver to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Ack {
-    /// Whether it is the SYN-ACK.
-    pub syn: bool,
     /// The lowest segment that has not arrived: everything below has.
     pub cumulative: u64,
     /// What has arrived above it, most recent first, after a D-SACK where there is one.
@@ -79,6 +79,8 @@ pub struct Ack {
     pub window: u64,
     /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
     pub tsecr: u32,
+    /// Whether it is the SYN-ACK.
+    pub syn: bool,
     /// TCP's ECN-Echo flag: a segment came marked; on the SYN-ACK, that ECN is spoken.
     pub ece: bool,
 }

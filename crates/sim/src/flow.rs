@@ -3,8 +3,8 @@
 use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
-use skyhop_link::Packet;
-use skyhop_model::{Ecn, End};
+use skyhop_model::{Ecn, End, UDP_HEADERS};
+use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
@@ -13,29 +13,45 @@ use crate::probe::ProbeFlow;
 use crate::sampler::on_the_wire;
 
 /// What travels over the links.
-#[derive(Debug, Clone, Copy)]
-#[repr(u32)]
+#[derive(Debug, Clone)]
 pub(crate) enum Message {
-    /// Of a flow's connection with this number. What links carry is copied often and is small: what TCP has to say is
-    /// kept in its slot of the network.
-    Tcp {
-        connection: u32,
-        slot: u32,
-    },
-    Probe(u32),
-    Echo(u32),
+    Tcp(Packet),
+    Probe(u64),
+    Echo(u64),
 }
 
 /// A packet of a flow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
-    pub(crate) message: Message,
+    /// The number of the flow's connection, of TCP's packets.
+    pub(crate) connection: u32,
     /// The flow's route that it takes, and how many links of it lie behind.
     pub(crate) route: u16,
     pub(crate) hop: u16,
     /// Which end it goes to.
     pub(crate) to: Side,
+    pub(crate) message: Message,
+}
+
+impl Message {
+    /// The ECN bits of its packet.
+    fn ecn(&self) -> Ecn {
+        match self {
+            Self::Tcp(packet) => packet.ecn(),
+            Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
+        }
+    }
+}
+
+impl InFlight {
+    /// The same at the end of its way, with the ECN bits that the links have left it.
+    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
+        if let Message::Tcp(packet) = &mut self.message {
+            packet.set_ecn(ecn);
+        }
+        self
+    }
 }
 
 /// A flow and its state.
@@ -77,21 +93,30 @@ impl Flow {
         usize::from((self.plan.from == End::From) != (side == Side::Server))
     }
 
-    /// A packet that sets out now, to `side`, as large as IP has it.
+    /// A packet that sets out now, to `side`.
     pub(crate) fn packet(
         &mut self,
         index: usize,
         to: Side,
-        message: Message,
-        (ip_size, ecn): (Bytes, Ecn),
+        (connection, message): (u32, Message),
         now: Instant,
-    ) -> Packet<InFlight> {
+    ) -> skyhop_link::Packet<InFlight> {
         while now >= self.next_route_at {
             self.take_route(self.route + 1);
         }
-        let (wire_size, flow) = (on_the_wire(ip_size), index as u32);
-        let payload = InFlight { flow, route: self.route, hop: 0, to, message };
-        Packet { wire_size, flow, ecn, payload }
+        let (wire_size, flow, ecn) =
+            (on_the_wire(self.ip_size(&message)), index as u32, message.ecn());
+        let payload = InFlight { flow, connection, route: self.route, hop: 0, to, message };
+        skyhop_link::Packet { wire_size, flow, ecn, payload }
+    }
+
+    /// The size of a message's IP packet.
+    fn ip_size(&self, message: &Message) -> Bytes {
+        match (message, &self.kind) {
+            (Message::Tcp(packet), _) => packet.ip_size(),
+            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
+            (_, Kind::Tcp(_)) => UDP_HEADERS,
+        }
     }
 
     /// The component of the link that `packet` crosses next; `None` where all lie behind.
@@ -111,7 +136,7 @@ impl Flow {
         if let (Kind::Probe(probe), Message::Probe(seq) | Message::Echo(seq)) =
             (&mut self.kind, message)
         {
-            probe.lost((*seq).into());
+            probe.lost(*seq);
         }
     }
 

@@ -4,10 +4,9 @@ use skyhop_app::Side;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
-use skyhop_model::{Direction, Ecn, UDP_HEADERS};
+use skyhop_model::Direction;
 use skyhop_record::EventRow;
 use skyhop_units::Instant;
-use slab::Slab;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
@@ -23,8 +22,6 @@ use crate::signal::{Signal, phase_rows};
 pub(crate) struct Network {
     /// Forward and back of link 0, then of link 1, link 2 …
     pub(crate) links: Vec<Link<InFlight>>,
-    /// What TCP's packets say that are on their way.
-    segments: Slab<skyhop_tcp::Packet>,
     /// In an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
@@ -64,7 +61,6 @@ impl Network {
             path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
             marked: Vec::new(),
-            segments: Slab::new(),
         };
         for index in 0..network.flows.len() {
             let start = network.flows[index].plan.start;
@@ -115,9 +111,6 @@ impl Network {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.payload.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
-            if let Message::Tcp { slot, .. } = drop.packet.payload.message {
-                self.segments.remove(slot as usize);
-            }
             flow.lost(&drop.packet.payload.message);
         }
         let marked = self.links[link].take_marks().into_iter();
@@ -133,10 +126,7 @@ impl Network {
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let arriving = packet.payload;
-        if let (Message::Tcp { slot, .. }, Ecn::Ce) = (arriving.message, packet.ecn) {
-            self.segments[slot as usize].set_ecn(packet.ecn);
-        }
+        let arriving = packet.payload.arrived_with(packet.ecn);
         let access = 2 * index + usize::from(arriving.to == Side::Client);
         if self.accesses[access].is_none() {
             self.deliver(arriving, now);
@@ -157,20 +147,16 @@ impl Network {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
         match (&mut flow.kind, packet.message) {
-            (Kind::Tcp(conversation), Message::Tcp { connection, slot }) => {
-                let slot = slot as usize;
+            (Kind::Tcp(conversation), Message::Tcp(tcp_packet)) => {
                 if conversation.stopped.is_none() {
-                    conversation.on_packet(packet.to, connection, now, &self.segments[slot]);
-                    drop(self.segments.remove(slot));
+                    conversation.on_packet(packet.to, packet.connection, now, &tcp_packet);
                     self.transmit(index, packet.to, now);
-                } else {
-                    drop(self.segments.remove(slot));
                 }
             }
             (Kind::Probe(_), Message::Probe(seq)) => {
                 self.send(index, Side::Client, Message::Echo(seq), now);
             }
-            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq.into(), now),
+            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
     }
@@ -206,7 +192,7 @@ impl Network {
             Kind::Probe(probe) => {
                 let seq = probe.send(now);
                 let next = Some(now + probe.interval).filter(|next| *next < stop);
-                self.send(index, Side::Server, Message::Probe(seq as u32), now);
+                self.send(index, Side::Server, Message::Probe(seq), now);
                 self.calendar.set(client, next);
             }
         }
@@ -220,7 +206,7 @@ impl Network {
         let stop = flow.plan.stop;
         let mut first_link = None;
         while let Kind::Tcp(conversation) = &mut flow.kind {
-            let Some((connection, segment)) = conversation.poll_transmit(side, now) else {
+            let Some((number, packet)) = conversation.poll_transmit(side, now) else {
                 let timer = conversation.next_timer(side);
                 let timer = match side {
                     Side::Client => Some(timer.map_or(stop, |timer| timer.min(stop))),
@@ -229,10 +215,8 @@ impl Network {
                 self.calendar.set(end, timer);
                 break;
             };
-            let looks = (segment.ip_size(), segment.ecn());
-            let slot = self.segments.insert(segment) as u32;
-            let message = Message::Tcp { connection, slot };
-            let packet = flow.packet(index, side.other(), message, looks, now);
+            let message = (number, Message::Tcp(packet));
+            let packet = flow.packet(index, side.other(), message, now);
             let Some(link) = flow.next_link(&packet.payload) else { break };
             self.links[link].enqueue(now, packet);
             first_link = Some(link);
@@ -242,12 +226,8 @@ impl Network {
         }
     }
 
-    /// Sends a packet of a probe.
     fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
-        let flow = &mut self.flows[index];
-        let Kind::Probe(probe) = &flow.kind else { return };
-        let looks = (probe.size + UDP_HEADERS, Ecn::NotEct);
-        let packet = flow.packet(index, to, message, looks, now);
+        let packet = self.flows[index].packet(index, to, (0, message), now);
         self.carry(packet, now);
     }
 }

@@ -143,7 +143,7 @@ impl<C: CongestionControl> Endpoint<C> {
             Packet::Segment(segment) => self.on_segment(now, segment, None),
             Packet::Both(both) => self.on_segment(now, &both.0, Some(&both.1)),
             Packet::Ack(ack) => {
-                self.on_ack(now, ack);
+                self.on_ack(now, &ack.whole());
                 None
             }
             Packet::Reset => {
@@ -183,7 +183,7 @@ impl<C: CongestionControl> Endpoint<C> {
         }
         if self.receiver.next_timer().is_some_and(|at| at <= now) {
             let due = self.receiver.on_timer(now);
-            self.ready.extend(due.map(Packet::Ack));
+            self.ready.extend(due.map(Packet::ack));
         }
         if self.syn_ack_at().is_some_and(|at| at <= now) {
             self.on_syn_ack_timer(now);
@@ -321,7 +321,7 @@ impl<C: CongestionControl> Endpoint<C> {
         };
         match self.sender.poll_transmit(now) {
             Some(segment) => self.send_both(now, segment, ack),
-            None => self.ready.push_back(Packet::Ack(ack)),
+            None => self.ready.push_back(Packet::ack(ack)),
         }
     }
 
@@ -332,7 +332,7 @@ impl<C: CongestionControl> Endpoint<C> {
             self.receiver.on_data_sent(now);
         }
         if u64::from(segment.len) + ack.sack.option_bytes() > self.sender.mss() {
-            self.ready.extend([Packet::Ack(ack), Packet::Segment(segment)]);
+            self.ready.extend([Packet::ack(ack), Packet::Segment(segment)]);
         } else {
             self.ready.push_back(Packet::both(segment, ack));
         }
@@ -348,7 +348,7 @@ impl<C: CongestionControl> Endpoint<C> {
             self.fail(Failure::Unanswered);
             return;
         }
-        self.ready.push_back(Packet::Ack(self.receiver.syn_ack()));
+        self.ready.push_back(Packet::ack(self.receiver.syn_ack()));
         self.sender.on_syn_ack_again(now);
         self.start_syn_ack_timer(now);
     }

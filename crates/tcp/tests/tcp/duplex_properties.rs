@@ -98,12 +98,12 @@ fn survives(client: &Application, server: &Application, trouble: [Trouble; 2]) {
         let (own, other) = if from == Client { (0, 1) } else { (1, 0) };
         let (segment, ack) = match packet {
             Packet::Segment(segment) => (Some(segment), None),
-            Packet::Ack(ack) => (None, Some(ack)),
-            Packet::Both(both) => (Some(&both.0), Some(&both.1)),
+            Packet::Ack(ack) => (None, Some(ack.whole())),
+            Packet::Both(both) => (Some(&both.0), Some(both.1)),
             Packet::Reset => (None, None),
         };
         segment.into_iter().for_each(|segment| directions[own].on_segment(segment));
-        ack.into_iter().for_each(|ack| directions[other].on_ack(ack));
+        ack.into_iter().for_each(|ack| directions[other].on_ack(&ack));
         trouble[own].fate()
     });
     let mut applications = [Running::new(Client, client), Running::new(Server, server)];

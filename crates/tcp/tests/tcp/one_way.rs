@@ -57,7 +57,10 @@ fn by_endpoints(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
             Packet::Segment(s) if s.kind == SegmentKind::Data => {
                 segments.push((sent.at, size, s.seq, s.retransmission));
             }
-            Packet::Ack(ack) => acks.push((sent.at, size, ack.cumulative, ack.syn)),
+            Packet::Ack(ack) => {
+                let ack = ack.whole();
+                acks.push((sent.at, size, ack.cumulative, ack.syn));
+            }
             Packet::Both(both) => assert_ne!(both.0.kind, SegmentKind::Data, "nothing to carry"),
             other => panic!("{other:?}"),
         }

@@ -151,7 +151,7 @@ pub fn describe(packet: &Packet) -> String {
     let acked = |ack: &Ack| format!("ack {}", ack.acknowledged);
     match packet {
         Packet::Segment(segment) => data(segment),
-        Packet::Ack(ack) => acked(ack),
+        Packet::Ack(ack) => acked(&ack.whole()),
         Packet::Both(both) => format!("{}, {}", data(&both.0), acked(&both.1)),
         Packet::Reset => "reset".into(),
     }

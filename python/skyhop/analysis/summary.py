@@ -30,7 +30,7 @@ def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     live = any(row["lateness_p99_us"] is not None for row in rows)
     finite = any(row["completion_s"] is not None for row in rows)
     apps = any(row["app"] is not None for row in rows)
-    marked = any(row["link_marks"] for row in rows)
+    marked = any(row["marks"] for row in rows)
     return [
         _terminal_row(row, ids=ids, live=live, finite=finite, apps=apps, marked=marked)
         for row in rows
@@ -53,11 +53,11 @@ def _terminal_row(
         "rtt_p95_ms": _rounded(row["rtt_p95_us"], 1e-3, 1),
         "base_rtt_ms": _rounded(row["base_rtt_mean_us"], 1e-3, 1),
         "retransmits": row["retransmits"],
+        **({"marks": row["marks"]} if marked else {}),
         "sent": row["sent_packets"],
         **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
         **(_terminal_app(row) if apps else {}),
         "drops": drops,
-        **({"marks": row["link_marks"]} if marked else {}),
         "handovers": handovers,
         **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
     }

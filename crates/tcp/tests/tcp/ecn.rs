@@ -12,18 +12,9 @@ use skyhop_units::{Duration, Instant};
 use crate::path::{Fate, Path, lose_once, ms};
 use crate::reno::Reno;
 
-const ASKING: SenderConfig = SenderConfig {
-    mss: 1448,
-    initial_cwnd: 10,
-    jiffy: Duration::from_millis(1),
-    tso: true,
-    slow_start_after_idle: true,
-    nodelay: false,
-    cork: false,
-    gives_up: false,
-    ecn: true,
-    max_pacing_rate: u64::MAX,
-};
+fn asking() -> SenderConfig {
+    SenderConfig { ecn: true, ..SenderConfig::default() }
+}
 
 /// Marks these segments when they pass for the first time.
 fn mark_once(
@@ -38,7 +29,7 @@ fn mark_once(
 
 /// Endless data over 100 ms and 100 Mbit/s.
 fn path_with(judge: impl FnMut(Instant, &Segment) -> Fate + 'static) -> Path<Reno> {
-    let mut path = Path::with_config(ASKING, Reno::default(), ms(50))
+    let mut path = Path::with_config(asking(), Reno::default(), ms(50))
         .with_bottleneck("100 Mbit/s", 100_000)
         .judging_segments(judge);
     path.sender.write_without_end();
@@ -47,7 +38,7 @@ fn path_with(judge: impl FnMut(Instant, &Segment) -> Fate + 'static) -> Path<Ren
 
 /// SYN and SYN-ACK of these ends, with a first SYN that gets lost where `retried`.
 fn handshake(wants: bool, willing: bool, retried: bool) -> (Segment, Ack, Segment) {
-    let mut sender = Sender::new(SenderConfig { ecn: wants, ..ASKING }, Reno::default());
+    let mut sender = Sender::new(SenderConfig { ecn: wants, ..asking() }, Reno::default());
     let mut receiver = Receiver::new(ReceiverConfig { ecn: willing, ..ReceiverConfig::default() });
     sender.write_without_end();
     let mut now = Instant::START;

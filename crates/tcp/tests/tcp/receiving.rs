@@ -7,7 +7,8 @@ use skyhop_units::{Bytes, Duration, Instant};
 use crate::path::{Path, ms};
 use crate::reno::{FixedWindow, Reno};
 
-fn segment(seq: u64) -> Segment {
+/// A full-size segment at its place in a stream of such.
+pub fn segment(seq: u64) -> Segment {
     Segment {
         kind: SegmentKind::Data,
         seq,

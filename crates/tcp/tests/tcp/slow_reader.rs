@@ -1,11 +1,11 @@
 //! What a receiver tells of its buffer while the application takes its time, and what the sender makes of it.
 
-use skyhop_model::Ecn;
 use skyhop_tcp::{EndpointConfig, Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
 use crate::path::ms;
+use crate::receiving::segment;
 
 fn slow(window: u64) -> ReceiverConfig {
     ReceiverConfig { window: Bytes::new(window), reads_at_once: false, ..ReceiverConfig::default() }
@@ -34,18 +34,7 @@ impl Fed {
     }
 
     fn segment(&self, len: u32) -> Segment {
-        Segment {
-            kind: SegmentKind::Data,
-            seq: self.seq,
-            offset: self.offset,
-            len,
-            tsval: 1,
-            fin: false,
-            retransmission: false,
-            ecn: Ecn::NotEct,
-            ece: false,
-            cwr: false,
-        }
+        Segment { offset: self.offset, len, ..segment(self.seq) }
     }
 
     fn read(&mut self, bytes: u64) -> Option<u64> {

@@ -161,7 +161,7 @@ impl Application for Sink {
         Action::Wait(Instant::NEVER)
     }
 
-    fn take_results(&mut self) -> Vec<Transaction> {
+    fn take_results(&mut self, _now: Instant) -> Vec<Transaction> {
         std::mem::take(&mut self.results)
     }
 }

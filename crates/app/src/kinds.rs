@@ -5,16 +5,19 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Rate};
 
-use crate::{Application, Bulk, ConstantRate, FlowFacts, Kind, OnOff, RequestResponse, Side};
+use crate::{
+    Application, Bulk, ConstantRate, FlowFacts, Kind, OnOff, Probe, RequestResponse, Side,
+    Transport,
+};
 
 /// Makes of the table an enum that is read by its `kind`, a list of names, and who does what is asked.
 macro_rules! table {
-    ($($variant:ident = $name:literal, $summary:literal;)+) => {
+    ($($(#[$attribute:meta])* $variant:ident = $name:literal, $summary:literal;)+) => {
         /// What the two ends of a flow do: `app = { kind = "…", … }`.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[schemars(tag = "kind")]
         pub enum App {
-            $(#[doc = $summary] #[serde(rename = $name)] $variant($variant),)+
+            $(#[doc = $summary] #[serde(rename = $name)] $(#[$attribute])* $variant($variant),)+
         }
 
         /// Every application there is.
@@ -38,6 +41,9 @@ table! {
     OnOff = "on-off", "sends and pauses by turns, at a rate or as fast as TCP carries it";
     ConstantRate = "constant-rate", "sends messages of one size at even times";
     RequestResponse = "request-response", "asks, waits for the answer, thinks, and asks again";
+    // In a scenario it is a kind of flow.
+    #[schemars(skip)]
+    Probe = "probe", "sends UDP packets that come back at once; its keys stand in a flow of kind = \"probe\"";
 }
 
 /// An application as `skyhop list apps` shows it.
@@ -56,6 +62,10 @@ impl Default for App {
 }
 
 impl Kind for App {
+    fn transport(&self) -> Transport {
+        self.kind().transport()
+    }
+
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         self.kind().client(flow)
     }

@@ -1,8 +1,9 @@
-//! Applications at the two ends of a connection, sans IO: what they send, when, and what they find.
+//! Applications at the two ends of a flow, sans IO: what they send, when, and what they find.
 //!
 //! An [`App`] is what a scenario says (`app = { kind = "request-response", … }`). Each engine asks it
-//! for its two ends and drives them over its own transport: the client opens connections, the server
-//! has one end for each of them. After every event an engine calls [`Application::poll`] until that
+//! for its two ends and drives them over its own transport. Over a [stream](Transport::Stream) the client
+//! opens connections, and the server has one end for each of them; over [datagrams](Transport::Datagrams)
+//! each has one end from the start. After every event an engine calls [`Application::poll`] until that
 //! says [`Action::Wait`], and again when that time has come. Nothing here knows a transport's bytes:
 //! they have no content, only number and order. What both ends must know of each other (sizes, times)
 //! both draw from the same seed.
@@ -15,6 +16,7 @@ mod draw;
 mod kinds;
 mod on_off;
 mod options;
+mod probe;
 mod reader;
 mod request_response;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod tests;
 mod transaction;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Instant, Rate};
@@ -32,6 +35,7 @@ pub use draw::{Distribution, Draw, Quantity};
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
 pub use options::TcpOptions;
+pub use probe::Probe;
 pub use reader::Reader;
 pub use request_response::RequestResponse;
 pub use transaction::Transaction;
@@ -44,8 +48,18 @@ pub trait Application: fmt::Debug + Send {
     /// What it does now. Asked again after everything but [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
 
-    /// What has been completed, or has failed, since it was last asked.
-    fn take_results(&mut self) -> Vec<Transaction> {
+    /// The engine knows that `sender`'s datagram with this number was lost on its way. No real end learns
+    /// that: it is for results alone, and never told by engines that do not know either.
+    fn on_known_loss(&mut self, _sender: Side, _number: u64) {}
+
+    /// What has been completed, or has failed, by `now` and since it was last asked.
+    fn take_results(&mut self, _now: Instant) -> Vec<Transaction> {
+        Vec::new()
+    }
+
+    /// What else has failed, now that nothing arrives any more. What could still have come after the run's
+    /// `end` has not; [`Instant::NEVER`]: everything has been waited for.
+    fn conclude(&mut self, _end: Instant) -> Vec<Transaction> {
         Vec::new()
     }
 
@@ -66,7 +80,21 @@ pub enum Event {
     PeerFinished,
     /// The connection is gone before its time: refused, reset or given up.
     Lost,
+    /// A datagram has arrived.
+    Datagram(Datagram),
 }
+
+/// A message that arrives whole or not at all, in whatever order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram {
+    /// The application's own number for it: all that it says.
+    pub number: u64,
+    /// Its payload; one of [`DATAGRAM_SIZES`].
+    pub size: Bytes,
+}
+
+/// The payloads that a datagram may have: there is room for its number, and it fits into one packet.
+pub const DATAGRAM_SIZES: RangeInclusive<Bytes> = Bytes::new(16)..=Bytes::new(1472);
 
 /// What an end does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +111,8 @@ pub enum Action {
     Finish,
     /// Drops the connection with all that is in it.
     Abort,
+    /// Sends a datagram; one that the transport has no room for is lost.
+    Send(Datagram),
     /// Nothing until then, or until something happens; [`Instant::NEVER`]: until something happens.
     Wait(Instant),
 }
@@ -100,10 +130,15 @@ pub struct FlowFacts {
 
 /// What there is to be known of an application.
 pub trait Kind {
-    /// The end that opens connections. It is asked first at the flow's start.
+    /// What carries it.
+    fn transport(&self) -> Transport {
+        Transport::Stream
+    }
+
+    /// The end that opens connections, or sends first. It is asked first at the flow's start.
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application>;
 
-    /// The other end of the client's connection with this number, counted from 0.
+    /// The other end of the client's connection with this number, counted from 0; of datagrams, 0.
     fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application>;
 
     /// What its keys ask for that cannot be: the key and why.
@@ -132,10 +167,20 @@ pub trait Kind {
     }
 }
 
-/// One of a connection's two ends.
+/// What carries an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Connections with bytes in order, which all arrive (TCP).
+    Stream,
+    /// Datagrams without a connection (UDP). Each end sends until the flow's stop by its own account, and
+    /// is told of what arrives until the end of the run.
+    Datagrams,
+}
+
+/// One of a flow's two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// That which opens connections.
+    /// That which opens connections, or sends first.
     Client,
     /// The other.
     Server,

@@ -246,7 +246,7 @@ impl Application for Client {
         }
     }
 
-    fn take_results(&mut self) -> Vec<Transaction> {
+    fn take_results(&mut self, _now: Instant) -> Vec<Transaction> {
         std::mem::take(&mut self.results)
     }
 }
@@ -376,7 +376,7 @@ impl Application for Server {
                 }
             }
             Event::PeerFinished => self.finishing = true,
-            Event::Connected | Event::Lost => {}
+            Event::Connected | Event::Lost | Event::Datagram(_) => {}
         }
     }
 

@@ -2,7 +2,9 @@
 
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::{Action, App, Application, Event, FlowFacts, Kind, Transaction};
+use crate::{
+    Action, App, Application, Datagram, Event, FlowFacts, Kind, Side, Transaction, Transport,
+};
 
 const ONE_WAY: Duration = Duration::from_millis(10);
 /// Nothing happens that late.
@@ -45,6 +47,9 @@ impl End {
 fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
     let facts = FlowFacts { seed: 3, start: at(0), stop: at(ms) };
     let mut ends = vec![End::new(app.client(&facts))];
+    if app.transport() == Transport::Datagrams {
+        ends.push(End::new(app.server(&facts, 0)));
+    }
     let (mut results, mut connections) = (Vec::new(), 0);
     for now in (0..ms).map(at) {
         for index in 0..2 {
@@ -85,6 +90,11 @@ fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
                         }
                     }
                     Action::Abort => ends.truncate(1),
+                    Action::Send(datagram) if now < at(dead_ms) => {
+                        let arrival = (now + ONE_WAY, Event::Datagram(datagram));
+                        ends[1 - index].coming.push(arrival);
+                    }
+                    Action::Send(_) => {}
                 }
             }
             let end = &mut ends[index];
@@ -95,8 +105,9 @@ fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
                 other.coming.push(arrival);
             }
         }
-        ends.iter_mut().for_each(|end| results.extend(end.app.take_results()));
+        ends.iter_mut().for_each(|end| results.extend(end.app.take_results(now)));
     }
+    ends.iter_mut().for_each(|end| results.extend(end.app.conclude(at(ms))));
     (results, connections)
 }
 
@@ -180,11 +191,77 @@ fn bursts_are_as_long_as_they_are_said_to_be() {
 }
 
 #[test]
+fn what_a_probe_sends_comes_back() {
+    let app = app(r#"{"kind": "probe", "interval": "7 ms", "size": "200 B"}"#);
+    let (results, connections) = run(&app, 700, LATER);
+    // 100 were sent; what was sent in the last round trip is not back.
+    assert_eq!((results.len(), connections), (98, 0));
+    assert!(results.iter().zip(0..).all(|(one, number)| one.due == at(7 * number)));
+    assert!(results.iter().zip(0..).all(|(one, number)| one.number == number));
+    assert!(results.iter().all(|one| one.took == Some(ONE_WAY * 2)));
+    // Nothing gets through any more: of what is sent later in time it is known at the end alone.
+    let (results, _) = run(&app, 700, 350);
+    let lost = results.iter().filter(|one| one.took.is_none());
+    assert!(lost.map(|one| one.due).eq((49..98).map(|number| at(7 * number))));
+    assert_eq!(results.iter().filter(|one| one.took.is_some()).count(), 49);
+}
+
+/// A probe's client every 10 ms that has sent its first `sent` packets.
+fn prober(sent: u64) -> Box<dyn Application> {
+    let facts = FlowFacts { seed: 3, start: at(0), stop: at(1000) };
+    let mut client = app(r#"{"kind": "probe"}"#).client(&facts);
+    for number in 0..sent {
+        let size = Bytes::new(64);
+        assert_eq!(client.poll(at(10 * number)), Action::Send(Datagram { number, size }));
+        assert_eq!(client.poll(at(10 * number)), Action::Wait(at(10 * number + 10)));
+    }
+    client
+}
+
+fn back(number: u64) -> Event {
+    Event::Datagram(Datagram { number, size: Bytes::new(64) })
+}
+
+#[test]
+fn a_probe_tells_of_its_packets_in_order_and_of_lost_ones_once_they_could_have_been_back() {
+    let mut client = prober(4);
+    let told = |client: &mut Box<dyn Application>, now: u64| {
+        let results = client.take_results(at(now)).into_iter();
+        results.map(|one| (one.number, one.took.map(|rtt| rtt.as_micros()))).collect::<Vec<_>>()
+    };
+    client.on_event(at(32), back(2));
+    client.on_known_loss(Side::Server, 1);
+    assert_eq!(told(&mut client, 33), [], "what became of the first is not known");
+    client.on_event(at(35), back(0));
+    assert_eq!(told(&mut client, 36), [(0, Some(35_000))]);
+    assert_eq!(told(&mut client, 45), [], "it might be back at 45 ms as well");
+    assert_eq!(told(&mut client, 46), [(1, None), (2, Some(12_000))]);
+    client.on_event(at(47), back(2));
+    client.on_event(at(48), back(9));
+    // The last was sent at 30 ms, and the longest round trip is 35 ms.
+    assert_eq!(client.conclude(at(65)), []);
+    let mut client = prober(1);
+    let last = client.conclude(Instant::NEVER);
+    assert_eq!((last.len(), last[0].due, last[0].took), (1, at(0), None));
+}
+
+#[test]
+fn what_a_probe_has_missed_stays_missed() {
+    let mut client = prober(2);
+    let Action::Send(late) = client.poll(at(57)) else { panic!("it is due since 20 ms") };
+    assert_eq!((late.number, client.poll(at(57))), (2, Action::Wait(at(60))));
+    assert!(matches!(client.poll(at(990)), Action::Send(_)));
+    assert_eq!(client.poll(at(1000)), Action::Wait(Instant::NEVER), "its time is over");
+}
+
+#[test]
 fn what_cannot_be_is_refused_by_its_key() {
     let refused = |json: &str| app(json).check().unwrap_err().0;
     assert_eq!(refused(r#"{"kind": "constant-rate", "rate": "0 bit/s"}"#), "rate");
     assert_eq!(refused(r#"{"kind": "on-off", "on": "0 s", "off": "1 s"}"#), "on");
     assert_eq!(refused(r#"{"kind": "request-response", "response": "0 B"}"#), "response");
+    assert_eq!(refused(r#"{"kind": "probe", "interval": "99 us"}"#), "interval");
+    assert_eq!(refused(r#"{"kind": "probe", "size": "15 B"}"#), "size");
     let unknown = read(r#"{"kind": "bulk", "byte": "1 kB"}"#).unwrap_err();
     assert!(unknown.to_string().contains("unknown field `byte`"), "{unknown}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use skyhop_app::Kind as _;
-use skyhop_experiment::{Experiment, FlowPlan, Traffic};
+use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_model::{AppTable, Counts, Drops};
 use skyhop_record::{AppRow, FileError, Piece, RunData, SCHEMA_VERSION, Sink};
 use skyhop_units::{Duration, Instant};
@@ -77,7 +77,7 @@ fn applications_have_rows_and_a_summary(experiment: &Experiment, run: &RunData) 
     let mut summaries = run.summary.apps.iter();
     let mut expected: BTreeMap<AppTable, usize> = BTreeMap::new();
     for flow in &experiment.flows {
-        let Traffic::Tcp { app, .. } = &flow.traffic else { continue };
+        let app = flow.traffic.app();
         let Some(table) = app.table() else { continue };
         let summary = summaries.next().expect("one entry per application, by flow");
         assert_eq!((summary.id, &summary.kind[..]), (flow.id, app.name()));

@@ -2,11 +2,11 @@
 //! what there is (flows, links, probes, applications, times) though not in how much.
 
 use serde::Serialize;
-use skyhop_app::{Kind as _, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan, Traffic};
+use skyhop_app::{App, Kind as _, Probe, Transaction};
+use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::LinkStats;
 use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
-use skyhop_record::{Ending, EventRow, FlowEnd, FlowState, ProbeRow, Recorder, Sink};
+use skyhop_record::{Ending, EventRow, FlowEnd, FlowState, Recorder, Sink};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{Control, Ended, Engine, EngineError, Unsupported};
@@ -43,14 +43,15 @@ impl Engine for Mock {
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         let end = Instant::START + experiment.duration;
         let (mut at, mut interrupted) = (Instant::START, false);
-        // How many packets of a probe or transactions of an application there are, by flow.
+        // How many transactions of an application there are, by flow.
         let mut made = vec![0; experiment.flows.len()];
         while at < end && !interrupted {
             at = (at + experiment.sample).min(end);
             for (flow, next) in experiment.flows.iter().zip(&mut made) {
-                probe_rows(experiment, flow, at, next).for_each(|row| recorder.probe(row));
-                transactions(experiment, flow, at, next)
-                    .for_each(|one| recorder.transaction(flow.id, &one));
+                while let Some(one) = transaction(experiment, flow, at, *next) {
+                    recorder.transaction(flow.id, &one, one.took);
+                    *next += 1;
+                }
             }
             let flows = experiment.flows.iter().filter_map(|flow| flow_state(experiment, flow, at));
             recorder.sample(at, flows, link_stats(experiment, at))?;
@@ -126,59 +127,35 @@ fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = Link
     std::iter::repeat_n(stats, 2 * experiment.links.len())
 }
 
-/// The rows of a probe's packets until `at`, from number `next` on; every hundredth is lost.
-fn probe_rows<'p>(
-    experiment: &'p Experiment,
-    flow: &'p FlowPlan,
+/// What has become of a flow's transaction with this number, if that is known by `at`. A probe has as many
+/// as it asks for, and every hundredth is lost; others have ten per second, and every fiftieth fails.
+fn transaction(
+    experiment: &Experiment,
+    flow: &FlowPlan,
     at: Instant,
-    next: &'p mut u64,
-) -> impl Iterator<Item = ProbeRow> + 'p {
-    let interval = match flow.traffic {
-        Traffic::Probe { interval, .. } => Some(interval),
-        Traffic::Tcp { .. } => None,
+    number: u64,
+) -> Option<Transaction> {
+    let rtt = experiment.mean_base_rtt(flow, flow.start, flow.stop);
+    let ms = Duration::from_millis(1);
+    let (interval, took, sent, answered, is_answered) = match flow.traffic.app() {
+        App::Probe(Probe { interval, size }) => {
+            (*interval, rtt + ms, *size, *size, number % 100 != 99)
+        }
+        app => {
+            app.table()?;
+            let took = rtt + ms * (1 + number % 40);
+            (ms * 100, took, Bytes::new(300), Bytes::new(10_000), number % 50 != 49)
+        }
     };
-    std::iter::from_fn(move || {
-        let sent = flow.start + interval? * *next;
-        let rtt = experiment.mean_base_rtt(flow, flow.start, flow.stop) + Duration::from_millis(1);
-        if sent >= at.min(flow.stop) {
-            return None;
-        }
-        let seq = *next as i64;
-        *next += 1;
-        let rtt_ns = (seq % 100 != 99).then_some(rtt.as_nanos() as i64);
-        let (probe, t_ns) = (flow.id as i32, sent.as_nanos() as i64);
-        Some(ProbeRow { probe, seq, t_ns, rtt_ns, scheduled_rtt_ns: rtt_ns })
-    })
-}
-
-/// What has become of a flow's transactions until `at`, from number `next` on: there are ten per second,
-/// and every fiftieth fails.
-fn transactions<'p>(
-    experiment: &'p Experiment,
-    flow: &'p FlowPlan,
-    at: Instant,
-    next: &'p mut u64,
-) -> impl Iterator<Item = Transaction> + 'p {
-    let keeps_a_table = matches!(&flow.traffic, Traffic::Tcp { app, .. } if app.table().is_some());
-    std::iter::from_fn(move || {
-        let number = *next;
-        let due = flow.start + Duration::from_millis(100) * number;
-        let rtt = experiment.mean_base_rtt(flow, flow.start, flow.stop);
-        let took = rtt + Duration::from_millis(1 + number % 40);
-        if !keeps_a_table || due + took > at.min(flow.stop) {
-            return None;
-        }
-        *next += 1;
-        let is_answered = number % 50 != 49;
-        Some(Transaction {
-            connection: 0,
-            number,
-            due,
-            sent: Bytes::new(300),
-            answered: Bytes::new(if is_answered { 10_000 } else { 0 }),
-            connect: (number == 0).then_some(rtt),
-            first_byte: is_answered.then_some(took),
-            took: is_answered.then_some(took),
-        })
+    let due = flow.start + interval * number;
+    (due + took <= at.min(flow.stop)).then(|| Transaction {
+        connection: 0,
+        number,
+        due,
+        sent,
+        answered: if is_answered { answered } else { Bytes::ZERO },
+        connect: (number == 0).then_some(rtt),
+        first_byte: is_answered.then_some(took),
+        took: is_answered.then_some(took),
     })
 }

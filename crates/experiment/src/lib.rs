@@ -9,7 +9,7 @@ use skyhop_model::{Direction, End, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_units::{Duration, Instant};
 
 mod seed;
 
@@ -140,7 +140,7 @@ impl FlowPlan {
     pub fn cc(&self) -> Option<&str> {
         match &self.traffic {
             Traffic::Tcp { cc, .. } => Some(cc),
-            Traffic::Probe { .. } => None,
+            Traffic::Udp { .. } => None,
         }
     }
 
@@ -180,13 +180,20 @@ pub enum Traffic {
         /// Parameters of the congestion control, by its name.
         parameters: BTreeMap<String, serde_json::Value>,
     },
-    /// UDP packets that the other end echoes.
-    Probe {
-        /// The time between packets.
-        interval: Duration,
-        /// The UDP payload of a packet.
-        size: Bytes,
+    /// An application over datagrams.
+    Udp {
+        /// What its two ends do.
+        app: App,
     },
+}
+
+impl Traffic {
+    /// What the flow's two ends do.
+    pub fn app(&self) -> &App {
+        match self {
+            Self::Tcp { app, .. } | Self::Udp { app } => app,
+        }
+    }
 }
 
 /// The parameters in the table named after the congestion control, as text.

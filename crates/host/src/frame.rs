@@ -7,7 +7,7 @@ use skyhop_units::Bytes;
 /// The largest IP packet, bytes.
 pub const MTU: usize = skyhop_model::MTU.as_u64() as usize;
 /// Ports of skyhop's own traffic start here, above those that the kernel gives to programs.
-/// UDP: a probe uses its port at both ends. TCP: a flow's receiver listens on it.
+/// UDP: a flow uses its port at both ends. TCP: a flow's server listens on it.
 pub const FIRST_PORT: u16 = 61_000;
 
 /// An IP packet in a buffer that is used again and again.
@@ -35,7 +35,7 @@ impl Frame {
         self.length = length;
         let wire_size = Bytes::new(length as u64) + ETHERNET_HEADER;
         let flow = match recognise(self.ip()) {
-            Some(Own::Probe { index, .. } | Own::Tcp { index }) => index as u32,
+            Some(Own::Udp { index, .. } | Own::Tcp { index }) => index as u32,
             None => NO_FLOW,
         };
         Packet { wire_size, flow, ecn: ecn(self.ip()), payload: self }
@@ -55,12 +55,12 @@ impl Frame {
 /// A packet of skyhop's own traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// The probe at this place, with its sequence number.
-    Probe {
+    /// The UDP flow at this place.
+    Udp {
         /// Its place.
         index: usize,
-        /// The packet's number.
-        seq: u64,
+        /// The datagram's number, with which its payload begins.
+        number: u64,
     },
     /// The TCP flow at this place.
     Tcp {
@@ -84,8 +84,8 @@ pub fn recognise(ip: &[u8]) -> Option<Own> {
     let destination = u16::from_be_bytes([ports[2], ports[3]]);
     match i32::from(*ip.get(9)?) {
         libc::IPPROTO_UDP if source == destination => {
-            let seq = transport.get(8..)?.first_chunk::<8>()?;
-            Some(Own::Probe { index: own_index(source)?, seq: u64::from_be_bytes(*seq) })
+            let number = transport.get(8..)?.first_chunk::<8>()?;
+            Some(Own::Udp { index: own_index(source)?, number: u64::from_be_bytes(*number) })
         }
         libc::IPPROTO_TCP => {
             own_index(destination).or(own_index(source)).map(|index| Own::Tcp { index })
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn own_packets_are_told_from_a_programs() {
-        let probe = packet(17, 61_002, 61_002, &7_u64.to_be_bytes());
-        assert_eq!(recognise(&probe), Some(Own::Probe { index: 2, seq: 7 }));
+        let datagram = packet(17, 61_002, 61_002, &7_u64.to_be_bytes());
+        assert_eq!(recognise(&datagram), Some(Own::Udp { index: 2, number: 7 }));
         assert_eq!(recognise(&packet(6, 40_000, 61_001, &[])), Some(Own::Tcp { index: 1 }));
         assert_eq!(recognise(&packet(6, 61_001, 40_000, &[])), Some(Own::Tcp { index: 1 }));
         assert_eq!(recognise(&packet(6, 40_000, 5_201, &[])), None);

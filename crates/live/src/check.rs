@@ -1,8 +1,8 @@
 //! What an experiment may ask this engine for.
 
+use skyhop_app::Kind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
-use skyhop_units::Duration;
 
 use crate::LiveOptions;
 use crate::traffic::tcp::check_options;
@@ -10,8 +10,6 @@ use skyhop_host::frame::FIRST_PORT;
 
 /// Ports that are left for flows.
 const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
-/// The largest payload of a UDP packet over IPv4.
-const LARGEST_PROBE: u64 = 65_507;
 
 /// Names the key that cannot be done.
 pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<(), Unsupported> {
@@ -28,22 +26,15 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
 }
 
 fn check_flow(flow: &FlowPlan) -> Result<(), Unsupported> {
-    let wrong =
-        |key: &str, what: String| Err(Unsupported::new(format!("flow {}: {key}", flow.id), what));
-    let (interval, size) = match &flow.traffic {
-        Traffic::Probe { interval, size } => (*interval, *size),
+    let (key, what) = match &flow.traffic {
         Traffic::Tcp { options, .. } => {
-            return check_options(options)
-                .or_else(|(key, what)| wrong(&format!("tcp.{key}"), what));
+            let Err((key, what)) = check_options(options) else { return Ok(()) };
+            (format!("tcp.{key}"), what)
+        }
+        Traffic::Udp { app } => {
+            let Err((key, what)) = app.check() else { return Ok(()) };
+            (key.to_owned(), what)
         }
     };
-    if interval == Duration::ZERO {
-        return wrong("interval", "a probe's interval must be longer than 0 s".to_owned());
-    }
-    // The first bytes of a packet are its sequence number.
-    if !(8..=LARGEST_PROBE).contains(&size.as_u64()) {
-        let what = format!("a probe's size is {size}, but live needs 8 B to {LARGEST_PROBE} B");
-        return wrong("size", what);
-    }
-    Ok(())
+    Err(Unsupported::new(format!("flow {}: {key}", flow.id), what))
 }

@@ -11,10 +11,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
+use skyhop_app::Transaction;
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
 use skyhop_link::LinkConfig;
-use skyhop_record::{Ending, ProbeRow, Recorder};
+use skyhop_record::{Ending, Recorder};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
@@ -28,8 +29,8 @@ use crate::routes;
 use crate::sampler::{LinkTrack, Sampler};
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::plan::TrafficPlan;
-use crate::traffic::probe::RunningProbe;
 use crate::traffic::tcp::RunningTcp;
+use crate::traffic::udp::RunningUdp;
 use crate::traffic::{Addresses, Stage, address};
 use crate::{LiveOptions, NAME, Spin, summary};
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
@@ -161,8 +162,8 @@ struct Run<'a> {
     flows: Vec<RunningTcp>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
-    timing_probe: RunningProbe,
-    probes: Vec<RunningProbe>,
+    timing_probe: RunningUdp,
+    over_udp: Vec<RunningUdp>,
     sampler: Sampler,
     timing: TimingRecorder,
     reaper: Reaper,
@@ -234,9 +235,9 @@ impl<'a> Run<'a> {
             &stage.stop,
             &arrivals,
         )?;
-        let timing_probe = RunningProbe::start(plan.timing_probe, &stage)?;
-        let probes = plan.probes.into_iter().map(|probe| RunningProbe::start(probe, &stage));
-        let probes = probes.collect::<Result<Vec<_>, _>>()?;
+        let timing_probe = RunningUdp::start(plan.timing_probe, &stage)?;
+        let over_udp = plan.over_udp.into_iter().map(|flow| RunningUdp::start(flow, &stage));
+        let over_udp = over_udp.collect::<Result<Vec<_>, _>>()?;
         let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
         let flows = flows.collect::<Result<Vec<_>, _>>()?;
         let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.devices[index]);
@@ -261,7 +262,7 @@ impl<'a> Run<'a> {
             announcer,
             phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
             timing_probe,
-            probes,
+            over_udp,
             sampler,
             timing,
             reaper,
@@ -369,14 +370,15 @@ impl<'a> Run<'a> {
 
     /// Joins all threads and records their findings.
     fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
-        let Self { experiment, options, ends, pumps, flows, timing_probe, probes, timing, .. } =
-            self;
+        let Self {
+            experiment, options, ends, pumps, flows, timing_probe, over_udp, timing, ..
+        } = self;
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
         found.rows.into_iter().for_each(|row| recorder.event(row));
         let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
         let [forward, back] = pumps;
-        let sojourns = [forward.join()?.probe_sojourns, back.join()?.probe_sojourns];
+        let sojourns = [forward.join()?.sojourns, back.join()?.sojourns];
         let rtt_excess_us = quantiles(&rtt_excess(&timing_probe.join(&sojourns)?)?);
         let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
@@ -387,8 +389,11 @@ impl<'a> Run<'a> {
         warnings.extend(unlisted(self.sampler.noted()));
         warnings.extend(left_inside(&views));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
-        for probe in probes {
-            probe.join(&sojourns)?.into_iter().for_each(|row| recorder.probe(row));
+        for flow in over_udp {
+            let id = flow.plan.id;
+            for (one, scheduled) in flow.join(&sojourns)? {
+                recorder.transaction(id, &one, scheduled);
+            }
         }
         for flow in flows {
             let flow = flow.join()?;
@@ -467,12 +472,11 @@ fn left_inside(views: &[Arc<PumpView>; 2]) -> Option<String> {
 }
 
 /// How much longer than the link scheduled the timing_probe's packets took.
-fn rtt_excess(timing_probe: &[ProbeRow]) -> Result<Lateness, HostError> {
+fn rtt_excess(timing_probe: &[(Transaction, Option<Duration>)]) -> Result<Lateness, HostError> {
     let mut excess = new_lateness()?;
-    for (rtt, scheduled) in
-        timing_probe.iter().filter_map(|row| row.rtt_ns.zip(row.scheduled_rtt_ns))
-    {
-        excess.saturating_record(rtt.saturating_sub(scheduled).max(0).unsigned_abs());
+    let back = timing_probe.iter().filter_map(|(packet, scheduled)| packet.took.zip(*scheduled));
+    for (rtt, scheduled) in back {
+        excess.saturating_record(rtt.saturating_sub(scheduled).as_nanos());
     }
     Ok(excess)
 }

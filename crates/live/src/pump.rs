@@ -123,15 +123,15 @@ impl PumpState {
 /// What a direction hands over at the end.
 #[derive(Debug, Default)]
 pub(crate) struct PumpReport {
-    /// What the link scheduled for each packet of a probe.
-    pub(crate) probe_sojourns: Vec<ProbeSojourn>,
+    /// What the links scheduled for each of skyhop's own datagrams.
+    pub(crate) sojourns: Vec<Sojourn>,
 }
 
-/// The time that the link scheduled for one packet of a probe, one way.
+/// The time that the links scheduled for one datagram, one way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ProbeSojourn {
+pub(crate) struct Sojourn {
     pub(crate) index: usize,
-    pub(crate) seq: u64,
+    pub(crate) number: u64,
     pub(crate) sojourn: Duration,
 }
 
@@ -262,9 +262,9 @@ impl Worker {
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
         self.delivered += 1;
-        if let Some(Own::Probe { index, seq }) = recognise(frame.ip()) {
+        if let Some(Own::Udp { index, number }) = recognise(frame.ip()) {
             let sojourn = arrival.at.saturating_since(arrival.sent);
-            self.report.probe_sojourns.push(ProbeSojourn { index, seq, sojourn });
+            self.report.sojourns.push(Sojourn { index, number, sojourn });
         }
         if !self.pump.to.write(frame.ip())? {
             self.refused += 1;

@@ -69,7 +69,7 @@ impl Sampler {
     pub(crate) fn note_results(&self, recorder: &mut Recorder<'_>) {
         for flow in &self.flows {
             let results = flow.view.take_results();
-            results.iter().for_each(|one| recorder.transaction(flow.id, one));
+            results.iter().for_each(|one| recorder.transaction(flow.id, one, None));
         }
     }
 

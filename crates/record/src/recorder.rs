@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
-use skyhop_app::{Kind as _, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan, Traffic};
+use skyhop_app::{App, Kind as _, Transaction};
+use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::LinkStats;
 use skyhop_model::{AppTable, Counts, Direction};
 use skyhop_units::{Bytes, Duration, Instant};
@@ -162,17 +162,20 @@ impl<'r> Recorder<'r> {
         account.new_marks += 1;
     }
 
-    /// What has become of a probe's packet is known, and of all before it.
-    pub fn probe(&mut self, row: ProbeRow) {
-        self.probes.entry(row.probe as u32).or_default().add(&row);
-        self.probe_rows.push(row);
-    }
-
-    /// A flow's application has done something, or failed to.
-    pub fn transaction(&mut self, flow: u32, transaction: &Transaction) {
+    /// A flow's application has done something, or failed to; `scheduled`: how long the links alone took for
+    /// it, there and back, where that is known.
+    pub fn transaction(
+        &mut self,
+        flow: u32,
+        transaction: &Transaction,
+        scheduled: Option<Duration>,
+    ) {
         if let Some(account) = self.apps.get_mut(&flow) {
             account.add(transaction);
             self.app_rows.entry(account.table).or_default().push(AppRow::new(flow, transaction));
+        } else if let Some(account) = self.probes.get_mut(&flow) {
+            account.add(transaction);
+            self.probe_rows.push(ProbeRow::new(flow, transaction, scheduled));
         }
     }
 
@@ -303,7 +306,7 @@ impl<'r> Recorder<'r> {
 /// An account for each flow whose application keeps a table.
 fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
     flows.iter().filter_map(|plan| {
-        let Traffic::Tcp { app, .. } = &plan.traffic else { return None };
+        let app = plan.traffic.app();
         let (kind, latency_us) = (app.name(), Tally::default());
         let account = AppAccount { table: app.table()?, kind, completed: 0, failed: 0, latency_us };
         Some((plan.id, account))
@@ -311,7 +314,7 @@ fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
 }
 
 fn probe_ids(flows: &[FlowPlan]) -> impl Iterator<Item = u32> {
-    flows.iter().filter(|plan| matches!(plan.traffic, Traffic::Probe { .. })).map(|plan| plan.id)
+    flows.iter().filter(|plan| matches!(plan.traffic.app(), App::Probe(_))).map(|plan| plan.id)
 }
 
 impl FlowAccount {
@@ -418,10 +421,10 @@ impl AppAccount {
 }
 
 impl ProbeAccount {
-    fn add(&mut self, row: &ProbeRow) {
+    fn add(&mut self, packet: &Transaction) {
         self.sent += 1;
-        match row.rtt_ns {
-            Some(ns) => self.rtt_us.add(ns.unsigned_abs() / 1000),
+        match packet.took {
+            Some(rtt) => self.rtt_us.add(rtt.as_micros()),
             None => self.lost += 1,
         }
     }

@@ -140,6 +140,23 @@ pub struct ProbeRow {
     pub scheduled_rtt_ns: Option<i64>,
 }
 
+impl ProbeRow {
+    /// The row of a probe's packet; `scheduled`: what the links took for it.
+    pub fn new(flow: u32, packet: &Transaction, scheduled: Option<Duration>) -> Self {
+        Self {
+            probe: flow as i32,
+            seq: packet.number as i64,
+            t_ns: packet.due.as_nanos() as i64,
+            rtt_ns: maybe_ns(packet.took),
+            scheduled_rtt_ns: maybe_ns(scheduled),
+        }
+    }
+}
+
+fn maybe_ns(time: Option<Duration>) -> Option<i64> {
+    time.map(|time| time.as_nanos() as i64)
+}
+
 /// Something that an application did, from when it was due until it was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppRow {
@@ -166,7 +183,6 @@ pub struct AppRow {
 impl AppRow {
     /// The row of a flow's transaction.
     pub fn new(flow: u32, transaction: &Transaction) -> Self {
-        let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as i64);
         Self {
             flow: flow as i32,
             connection: transaction.connection as i32,
@@ -174,9 +190,9 @@ impl AppRow {
             t_ns: transaction.due.as_nanos() as i64,
             sent_bytes: transaction.sent.as_u64() as i64,
             answered_bytes: transaction.answered.as_u64() as i64,
-            connect_ns: ns(transaction.connect),
-            first_byte_ns: ns(transaction.first_byte),
-            latency_ns: ns(transaction.took),
+            connect_ns: maybe_ns(transaction.connect),
+            first_byte_ns: maybe_ns(transaction.first_byte),
+            latency_ns: maybe_ns(transaction.took),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of what the types alone cannot say.
 
-use skyhop_app::{App, Kind as _};
+use skyhop_app::{App, Kind as _, Transport};
 use skyhop_model::Relay;
 use skyhop_units::{Duration, Rate};
 
@@ -12,9 +12,6 @@ use crate::types::{
 
 /// The shortest run and the shortest time between samples.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
-
-/// The shortest time between a probe's packets: a probe is not a load generator.
-const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The most flows that one entry may stand for.
 const MOST_FLOWS: u32 = 10_000;
@@ -108,6 +105,11 @@ impl NamedScenario {
                         "is of a bulk transfer, and the flow's `app` says otherwise; remove one";
                     return wrong(".bytes", what.to_owned());
                 }
+                if tcp.app.transport() != Transport::Stream {
+                    let what = "is \"NAME\", which does not run over TCP; write kind = \"NAME\" in place of `app`, \
+                                and its keys beside that";
+                    return wrong(".app.kind", what.replace("NAME", tcp.app.name()));
+                }
                 if let Err((name, what)) = tcp.app.check() {
                     return wrong(&format!(".app.{name}"), what);
                 }
@@ -121,14 +123,11 @@ impl NamedScenario {
                     return wrong(&format!(".{name}"), what);
                 }
             }
-            FlowKind::Probe(probe) if probe.interval < SHORTEST_INTERVAL => {
-                let what = format!("is {}; expected at least {SHORTEST_INTERVAL}", probe.interval);
-                return wrong(".interval", what);
+            FlowKind::Probe(probe) => {
+                if let Err((name, what)) = probe.check() {
+                    return wrong(&format!(".{name}"), what);
+                }
             }
-            FlowKind::Probe(probe) if !(16..=1472).contains(&probe.size.as_u64()) => {
-                return wrong(".size", format!("is {}; expected 16 B to 1472 B", probe.size));
-            }
-            FlowKind::Probe(_) => {}
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use skyhop_app::{App, Bulk, TcpOptions};
+use skyhop_app::{App, Bulk, Probe, TcpOptions};
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
 use skyhop_signal::{TimingError, TimingErrorText};
@@ -421,16 +421,16 @@ fn is_zero(time: &Duration) -> bool {
     *time == Duration::ZERO
 }
 
-/// TCP bulk transfer or UDP echo.
+/// An application over TCP, or one over datagrams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
 #[expect(clippy::large_enum_variant, reason = "there are few, one for each entry")]
 pub enum FlowKind {
-    /// A bulk transfer.
+    /// An application over TCP.
     Tcp(TcpFlow),
     /// UDP packets that the other end echoes.
-    Probe(ProbeFlow),
+    Probe(Probe),
 }
 
 impl Kinds for FlowKind {
@@ -485,22 +485,6 @@ impl Default for TcpFlow {
             app: App::default(),
             tcp: TcpOptions::default(),
         }
-    }
-}
-
-/// `[[flow]]` with kind = "probe".
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ProbeFlow {
-    /// The time between packets.
-    pub interval: Duration,
-    /// The payload of a packet.
-    pub size: Bytes,
-}
-
-impl Default for ProbeFlow {
-    fn default() -> Self {
-        Self { interval: Duration::from_millis(10), size: Bytes::new(64) }
     }
 }
 

@@ -1,8 +1,8 @@
-//! The traffic that skyhop makes itself: applications over TCP and UDP probes, each on threads of its own.
+//! The traffic that skyhop makes itself: applications over TCP and UDP, each on threads of its own.
 
 pub(crate) mod plan;
-pub(crate) mod probe;
 pub(crate) mod tcp;
+pub(crate) mod udp;
 
 use skyhop_model::End;
 use std::net::Ipv4Addr;

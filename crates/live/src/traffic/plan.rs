@@ -1,12 +1,13 @@
 //! The experiment's flows as the traffic that makes them, each with a place of its own.
 
+use skyhop_app::{App, FlowFacts, Probe};
 use skyhop_experiment::{Experiment, Traffic, seed_for};
 use skyhop_model::End;
-use skyhop_units::{Duration, Instant, Rate};
+use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use super::Addresses;
-use super::probe::ProbePlan;
 use super::tcp::TcpPlan;
+use super::udp::UdpPlan;
 use crate::kernel_cc::LoadedModules;
 use skyhop_host::error::HostError;
 
@@ -14,14 +15,14 @@ use skyhop_host::error::HostError;
 #[derive(Debug)]
 pub(crate) struct TrafficPlan {
     /// The engine's own probe, which finds out how far the machine lags behind the link.
-    pub(crate) timing_probe: ProbePlan,
-    pub(crate) probes: Vec<ProbePlan>,
+    pub(crate) timing_probe: UdpPlan,
+    pub(crate) over_udp: Vec<UdpPlan>,
     pub(crate) flows: Vec<TcpPlan>,
     flow_ids: Vec<Option<u32>>,
 }
 
 impl TrafficPlan {
-    /// The traffic of `experiment`; where a program makes it, that of its probes only.
+    /// The traffic of `experiment`; where a program makes it, that over UDP only.
     ///
     /// What the kernel lacks for it goes into `modules`.
     pub(crate) fn new(
@@ -31,7 +32,7 @@ impl TrafficPlan {
     ) -> Result<Self, HostError> {
         let mut plan = Self {
             timing_probe: timing_probe(experiment),
-            probes: Vec::new(),
+            over_udp: Vec::new(),
             flows: Vec::new(),
             flow_ids: vec![None],
         };
@@ -40,6 +41,7 @@ impl TrafficPlan {
             let index = plan.flow_ids.len();
             plan.flow_ids.push(Some(flow.id));
             let (id, from, start, stop) = (flow.id, flow.from, flow.start, flow.stop.min(end));
+            let seed = seed_for(experiment.seed, &format!("app {id}"));
             match &flow.traffic {
                 Traffic::Tcp { .. } if with_program => {}
                 Traffic::Tcp { cc, app, options, parameters } => plan.flows.push(TcpPlan {
@@ -52,17 +54,15 @@ impl TrafficPlan {
                     kernel_cc: modules.kernel_name(cc, parameters)?,
                     app: app.clone(),
                     options: *options,
-                    seed: seed_for(experiment.seed, &format!("app {id}")),
+                    seed,
                     addresses: match flow.crosses(experiment.path_link()) {
                         true => Addresses::Path,
                         false => Addresses::Elsewhere,
                     },
                 }),
-                Traffic::Probe { interval, size } => {
-                    let (interval, size) = (*interval, size.as_u64());
-                    let payload_bytes = size as usize;
-                    let probe = ProbePlan { id, index, from, start, stop, interval, payload_bytes };
-                    plan.probes.push(probe);
+                Traffic::Udp { app } => {
+                    let (app, facts) = (app.clone(), FlowFacts { seed, start, stop });
+                    plan.over_udp.push(UdpPlan { id, index, from, app, facts });
                 }
             }
         }
@@ -76,7 +76,7 @@ impl TrafficPlan {
 }
 
 /// Fifty packets per second where that is next to nothing of the rate, ten elsewhere.
-fn timing_probe(experiment: &Experiment) -> ProbePlan {
+fn timing_probe(experiment: &Experiment) -> UdpPlan {
     let path = &experiment.links[usize::from(experiment.path_link())];
     let slowest = [&path.forward, &path.back]
         .into_iter()
@@ -84,13 +84,11 @@ fn timing_probe(experiment: &Experiment) -> ProbePlan {
         .min();
     let fast = slowest.is_some_and(|rate| rate >= Rate::from_bits_per_second(10_000_000));
     let interval = Duration::from_millis(if fast { 20 } else { 100 });
-    ProbePlan {
+    UdpPlan {
         id: u32::MAX,
         index: 0,
         from: End::From,
-        start: Instant::START,
-        stop: Instant::NEVER,
-        interval,
-        payload_bytes: 64,
+        app: App::Probe(Probe { interval, size: Bytes::new(64) }),
+        facts: FlowFacts { seed: 0, start: Instant::START, stop: Instant::NEVER },
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
-use skyhop_app::{App, Bulk, Kind as _, TcpOptions};
+use skyhop_app::{App, Bulk, Kind as _, Probe, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
@@ -144,8 +144,8 @@ pub fn application(id: u32, from: End, cc: &str, app: App, options: TcpOptions) 
 }
 
 pub fn probe(id: u32, interval: Duration) -> FlowPlan {
-    let traffic = Traffic::Probe { interval, size: Bytes::new(64) };
-    flow(id, End::From, traffic)
+    let app = App::Probe(Probe { interval, ..Probe::default() });
+    flow(id, End::From, Traffic::Udp { app })
 }
 
 /// Over the path's link alone, for the whole run.

@@ -2,6 +2,7 @@
 
 use std::iter::repeat_n;
 
+use skyhop_app::App;
 use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic};
 use skyhop_model::PATH_LINK;
 use skyhop_units::{Duration, Instant};
@@ -94,6 +95,6 @@ fn traffic_of(flow: &Flow) -> Traffic {
             options: tcp.tcp,
             parameters: flow.parameters.clone(),
         },
-        FlowKind::Probe(probe) => Traffic::Probe { interval: probe.interval, size: probe.size },
+        FlowKind::Probe(probe) => Traffic::Udp { app: App::Probe(probe.clone()) },
     }
 }

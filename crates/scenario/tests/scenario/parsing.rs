@@ -1,8 +1,9 @@
 //! Scenario files: defaults as documented, and errors that name file, key and remedy in one line.
 
+use skyhop_app::Probe;
 use skyhop_model::LiveDevice;
 use skyhop_scenario::parse_scenario;
-use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, ProbeFlow, TcpFlow};
+use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, TcpFlow};
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
@@ -36,7 +37,7 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(link.qdisc.name(), "fifo");
     let tcp = TcpFlow { cc: "cubic".to_owned(), ..TcpFlow::default() };
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
-    let probe = ProbeFlow { interval: Duration::from_millis(10), size: Bytes::new(64) };
+    let probe = Probe { interval: Duration::from_millis(10), size: Bytes::new(64) };
     assert_eq!(scenario.flow[1].kind, FlowKind::Probe(probe));
     assert_eq!(scenario.run.duration, Duration::from_secs(60));
     assert_eq!(scenario.run.sample, Duration::from_millis(100));
@@ -62,6 +63,11 @@ fn wrong_keys_and_values_are_named() {
         ("[[flow]]\nstop = \"5 s\"\nbytes = \"1 MB\"", "x.toml: flow.0: has both stop and bytes"),
         ("[[flow]]\nbbr.gain = 2", "x.toml: flow.0.bbr: is neither a key of a flow nor"),
         ("[[flow]]\nkind = \"probe\"\nsize = \"9 kB\"", "x.toml: flow.0.size: is 9 kB"),
+        (
+            "[[flow]]\napp = { kind = \"probe\", size = \"100 B\" }",
+            "x.toml: flow.0.app.kind: is \"probe\", which does not run over TCP; write kind = \"probe\" in place of \
+             `app`, and its keys beside that",
+        ),
         ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
         ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
         (

@@ -194,7 +194,7 @@ impl Connection {
             Action::Pause => self.writes_without_end = false,
             Action::Finish => (self.writes_without_end, self.finish) = (false, Finish::Asked),
             // These are not about this connection.
-            Action::Connect | Action::Abort | Action::Wait(_) => {}
+            Action::Connect | Action::Abort | Action::Send(_) | Action::Wait(_) => {}
         }
     }
 

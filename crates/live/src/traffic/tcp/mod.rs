@@ -150,7 +150,7 @@ impl Flow {
 
     /// Hands over what an application has found.
     fn collect(&self, app: &mut dyn Application) -> Result<(), HostError> {
-        self.view.add_results(app.take_results());
+        self.view.add_results(app.take_results(self.now()));
         app.completed().map_or(Ok(()), |at| self.view.complete(at))
     }
 

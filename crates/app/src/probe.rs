@@ -1,0 +1,194 @@
+//! Datagrams at even times, which the other end sends back at once: what a path does to a packet.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_units::{Bytes, Duration, Instant};
+
+use crate::{
+    Action, Application, DATAGRAM_SIZES, Datagram, Event, FlowFacts, Kind, Side, Transaction,
+    Transport,
+};
+
+/// The shortest time between packets: a probe is not a load generator.
+const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
+
+/// See the [module](self).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Probe {
+    /// The time between packets.
+    pub interval: Duration,
+    /// The payload of a packet.
+    pub size: Bytes,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(10), size: Bytes::new(64) }
+    }
+}
+
+impl Kind for Probe {
+    fn transport(&self) -> Transport {
+        Transport::Datagrams
+    }
+
+    fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
+        Box::new(Prober {
+            probe: self.clone(),
+            next: flow.start,
+            stop: flow.stop,
+            in_transit: VecDeque::new(),
+            first: 0,
+            settled: 0,
+            longest_rtt: Duration::ZERO,
+        })
+    }
+
+    fn server(&self, _flow: &FlowFacts, _connection: u32) -> Box<dyn Application> {
+        Box::new(Echo::default())
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.interval < SHORTEST_INTERVAL {
+            let what = format!("is {}; expected at least {SHORTEST_INTERVAL}", self.interval);
+            return Err(("interval", what));
+        }
+        if !DATAGRAM_SIZES.contains(&self.size) {
+            let (least, most) = (DATAGRAM_SIZES.start(), DATAGRAM_SIZES.end());
+            return Err(("size", format!("is {}; expected {least} to {most}", self.size)));
+        }
+        Ok(())
+    }
+}
+
+/// The end that sends: what has become of its packets, in the order in which they were sent.
+#[derive(Debug)]
+struct Prober {
+    probe: Probe,
+    /// When the next packet is due.
+    next: Instant,
+    stop: Instant,
+    /// Packets from number `first` on; what became of those before has been told.
+    in_transit: VecDeque<Sent>,
+    first: u64,
+    /// Of how many it has been told.
+    settled: u64,
+    /// The longest round trip so far: what is out for less may still come.
+    longest_rtt: Duration,
+}
+
+/// A packet that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Instant,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Open,
+    Back(Instant),
+    Lost,
+}
+
+impl Application for Prober {
+    fn on_event(&mut self, now: Instant, event: Event) {
+        let Event::Datagram(Datagram { number, .. }) = event else { return };
+        // What comes twice counts once.
+        if let Some(packet) = self.open(number) {
+            packet.outcome = Outcome::Back(now);
+            let rtt = now.saturating_since(packet.at);
+            self.longest_rtt = self.longest_rtt.max(rtt);
+        }
+    }
+
+    fn on_known_loss(&mut self, _sender: Side, number: u64) {
+        if let Some(packet) = self.open(number) {
+            packet.outcome = Outcome::Lost;
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Action {
+        if self.next >= self.stop {
+            return Action::Wait(Instant::NEVER);
+        }
+        if self.next > now {
+            return Action::Wait(self.next);
+        }
+        // After a pause of the machine the missed packets stay missed: no bursts.
+        let missed = now.saturating_since(self.next).as_nanos() / self.probe.interval.as_nanos();
+        self.next += self.probe.interval * (missed + 1);
+        self.in_transit.push_back(Sent { at: now, outcome: Outcome::Open });
+        let number = self.first + self.in_transit.len() as u64 - 1;
+        Action::Send(Datagram { number, size: self.probe.size })
+    }
+
+    fn take_results(&mut self, now: Instant) -> Vec<Transaction> {
+        let is_settled = |packet: &Sent| match packet.outcome {
+            Outcome::Open => false,
+            Outcome::Back(_) => true,
+            // Not before it could have been back: the run may end until then.
+            Outcome::Lost => packet.at + self.longest_rtt < now,
+        };
+        let settled = self.in_transit.iter().take_while(|packet| is_settled(packet)).count();
+        self.first += settled as u64;
+        let settled: Vec<Sent> = self.in_transit.drain(..settled).collect();
+        settled.into_iter().map(|packet| self.result(packet)).collect()
+    }
+
+    /// Those whose answer was not due before the end are neither back nor lost.
+    fn conclude(&mut self, end: Instant) -> Vec<Transaction> {
+        let is_due = |packet: &Sent| {
+            matches!(packet.outcome, Outcome::Back(_)) || packet.at + self.longest_rtt < end
+        };
+        let (settled, _): (Vec<_>, Vec<_>) = self.in_transit.drain(..).partition(is_due);
+        settled.into_iter().map(|packet| self.result(packet)).collect()
+    }
+}
+
+impl Prober {
+    /// A packet of which nothing is known yet.
+    fn open(&mut self, number: u64) -> Option<&mut Sent> {
+        let packet = self.in_transit.get_mut(number.checked_sub(self.first)? as usize)?;
+        matches!(packet.outcome, Outcome::Open).then_some(packet)
+    }
+
+    fn result(&mut self, packet: Sent) -> Transaction {
+        let rtt = match packet.outcome {
+            Outcome::Back(back) => Some(back.saturating_since(packet.at)),
+            Outcome::Open | Outcome::Lost => None,
+        };
+        self.settled += 1;
+        Transaction {
+            connection: 0,
+            number: self.settled - 1,
+            due: packet.at,
+            sent: self.probe.size,
+            answered: rtt.map_or(Bytes::ZERO, |_| self.probe.size),
+            connect: None,
+            first_byte: rtt,
+            took: rtt,
+        }
+    }
+}
+
+/// The end that sends back.
+#[derive(Debug, Default)]
+struct Echo {
+    waiting: VecDeque<Datagram>,
+}
+
+impl Application for Echo {
+    fn on_event(&mut self, _now: Instant, event: Event) {
+        if let Event::Datagram(datagram) = event {
+            self.waiting.push_back(datagram);
+        }
+    }
+
+    fn poll(&mut self, _now: Instant) -> Action {
+        self.waiting.pop_front().map_or(Action::Wait(Instant::NEVER), Action::Send)
+    }
+}

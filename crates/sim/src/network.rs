@@ -10,7 +10,7 @@ use skyhop_units::Instant;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
-use crate::flow::{Flow, InFlight, Kind, Message};
+use crate::flow::{Flow, InFlight, Kind, Message, ProbePacket, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -108,6 +108,15 @@ impl Network {
             packet.payload.hop += 1;
             self.carry(packet, now);
         }
+        if self.links[link].has_verdicts() {
+            self.note_verdicts(link);
+        }
+        self.calendar.set(link, self.links[link].next_wakeup());
+    }
+
+    /// What a link has lost or marked.
+    #[cold]
+    fn note_verdicts(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.payload.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
@@ -115,13 +124,12 @@ impl Network {
         }
         let marked = self.links[link].take_marks().into_iter();
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
-        self.calendar.set(link, self.links[link].next_wakeup());
     }
 
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
         let index = packet.payload.flow as usize;
-        if let Some(link) = self.flows[index].next_link(&packet.payload) {
+        if let Some(link) = next_link(&self.flows[index].plan, &packet.payload) {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
@@ -153,10 +161,10 @@ impl Network {
                     self.transmit(index, packet.to, now);
                 }
             }
-            (Kind::Probe(_), Message::Probe(seq)) => {
-                self.send(index, Side::Client, Message::Echo(seq), now);
+            (Kind::Probe(_), Message::Probe(packet)) => {
+                self.send(index, Side::Client, Message::Echo(packet), now);
             }
-            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
+            (Kind::Probe(probe), Message::Echo(packet)) => probe.echoed(packet.seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
     }
@@ -190,9 +198,9 @@ impl Network {
                 self.transmit(index, side, now);
             }
             Kind::Probe(probe) => {
-                let seq = probe.send(now);
+                let packet = ProbePacket { seq: probe.send(now), size: probe.size };
                 let next = Some(now + probe.interval).filter(|next| *next < stop);
-                self.send(index, Side::Server, Message::Probe(seq), now);
+                self.send(index, Side::Server, Message::Probe(packet), now);
                 self.calendar.set(client, next);
             }
         }
@@ -201,33 +209,32 @@ impl Network {
     /// Sends whatever an end of a TCP flow may send now.
     fn transmit(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        let flow = &mut self.flows[index];
-        self.events.extend(phase_rows(flow, side));
-        let stop = flow.plan.stop;
+        let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
+            return;
+        };
+        let phases = conversation.take_phases(side);
+        if !phases.is_empty() {
+            self.events.extend(phase_rows(phases, plan.id));
+        }
         let mut first_link = None;
-        while let Kind::Tcp(conversation) = &mut flow.kind {
-            let Some((number, packet)) = conversation.poll_transmit(side, now) else {
-                let timer = conversation.next_timer(side);
-                let timer = match side {
-                    Side::Client => Some(timer.map_or(stop, |timer| timer.min(stop))),
-                    Side::Server => timer,
-                };
-                self.calendar.set(end, timer);
-                break;
-            };
-            let message = (number, Message::Tcp(packet));
-            let packet = flow.packet(index, side.other(), message, now);
-            let Some(link) = flow.next_link(&packet.payload) else { break };
+        while let Some((connection, packet)) = conversation.poll_transmit(side, now) {
+            let message = Message::Tcp(packet);
+            let packet = way.packet(plan, index, side.other(), (connection, message), now);
+            let Some(link) = next_link(plan, &packet.payload) else { break };
             self.links[link].enqueue(now, packet);
             first_link = Some(link);
         }
+        let timer = conversation.next_timer(side).unwrap_or(Instant::NEVER);
+        let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
+        self.calendar.set(end, Some(timer));
         if let Some(link) = first_link {
             self.calendar.set(link, self.links[link].next_wakeup());
         }
     }
 
     fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
-        let packet = self.flows[index].packet(index, to, (0, message), now);
+        let Flow { plan, way, .. } = &mut self.flows[index];
+        let packet = way.packet(plan, index, to, (0, message), now);
         self.carry(packet, now);
     }
 }

@@ -48,6 +48,12 @@ pub trait Application: fmt::Debug + Send {
     /// What it does now. Asked again after everything but [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
 
+    /// How much more has to be read before it cares to hear of it (SO_RCVLOWAT): an engine may keep less to itself until
+    /// there is so much, or the other end has finished.
+    fn low_water(&self) -> Bytes {
+        Bytes::new(1)
+    }
+
     /// The engine knows that `sender`'s datagram with this number was lost on its way. No real end learns
     /// that: it is for results alone, and never told by engines that do not know either.
     fn on_known_loss(&mut self, _sender: Side, _number: u64) {}

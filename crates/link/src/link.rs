@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use skyhop_units::{Bytes, Instant};
 
-use crate::delay_line::{DelayLine, Slot};
+use crate::delay_line::DelayLine;
 use crate::impairment::Impairment;
 use crate::qdisc::{AnyQdisc, Limit, Qdisc, Queued};
 use crate::stats::{LinkStats, Verdicts};
@@ -19,6 +19,8 @@ use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
 #[derive(Debug)]
 pub struct Link<P> {
     now: Instant,
+    /// Nothing happens inside before.
+    due: Instant,
     limit: Limit,
     qdisc: AnyQdisc<P>,
     transmitter: Transmitter,
@@ -40,14 +42,9 @@ enum Service<P> {
     Idle,
     /// Packets wait for the rate to become positive.
     Closed { opens: Instant, earliest_arrival: Instant },
-    /// A packet is being transmitted. The schedule being known, so is what becomes of it.
-    Busy { queued: Queued<P>, ends: Instant, outcome: Outcome },
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Outcome {
-    Lost(LossReason),
-    Enters(Slot),
+    /// A packet is being transmitted. The schedule being known, so is what becomes of it: it is in the delay line
+    /// already, or here where it will be lost.
+    Busy { ends: Instant, wire_size: Bytes, lost: Option<Box<(LossReason, Packet<P>)>> },
 }
 
 impl<P> Link<P> {
@@ -59,8 +56,9 @@ impl<P> Link<P> {
         let LinkConfig { schedule, qdisc, queue, seed } = config;
         schedule.validate()?;
         let limit = Limit::resolved(queue)?;
-        Ok(Self {
+        let mut link = Self {
             now: Instant::START,
+            due: Instant::NEVER,
             limit,
             qdisc: AnyQdisc::new(&qdisc, limit),
             transmitter: Transmitter::new(&schedule),
@@ -73,7 +71,9 @@ impl<P> Link<P> {
             delivered_packets: 0,
             delivered_bytes: Bytes::ZERO,
             transmitted_bytes: Bytes::ZERO,
-        })
+        };
+        link.plan_ahead();
+        Ok(link)
     }
 
     /// Hands a packet to the link. Its wire size is not zero.
@@ -85,6 +85,7 @@ impl<P> Link<P> {
         self.qdisc.enqueue(Queued { since: now, packet }, &mut self.verdicts);
         if matches!(self.service, Service::Idle) {
             self.serve_next(now, false);
+            self.plan_ahead();
         }
         debug_assert!(self.limit.allows(self.qdisc.backlog()), "the queue exceeds its limit");
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
@@ -110,14 +111,12 @@ impl<P> Link<P> {
     /// was interrupted with packets waiting and for each new route that may let them overtake.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let in_flight = self.line.next_arrival().unwrap_or(Instant::NEVER);
+        let in_flight = self.line.next_arrival();
         let wakeup = match &self.service {
             Service::Idle => in_flight,
             Service::Closed { earliest_arrival, .. } => in_flight.min(*earliest_arrival),
-            Service::Busy { ends, outcome: Outcome::Lost(_), .. } => in_flight.min(*ends),
-            Service::Busy { outcome: Outcome::Enters(slot), .. } => {
-                self.wakeup_behind(in_flight.min(slot.arrives))
-            }
+            Service::Busy { ends, lost: Some(_), .. } => in_flight.min(*ends),
+            Service::Busy { .. } => self.wakeup_behind(in_flight),
         };
         (wakeup != Instant::NEVER).then_some(wakeup)
     }
@@ -126,7 +125,7 @@ impl<P> Link<P> {
     #[inline]
     pub fn stats(&self) -> LinkStats {
         let backlog = self.qdisc.backlog();
-        let in_service = u64::from(matches!(self.service, Service::Busy { .. }));
+        let doomed = u64::from(matches!(self.service, Service::Busy { lost: Some(_), .. }));
         LinkStats {
             enqueued_packets: self.enqueued_packets,
             delivered_packets: self.delivered_packets,
@@ -136,8 +135,14 @@ impl<P> Link<P> {
             marks: self.verdicts.marks(),
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
-            underway_packets: in_service + self.line.packets(),
+            underway_packets: doomed + self.line.packets(),
         }
+    }
+
+    /// Whether there is anything that [`Self::take_drops`] or [`Self::take_marks`] would give.
+    #[inline]
+    pub fn has_verdicts(&self) -> bool {
+        self.verdicts.are_new()
     }
 
     /// The packets lost since the last call, in the order of their time. They are kept until they
@@ -159,11 +164,29 @@ impl<P> Link<P> {
     fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
         self.now = now;
+        if now >= self.due {
+            self.catch_up(now);
+        }
+    }
+
+    fn catch_up(&mut self, now: Instant) {
         while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
             self.serve_until(hop.at);
             self.line.dismantle(&hop, &mut self.verdicts);
         }
         self.serve_until(now);
+        self.plan_ahead();
+    }
+
+    /// Works out when something happens next.
+    #[inline]
+    fn plan_ahead(&mut self) {
+        let served = match &self.service {
+            Service::Idle => Instant::NEVER,
+            Service::Closed { opens, .. } => *opens,
+            Service::Busy { ends, .. } => *ends,
+        };
+        self.due = self.dismantled.peek().map_or(served, |hop| hop.at.min(served));
     }
 
     /// Ends and begins transmissions up to and including `until`.
@@ -182,16 +205,17 @@ impl<P> Link<P> {
         }
     }
 
+    #[inline]
     fn end_transmission(&mut self) {
-        let Service::Busy { queued, ends, outcome } =
+        let Service::Busy { ends, wire_size, lost } =
             std::mem::replace(&mut self.service, Service::Idle)
         else {
             return;
         };
-        self.transmitted_bytes += queued.packet.wire_size;
-        match outcome {
-            Outcome::Lost(reason) => self.verdicts.lose(ends, reason, queued.packet),
-            Outcome::Enters(slot) => self.line.enter(slot, ends, queued),
+        self.transmitted_bytes += wire_size;
+        if let Some(lost) = lost {
+            let (reason, packet) = *lost;
+            self.verdicts.lose(ends, reason, packet);
         }
         self.serve_next(ends, true);
     }
@@ -213,17 +237,20 @@ impl<P> Link<P> {
 
     #[inline]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
-        self.service = match self.qdisc.dequeue(at, &mut self.verdicts) {
-            None => Service::Idle,
-            Some(queued) => {
-                let ends = self.transmitter.transmit(at, queued.packet.wire_size, back_to_back);
-                let outcome = match self.impairment.strikes(ends) {
-                    Some(reason) => Outcome::Lost(reason),
-                    None => Outcome::Enters(self.line.plan(ends)),
-                };
-                Service::Busy { queued, ends, outcome }
+        let Some(queued) = self.qdisc.dequeue(at, &mut self.verdicts) else {
+            self.service = Service::Idle;
+            return;
+        };
+        let wire_size = queued.packet.wire_size;
+        let ends = self.transmitter.transmit(at, wire_size, back_to_back);
+        let lost = match self.impairment.strikes(ends) {
+            Some(reason) => Some(Box::new((reason, queued.packet))),
+            None => {
+                self.line.enter(ends, queued);
+                None
             }
         };
+        self.service = Service::Busy { ends, wire_size, lost };
     }
 
     /// The wakeup, given the first arrival of a packet that has left the queue. What still waits

@@ -51,6 +51,8 @@ struct End {
     /// What its application has been told.
     connected: bool,
     received: Bytes,
+    /// It wants to hear of more once so much has been read.
+    tell_at: Bytes,
     finished: bool,
     /// The application knows, or has itself seen to it, that the connection is over.
     over: bool,
@@ -98,9 +100,7 @@ impl Conversation {
         };
         let end = &mut self.connections[index].ends[side as usize];
         end.endpoint.on_packet(now, packet);
-        // An acknowledgement is nothing that an application hears of, once it is connected.
-        let is_told = !(end.connected && matches!(packet, Packet::Ack(_)));
-        if is_told && self.tell(side, index, now) {
+        if end.is_told_of(packet) && self.tell(side, index, now) {
             self.act(side, index, now);
         }
     }
@@ -121,7 +121,7 @@ impl Conversation {
         if side == Side::Client && self.client.wait <= now {
             self.act(side, index, now);
         }
-        self.forget_what_is_over();
+        self.forget_what_is_over(now);
     }
 
     /// The next packet to leave an end now, and its connection.
@@ -163,7 +163,12 @@ impl Conversation {
     pub(crate) fn take_phases(&mut self, side: Side) -> Vec<Phase> {
         let mut phases = Vec::new();
         if side == self.sends {
-            self.sending().for_each(|controller| phases.append(&mut controller.take_phases()));
+            for controller in self.sending() {
+                let new = controller.take_phases();
+                if !new.is_empty() {
+                    phases.extend(new);
+                }
+            }
         }
         phases
     }
@@ -175,11 +180,11 @@ impl Conversation {
     }
 
     /// What the application has completed, or failed to.
-    pub(crate) fn take_results(&mut self) -> Vec<Transaction> {
+    pub(crate) fn take_results(&mut self, now: Instant) -> Vec<Transaction> {
         let mut results = std::mem::take(&mut self.results);
-        results.extend(self.client.app.take_results());
+        results.extend(self.client.app.take_results(now));
         for connection in &mut self.connections {
-            results.extend(connection.server.app.take_results());
+            results.extend(connection.server.app.take_results(now));
         }
         results
     }
@@ -236,17 +241,23 @@ impl Conversation {
         loop {
             let acting = self.acting(side, index);
             let action = acting.app.poll(now);
-            if let Action::Wait(until) = action {
-                acting.wait = until;
-                break;
-            }
             if action == Action::Connect {
                 self.connect();
                 continue;
             }
-            let index = if side == Side::Client { self.connections.len() - 1 } else { index };
-            let end = &mut self.connections[index].ends[side as usize];
-            end.act(now, action);
+            let low_water = acting.app.low_water();
+            if let Action::Wait(until) = action {
+                acting.wait = until;
+            }
+            // The client's application acts for its last connection, once it has one.
+            let last = self.connections.len().saturating_sub(1);
+            let index = if side == Side::Client { last } else { index };
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.ends[side as usize].act(now, action, low_water);
+            }
+            if matches!(action, Action::Wait(_)) {
+                break;
+            }
         }
     }
 
@@ -276,13 +287,14 @@ impl Conversation {
             reader,
             connected: false,
             received: Bytes::ZERO,
+            tell_at: Bytes::new(1),
             finished: false,
             over: false,
         }
     }
 
     /// Keeps the counts of connections that are over at both ends, and forgets the rest of them.
-    fn forget_what_is_over(&mut self) {
+    fn forget_what_is_over(&mut self, now: Instant) {
         let last = self.connections.last().map(|connection| connection.number);
         let is_kept =
             |connection: &Connection| Some(connection.number) == last || !connection.is_over();
@@ -294,7 +306,7 @@ impl Conversation {
         let over: Vec<Connection> = over;
         for mut connection in over {
             self.past = self.past.plus(connection.counted(self.sends));
-            self.results.extend(connection.server.app.take_results());
+            self.results.extend(connection.server.app.take_results(now));
             self.completed = self.completed.or(connection.server.app.completed());
         }
     }
@@ -332,6 +344,23 @@ impl Counted {
 }
 
 impl End {
+    /// Whether its application may have to hear of what this packet did. An acknowledgement is nothing that it hears of
+    /// once it is connected.
+    #[inline]
+    fn is_told_of(&self, packet: &Packet) -> bool {
+        let endpoint = &self.endpoint;
+        match packet {
+            _ if !self.connected => true,
+            Packet::Ack(_) => false,
+            Packet::Reset => true,
+            Packet::Segment(_) | Packet::Both(_) => {
+                endpoint.received() >= self.tell_at
+                    || endpoint.peer_finished()
+                    || !self.reader.is_fast()
+            }
+        }
+    }
+
     /// What its application has to hear of next.
     #[inline]
     fn next_event(&mut self, now: Instant) -> Option<Event> {
@@ -354,12 +383,13 @@ impl End {
             }
         }
         let read = self.endpoint.received() - self.endpoint.unread();
-        if read > self.received {
+        let is_at_the_end = self.endpoint.peer_finished() && read == self.endpoint.received();
+        if read >= self.tell_at || (is_at_the_end && read > self.received) {
             let more = read - self.received;
             self.received = read;
+            self.tell_at = read + Bytes::new(1);
             return Some(Event::Received(more));
         }
-        let is_at_the_end = self.endpoint.peer_finished() && read == self.endpoint.received();
         if is_at_the_end && !self.finished {
             self.finished = true;
             return Some(Event::PeerFinished);
@@ -367,7 +397,10 @@ impl End {
         None
     }
 
-    fn act(&mut self, now: Instant, action: Action) {
+    /// Does it; afterwards the application wants to hear once `low_water` more has been read.
+    fn act(&mut self, now: Instant, action: Action, low_water: Bytes) {
+        let tell_at = self.received.as_u64().saturating_add(low_water.as_u64());
+        self.tell_at = Bytes::new(tell_at);
         match action {
             Action::Write(bytes) => self.endpoint.write(now, bytes),
             Action::WriteWithoutEnd => self.endpoint.write_without_end(),
@@ -377,7 +410,7 @@ impl End {
                 self.over = true;
                 self.endpoint.abort();
             }
-            Action::Connect | Action::Wait(_) => {}
+            Action::Connect | Action::Send(_) | Action::Wait(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One flow: an application over TCP, or a probe and its echo.
+//! One flow: an application over TCP or over datagrams.
 
-use skyhop_app::{FlowFacts, Side};
+use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_model::{Ecn, End, UDP_HEADERS};
@@ -9,15 +9,14 @@ use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
 use crate::conversation::Conversation;
-use crate::probe::ProbeFlow;
+use crate::datagrams::Datagrams;
 use crate::sampler::on_the_wire;
 
 /// What travels over the links.
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
     Tcp(Packet),
-    Probe(u64),
-    Echo(u64),
+    Udp(Datagram),
 }
 
 /// A packet of a flow.
@@ -39,7 +38,15 @@ impl Message {
     fn ecn(&self) -> Ecn {
         match self {
             Self::Tcp(packet) => packet.ecn(),
-            Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
+            Self::Udp(_) => Ecn::NotEct,
+        }
+    }
+
+    /// The size of its IP packet.
+    fn ip_size(&self) -> Bytes {
+        match self {
+            Self::Tcp(packet) => packet.ip_size(),
+            Self::Udp(datagram) => datagram.size + UDP_HEADERS,
         }
     }
 }
@@ -58,91 +65,91 @@ impl InFlight {
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
-    /// The route that it takes now, and when it takes the next one.
+    pub(crate) way: Way,
+}
+
+/// The route that a flow takes now, and when it takes the next one.
+pub(crate) struct Way {
     route: u16,
     next_route_at: Instant,
 }
 
 pub(crate) enum Kind {
     Tcp(Box<Conversation>),
-    Probe(ProbeFlow),
+    Udp(Datagrams),
 }
 
 impl Flow {
     /// One whose congestion controls draw from `seed`, in a run with `run_seed`.
     pub(crate) fn new(plan: &FlowPlan, seed: u64, run_seed: u64) -> Result<Self, Unsupported> {
+        let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
+        let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
                 let controllers =
                     Controllers::new(plan.id, cc, cc_parameters(cc, parameters), seed)?;
-                let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
-                let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
-            Traffic::Probe { interval, size } => {
-                Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
-            }
+            Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),
         };
-        let mut flow = Self { plan: plan.clone(), kind, route: 0, next_route_at: Instant::NEVER };
-        flow.take_route(0);
-        Ok(flow)
+        Ok(Self { plan: plan.clone(), kind, way: Way::new(plan) })
     }
 
-    /// The direction in which packets to `side` go: 0 for from -> to.
-    fn direction(&self, side: Side) -> usize {
-        usize::from((self.plan.from == End::From) != (side == Side::Server))
+    /// One of its packets was lost. TCP finds out by itself.
+    pub(crate) fn lost(&mut self, packet: &InFlight) {
+        if let (Kind::Udp(datagrams), Message::Udp(lost)) = (&mut self.kind, &packet.message) {
+            datagrams.on_loss(packet.to.other(), *lost);
+        }
+    }
+}
+
+impl Way {
+    fn new(plan: &FlowPlan) -> Self {
+        let mut way = Self { route: 0, next_route_at: Instant::NEVER };
+        way.take_route(plan, 0);
+        way
     }
 
-    /// A packet that sets out now, to `side`.
+    /// A packet of the flow `index` that sets out now, to the end `to`.
+    #[inline]
     pub(crate) fn packet(
         &mut self,
+        plan: &FlowPlan,
         index: usize,
         to: Side,
         (connection, message): (u32, Message),
         now: Instant,
     ) -> skyhop_link::Packet<InFlight> {
         while now >= self.next_route_at {
-            self.take_route(self.route + 1);
+            self.take_route(plan, self.route + 1);
         }
-        let (wire_size, flow, ecn) =
-            (on_the_wire(self.ip_size(&message)), index as u32, message.ecn());
+        let wire_size = on_the_wire(message.ip_size());
+        let (flow, ecn) = (index as u32, message.ecn());
         let payload = InFlight { flow, connection, route: self.route, hop: 0, to, message };
         skyhop_link::Packet { wire_size, flow, ecn, payload }
     }
 
-    /// The size of a message's IP packet.
-    fn ip_size(&self, message: &Message) -> Bytes {
-        match (message, &self.kind) {
-            (Message::Tcp(packet), _) => packet.ip_size(),
-            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
-            (_, Kind::Tcp(_)) => UDP_HEADERS,
-        }
-    }
-
-    /// The component of the link that `packet` crosses next; `None` where all lie behind.
-    pub(crate) fn next_link(&self, packet: &InFlight) -> Option<usize> {
-        let links = &self.plan.routes[usize::from(packet.route)].links;
-        let direction = self.direction(packet.to);
-        let hop = usize::from(packet.hop);
-        let link = match direction {
-            0 => links.get(hop)?,
-            _ => links.get(links.len().checked_sub(hop + 1)?)?,
-        };
-        Some(2 * usize::from(*link) + direction)
-    }
-
-    /// One of its packets was lost. TCP finds out by itself.
-    pub(crate) fn lost(&mut self, message: &Message) {
-        if let (Kind::Probe(probe), Message::Probe(seq) | Message::Echo(seq)) =
-            (&mut self.kind, message)
-        {
-            probe.lost(*seq);
-        }
-    }
-
-    fn take_route(&mut self, route: u16) {
+    fn take_route(&mut self, plan: &FlowPlan, route: u16) {
         self.route = route;
-        let next = self.plan.routes.get(usize::from(route) + 1);
+        let next = plan.routes.get(usize::from(route) + 1);
         self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
     }
+}
+
+/// The direction in which a flow's packets to `side` go: 0 for from -> to.
+fn direction(plan: &FlowPlan, side: Side) -> usize {
+    usize::from((plan.from == End::From) != (side == Side::Server))
+}
+
+/// The component of the link that `packet` crosses next; `None` where all lie behind.
+#[inline]
+pub(crate) fn next_link(plan: &FlowPlan, packet: &InFlight) -> Option<usize> {
+    let links = &plan.routes[usize::from(packet.route)].links;
+    let direction = direction(plan, packet.to);
+    let hop = usize::from(packet.hop);
+    let link = match direction {
+        0 => links.get(hop)?,
+        _ => links.get(links.len().checked_sub(hop + 1)?)?,
+    };
+    Some(2 * usize::from(*link) + direction)
 }

@@ -6,10 +6,10 @@ mod access;
 mod calendar;
 mod controllers;
 mod conversation;
+mod datagrams;
 mod flow;
 mod network;
 mod order;
-mod probe;
 mod sampler;
 mod signal;
 

@@ -10,7 +10,7 @@ use skyhop_units::Instant;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
-use crate::flow::{Flow, InFlight, Kind, Message};
+use crate::flow::{Flow, InFlight, Kind, Message, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -63,8 +63,13 @@ impl Network {
             marked: Vec::new(),
         };
         for index in 0..network.flows.len() {
-            let start = network.flows[index].plan.start;
+            let Flow { plan, kind, .. } = &network.flows[index];
+            let (start, is_udp) = (plan.start, matches!(kind, Kind::Udp(_)));
             network.calendar.set(network.end_of(index, Side::Client), Some(start));
+            // Over TCP it is there once there is a connection.
+            if is_udp {
+                network.calendar.set(network.end_of(index, Side::Server), Some(start));
+            }
         }
         network.calendar.set(network.signal_component(), network.signal.next());
         Ok(network)
@@ -108,20 +113,28 @@ impl Network {
             packet.payload.hop += 1;
             self.carry(packet, now);
         }
+        if self.links[link].has_verdicts() {
+            self.note_verdicts(link);
+        }
+        self.calendar.set(link, self.links[link].next_wakeup());
+    }
+
+    /// What a link has lost or marked.
+    #[cold]
+    fn note_verdicts(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.payload.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
-            flow.lost(&drop.packet.payload.message);
+            flow.lost(&drop.packet.payload);
         }
         let marked = self.links[link].take_marks().into_iter();
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
-        self.calendar.set(link, self.links[link].next_wakeup());
     }
 
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
         let index = packet.payload.flow as usize;
-        if let Some(link) = self.flows[index].next_link(&packet.payload) {
+        if let Some(link) = next_link(&self.flows[index].plan, &packet.payload) {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
@@ -153,10 +166,11 @@ impl Network {
                     self.transmit(index, packet.to, now);
                 }
             }
-            (Kind::Probe(_), Message::Probe(seq)) => {
-                self.send(index, Side::Client, Message::Echo(seq), now);
+            (Kind::Udp(datagrams), Message::Udp(datagram)) => {
+                if datagrams.on_datagram(packet.to, now, datagram) {
+                    self.send(index, packet.to, now);
+                }
             }
-            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
     }
@@ -189,45 +203,47 @@ impl Network {
                 conversation.on_timer(side, now);
                 self.transmit(index, side, now);
             }
-            Kind::Probe(probe) => {
-                let seq = probe.send(now);
-                let next = Some(now + probe.interval).filter(|next| *next < stop);
-                self.send(index, Side::Server, Message::Probe(seq), now);
-                self.calendar.set(client, next);
-            }
+            Kind::Udp(_) => self.send(index, side, now),
         }
     }
 
     /// Sends whatever an end of a TCP flow may send now.
     fn transmit(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        let flow = &mut self.flows[index];
-        self.events.extend(phase_rows(flow, side));
-        let stop = flow.plan.stop;
+        let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
+            return;
+        };
+        let phases = conversation.take_phases(side);
+        if !phases.is_empty() {
+            self.events.extend(phase_rows(phases, plan.id));
+        }
         let mut first_link = None;
-        while let Kind::Tcp(conversation) = &mut flow.kind {
-            let Some((number, packet)) = conversation.poll_transmit(side, now) else {
-                let timer = conversation.next_timer(side);
-                let timer = match side {
-                    Side::Client => Some(timer.map_or(stop, |timer| timer.min(stop))),
-                    Side::Server => timer,
-                };
-                self.calendar.set(end, timer);
-                break;
-            };
-            let message = (number, Message::Tcp(packet));
-            let packet = flow.packet(index, side.other(), message, now);
-            let Some(link) = flow.next_link(&packet.payload) else { break };
+        while let Some((connection, packet)) = conversation.poll_transmit(side, now) {
+            let message = Message::Tcp(packet);
+            let packet = way.packet(plan, index, side.other(), (connection, message), now);
+            let Some(link) = next_link(plan, &packet.payload) else { break };
             self.links[link].enqueue(now, packet);
             first_link = Some(link);
         }
+        let timer = conversation.next_timer(side).unwrap_or(Instant::NEVER);
+        let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
+        self.calendar.set(end, Some(timer));
         if let Some(link) = first_link {
             self.calendar.set(link, self.links[link].next_wakeup());
         }
     }
 
-    fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
-        let packet = self.flows[index].packet(index, to, (0, message), now);
-        self.carry(packet, now);
+    /// Sends whatever an end of a flow over datagrams sends now.
+    fn send(&mut self, index: usize, side: Side, now: Instant) {
+        let end = self.end_of(index, side);
+        while let Flow { plan, kind: Kind::Udp(datagrams), way } = &mut self.flows[index] {
+            let Some(datagram) = datagrams.poll(side, now) else {
+                self.calendar.set(end, Some(datagrams.next_timer(side)));
+                return;
+            };
+            let message = (0, Message::Udp(datagram));
+            let packet = way.packet(plan, index, side.other(), message, now);
+            self.carry(packet, now);
+        }
     }
 }

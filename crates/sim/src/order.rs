@@ -1,6 +1,6 @@
 //! An order of flows, and a seed for each, that do not depend on their order in the scenario.
 
-use skyhop_app::{App, Bulk, TcpOptions};
+use skyhop_app::{App, Bulk, Probe, TcpOptions};
 use skyhop_experiment::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
@@ -35,7 +35,10 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
             format!("tcp {bytes:?}")
         }
         Traffic::Tcp { cc: _, parameters: _, app, options } => format!("tcp {app:?} {options:?}"),
-        Traffic::Probe { interval, size } => format!("probe {interval:?} {size:?}"),
+        Traffic::Udp { app: App::Probe(Probe { interval, size }) } => {
+            format!("probe {interval:?} {size:?}")
+        }
+        Traffic::Udp { app } => format!("udp {app:?}"),
     };
     // What seeds are made of: another text would be other random numbers.
     let ways: Vec<String> = routes

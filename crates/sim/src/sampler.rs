@@ -1,5 +1,6 @@
 //! What is measured on the way, and at the end.
 
+use skyhop_app::Transaction;
 use skyhop_experiment::Experiment;
 use skyhop_link::Drop;
 use skyhop_model::{Direction, ETHERNET_HEADER};
@@ -55,17 +56,11 @@ impl Sampler {
         network.marked.drain(..).for_each(|flow| recorder.marked(flow));
         for index in &self.by_id {
             let flow = &mut network.flows[*index];
-            match &mut flow.kind {
-                Kind::Probe(probe) => {
-                    while let Some(row) = probe.next_settled(now) {
-                        recorder.probe(row);
-                    }
-                }
-                Kind::Tcp(conversation) => {
-                    let results = conversation.take_results();
-                    results.iter().for_each(|one| recorder.transaction(flow.plan.id, one));
-                }
-            }
+            let results = match &mut flow.kind {
+                Kind::Tcp(conversation) => conversation.take_results(now),
+                Kind::Udp(datagrams) => datagrams.take_results(now),
+            };
+            note_results(recorder, flow.plan.id, &results);
         }
         let flows = self.by_id.iter().map(|index| &network.flows[*index]);
         let states = flows.filter_map(|flow| flow_state(flow, self.last, now));
@@ -84,13 +79,18 @@ impl Sampler {
                     recorder.flow_ended(&flow_end(flow.plan.id, conversation, self.last));
                 }
                 Kind::Tcp(_) => {}
-                Kind::Probe(probe) => {
-                    probe.settled_by(self.last).into_iter().for_each(|row| recorder.probe(row));
+                Kind::Udp(datagrams) => {
+                    note_results(recorder, flow.plan.id, &datagrams.conclude(self.last));
                 }
             }
         }
         self.last
     }
+}
+
+/// There is no machine in between: what was scheduled is what came.
+fn note_results(recorder: &mut Recorder<'_>, flow: u32, results: &[Transaction]) {
+    results.iter().for_each(|one| recorder.transaction(flow, one, one.took));
 }
 
 /// A flow that has begun and has not stopped before this interval.

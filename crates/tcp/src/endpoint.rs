@@ -61,6 +61,8 @@ pub struct Endpoint<C: CongestionControl> {
     /// Runs while the connection is established.
     keepalive_timer: Option<KeepAliveTimer>,
     failure: Option<Failure>,
+    /// The sender has been asked since it last heard of anything, and has nothing to send or to wait for.
+    idle: bool,
 }
 
 /// When the SYN-ACK leaves again. An end that only receives leaves that to the SYN.
@@ -90,16 +92,19 @@ impl<C: CongestionControl> Endpoint<C> {
             keepalive: config.keepalive,
             keepalive_timer: None,
             failure: None,
+            idle: false,
         }
     }
 
     /// The application hands over `bytes` more, also before the connection is open.
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
+        self.idle = false;
         self.sender.write(now, bytes);
     }
 
     /// The application always has more to send, until [`Self::pause`] or [`Self::finish`].
     pub fn write_without_end(&mut self) {
+        self.idle = false;
         self.sender.write_without_end();
     }
 
@@ -111,11 +116,13 @@ impl<C: CongestionControl> Endpoint<C> {
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
     /// has been sent. Data still arrives.
     pub fn finish(&mut self) {
+        self.idle = false;
         self.sender.finish();
     }
 
     /// The application wants short segments to wait, or no longer (TCP_CORK).
     pub fn set_cork(&mut self, cork: bool) {
+        self.idle = false;
         self.sender.set_cork(cork);
     }
 
@@ -179,6 +186,7 @@ impl<C: CongestionControl> Endpoint<C> {
             return;
         }
         if self.sender.next_timer().is_some_and(|at| at <= now) {
+            self.idle = false;
             self.sender.on_timer(now);
         }
         if self.receiver.next_timer().is_some_and(|at| at <= now) {
@@ -205,10 +213,13 @@ impl<C: CongestionControl> Endpoint<C> {
         if self.failure.is_some() {
             return None;
         }
+        if self.idle {
+            return None;
+        }
         if self.receiver.has_received() {
             self.sender.set_option_bytes(self.receiver.sack_option_bytes());
         }
-        let segment = self.sender.poll_transmit(now)?;
+        let segment = self.next_segment(now)?;
         let alone = match segment.kind {
             SegmentKind::Data => !self.receiver.has_received(),
             SegmentKind::Probe => true,
@@ -289,6 +300,7 @@ impl<C: CongestionControl> Endpoint<C> {
             _ => self.sender.accept(now, ack),
         }
         if let Some(ack) = ack {
+            self.idle = false;
             self.sender.on_ack_with(now, ack, segment.len > 0 || segment.fin);
         }
         if segment.kind == SegmentKind::Data {
@@ -298,6 +310,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     fn on_syn(&mut self, now: Instant, syn: &Segment, ack: Option<&Ack>) -> Option<Ack> {
+        self.idle = false;
         let answer = self.receiver.on_segment(now, syn);
         let speaks_ecn = self.receiver.speaks_ecn();
         self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), speaks_ecn);
@@ -307,6 +320,7 @@ impl<C: CongestionControl> Endpoint<C> {
 
     #[inline]
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        self.idle = false;
         self.sender.on_ack(now, ack);
         if ack.syn {
             self.receiver.set_ecn(self.sender.speaks_ecn());
@@ -319,10 +333,21 @@ impl<C: CongestionControl> Endpoint<C> {
         let Some(ack) = due else {
             return;
         };
-        match self.sender.poll_transmit(now) {
+        match self.next_segment(now) {
             Some(segment) => self.send_both(now, segment, ack),
             None => self.ready.push_back(Packet::ack(ack)),
         }
+    }
+
+    /// The next segment of this end's own data to leave now.
+    #[inline]
+    fn next_segment(&mut self, now: Instant) -> Option<Segment> {
+        if self.idle {
+            return None;
+        }
+        let segment = self.sender.poll_transmit(now);
+        self.idle = segment.is_none() && self.sender.is_idle();
+        segment
     }
 
     /// An acknowledgement leaves with data, or before it where the two do not fit one packet: Linux would split a
@@ -368,7 +393,10 @@ impl<C: CongestionControl> Endpoint<C> {
         let busy = self.sender.is_busy();
         let due = self.keepalive_timer.as_mut().map(|timer| timer.on_timer(now, busy));
         match due {
-            Some(Due::Probe) => self.sender.send_probe(),
+            Some(Due::Probe) => {
+                self.idle = false;
+                self.sender.send_probe();
+            }
             Some(Due::Failure) => {
                 self.fail(Failure::KeepAlive);
                 self.ready.push_back(Packet::Reset);

@@ -51,6 +51,14 @@ impl PureAck {
         let sack = sack.as_deref().copied().unwrap_or(SackBlocks::EMPTY);
         Ack { cumulative, sack, acknowledged, window, tsecr, syn, ece }
     }
+
+    #[inline]
+    fn ip_size(&self) -> Bytes {
+        match &self.sack {
+            Some(_) => self.whole().ip_size(),
+            None => Ack::plain_ip_size(self.syn),
+        }
+    }
 }
 
 impl Packet {
@@ -84,7 +92,7 @@ impl Packet {
     pub fn ip_size(&self) -> Bytes {
         match self {
             Self::Segment(segment) => segment.ip_size(),
-            Self::Ack(ack) => ack.whole().ip_size(),
+            Self::Ack(ack) => ack.ip_size(),
             Self::Both(both) => both.0.ip_size() + Bytes::new(both.1.sack.option_bytes()),
             Self::Reset => Bytes::new(RESET_BYTES),
         }

@@ -88,9 +88,12 @@ pub struct Ack {
 impl Ack {
     /// The size of the IP packet.
     pub const fn ip_size(&self) -> Bytes {
-        if self.syn {
-            return Bytes::new(SYN_BYTES);
-        }
-        Bytes::new(HEADERS_BYTES + self.sack.option_bytes())
+        let plain = Self::plain_ip_size(self.syn);
+        if self.syn { plain } else { Bytes::new(plain.as_u64() + self.sack.option_bytes()) }
+    }
+
+    /// That of one without SACK blocks.
+    pub(crate) const fn plain_ip_size(syn: bool) -> Bytes {
+        Bytes::new(if syn { SYN_BYTES } else { HEADERS_BYTES })
     }
 }

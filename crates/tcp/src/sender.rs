@@ -302,6 +302,12 @@ impl<C: CongestionControl> Sender<C> {
         self.board.packets_out() > 0 || self.has_unsent()
     }
 
+    /// Whether it is established and neither has nor waits for anything.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Established && self.forced.is_none() && !self.is_busy()
+    }
+
     /// A segment that asks for an answer leaves next.
     pub(crate) fn send_probe(&mut self) {
         self.forced = Some(Forced::Probe);

@@ -14,7 +14,7 @@ use crate::{
 /// The shortest time between packets: a probe is not a load generator.
 const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// See the [module](self).
+/// `[[flow]]` with kind = "probe".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Probe {

@@ -167,7 +167,6 @@ impl FlowPlan {
 
 /// What a flow sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "there are few, one for each flow")]
 pub enum Traffic {
     /// An application over TCP.
     Tcp {

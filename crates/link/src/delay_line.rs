@@ -195,7 +195,7 @@ struct InFlight<P> {
 }
 
 /// A time in which packets take the same way and stay in order.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Route {
     from: Instant,
     earliest_arrival: Instant,

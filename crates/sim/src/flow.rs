@@ -50,22 +50,20 @@ impl Message {
         }
     }
 
+    /// Gives it the ECN bits that the links have left its packet.
+    #[inline]
+    pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
+        if let Self::Tcp(packet) = self {
+            packet.set_ecn(ecn);
+        }
+    }
+
     /// The size of its IP packet.
     fn ip_size(&self) -> Bytes {
         match self {
             Self::Tcp(packet) => packet.ip_size(),
             Self::Probe(packet) | Self::Echo(packet) => packet.size + UDP_HEADERS,
         }
-    }
-}
-
-impl InFlight {
-    /// The same at the end of its way, with the ECN bits that the links have left it.
-    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
-        if let Message::Tcp(packet) = &mut self.message {
-            packet.set_ecn(ecn);
-        }
-        self
     }
 }
 
@@ -123,7 +121,7 @@ impl Way {
     }
 
     /// A packet of the flow `index` that sets out now, to the end `to`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn packet(
         &mut self,
         plan: &FlowPlan,

@@ -6,7 +6,7 @@ use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 use crate::access::Access;
 use crate::calendar::Calendar;
@@ -100,13 +100,18 @@ impl Network {
     }
 
     fn visit_link(&mut self, link: usize, now: Instant) {
-        while let Some(arrival) = self.links[link].poll(now) {
+        while let Some(mut arrival) = self.links[link].poll(now) {
             if link == self.path_back {
                 self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
             }
-            let mut packet = arrival.packet;
+            let packet = &mut arrival.packet;
             packet.payload.hop += 1;
-            self.carry(packet, now);
+            if self.is_there(&packet.payload) {
+                packet.payload.message.set_ecn(packet.ecn);
+                self.deliver(&packet.payload, now);
+            } else {
+                self.carry(arrival.packet, now);
+            }
         }
         if self.links[link].has_verdicts() {
             self.note_verdicts(link);
@@ -126,6 +131,14 @@ impl Network {
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
     }
 
+    /// Whether a packet has nothing more to cross.
+    #[inline]
+    fn is_there(&self, packet: &InFlight) -> bool {
+        let flow = &self.flows[packet.flow as usize];
+        usize::from(packet.hop) == flow.plan.routes[usize::from(packet.route)].links.len()
+            && flow.plan.extra_rtt == Duration::ZERO
+    }
+
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
         let index = packet.payload.flow as usize;
@@ -134,35 +147,32 @@ impl Network {
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let arriving = packet.payload.arrived_with(packet.ecn);
+        let mut arriving = packet.payload;
+        arriving.message.set_ecn(packet.ecn);
         let access = 2 * index + usize::from(arriving.to == Side::Client);
-        if self.accesses[access].is_none() {
-            self.deliver(arriving, now);
-        } else {
-            self.accesses[access].enter(now, arriving);
-            self.calendar.set(self.access_component(access), self.accesses[access].next());
-        }
+        self.accesses[access].enter(now, arriving);
+        self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
     fn visit_access(&mut self, access: usize, now: Instant) {
         while let Some(packet) = self.accesses[access].pop(now) {
-            self.deliver(packet, now);
+            self.deliver(&packet, now);
         }
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
-    fn deliver(&mut self, packet: InFlight, now: Instant) {
+    fn deliver(&mut self, packet: &InFlight, now: Instant) {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
-        match (&mut flow.kind, packet.message) {
+        match (&mut flow.kind, &packet.message) {
             (Kind::Tcp(conversation), Message::Tcp(tcp_packet)) => {
                 if conversation.stopped.is_none() {
-                    conversation.on_packet(packet.to, packet.connection, now, &tcp_packet);
+                    conversation.on_packet(packet.to, packet.connection, now, tcp_packet);
                     self.transmit(index, packet.to, now);
                 }
             }
             (Kind::Probe(_), Message::Probe(packet)) => {
-                self.send(index, Side::Client, Message::Echo(packet), now);
+                self.send(index, Side::Client, Message::Echo(*packet), now);
             }
             (Kind::Probe(probe), Message::Echo(packet)) => probe.echoed(packet.seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
@@ -212,9 +222,11 @@ impl Network {
         let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
             return;
         };
-        let phases = conversation.take_phases(side);
-        if !phases.is_empty() {
-            self.events.extend(phase_rows(phases, plan.id));
+        if side == conversation.sends() {
+            let phases = conversation.take_phases();
+            if !phases.is_empty() {
+                self.events.extend(phase_rows(phases, plan.id));
+            }
         }
         let mut first_link = None;
         while let Some((connection, packet)) = conversation.poll_transmit(side, now) {
@@ -224,7 +236,7 @@ impl Network {
             self.links[link].enqueue(now, packet);
             first_link = Some(link);
         }
-        let timer = conversation.next_timer(side).unwrap_or(Instant::NEVER);
+        let timer = conversation.next_timer(side);
         let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
         self.calendar.set(end, Some(timer));
         if let Some(link) = first_link {

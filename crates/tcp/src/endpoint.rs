@@ -170,6 +170,9 @@ impl<C: CongestionControl> Endpoint<C> {
         if self.failure.is_some() {
             return None;
         }
+        if self.idle && self.keepalive_timer.is_none() {
+            return self.receiver.next_timer();
+        }
         let mut next = self.sender.next_timer();
         for other in [self.receiver.next_timer(), self.syn_ack_at(), self.keepalive_at()] {
             next = match (next, other) {
@@ -205,7 +208,8 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// The next packet to leave now. To be called until it gives `None`, after every other call.
-    #[inline]
+    // Inlined, as what calls it is to write the packet where it stays: copying it at once waits for its parts.
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if let Some(packet) = self.ready.pop_front() {
             return Some(packet);
@@ -340,7 +344,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// The next segment of this end's own data to leave now.
-    #[inline]
+    #[inline(always)]
     fn next_segment(&mut self, now: Instant) -> Option<Segment> {
         if self.idle {
             return None;

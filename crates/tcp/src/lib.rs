@@ -23,6 +23,7 @@ mod giving_up;
 mod handshake;
 mod info;
 mod keep_alive;
+mod leaving;
 mod lengths;
 mod nagle;
 mod pacing;

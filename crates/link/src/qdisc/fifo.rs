@@ -29,7 +29,7 @@ impl<P> Fifo<P> {
 }
 
 impl<P> Qdisc<P> for Fifo<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let mut with_it = self.backlog;
         with_it.add(arriving.packet.wire_size);

@@ -63,7 +63,7 @@ macro_rules! table {
         }
 
         impl<P> Qdisc<P> for AnyQdisc<P> {
-            #[inline]
+            #[inline(always)]
             fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
                 match self { $(Self::$variant(qdisc) => qdisc.enqueue(arriving, verdicts)),+ }
             }

@@ -46,7 +46,7 @@ impl<P> DelayLine<P> {
     }
 
     /// Takes in a packet that enters at `entered`, which never decreases and need not have come yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, entered: Instant, queued: Queued<P>) {
         if entered >= self.routes.until() {
             self.routes.seek(entered);

@@ -86,10 +86,18 @@ impl<P> Link<P> {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
         self.advance(now);
         self.enqueued_packets += 1;
-        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.verdicts);
-        if matches!(self.service, Service::Idle) {
-            self.serve_next(now, false);
+        let queued = Queued { since: now, packet };
+        if matches!(self.service, Service::Idle) && self.transmitter.opens(now) == now {
+            if let Some(queued) = self.qdisc.pass(queued, &mut self.verdicts) {
+                self.transmit(now, queued, false);
+            }
             self.plan_ahead();
+        } else {
+            self.qdisc.enqueue(queued, &mut self.verdicts);
+            if matches!(self.service, Service::Idle) {
+                self.serve_next(now, false);
+                self.plan_ahead();
+            }
         }
         debug_assert!(self.limit.allows(self.qdisc.backlog()), "the queue exceeds its limit");
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
@@ -237,10 +245,14 @@ impl<P> Link<P> {
 
     #[inline]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
-        let Some(queued) = self.qdisc.dequeue(at, &mut self.verdicts) else {
-            self.service = Service::Idle;
-            return;
-        };
+        match self.qdisc.dequeue(at, &mut self.verdicts) {
+            Some(queued) => self.transmit(at, queued, back_to_back),
+            None => self.service = Service::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, at: Instant, queued: Queued<P>, back_to_back: bool) {
         let wire_size = queued.packet.wire_size;
         let ends = self.transmitter.transmit(at, wire_size, back_to_back);
         self.service = Service::Busy { ends, wire_size };

@@ -124,15 +124,13 @@ impl Conversation {
         self.forget_what_is_over();
     }
 
-    /// The next packet to leave an end now, and its connection.
+    /// Gives `send` every packet that leaves an end now, with its connection.
     #[inline(always)]
-    pub(crate) fn poll_transmit(&mut self, side: Side, now: Instant) -> Option<(u32, Packet)> {
+    pub(crate) fn transmit(&mut self, side: Side, now: Instant, mut send: impl FnMut(u32, Packet)) {
         for connection in &mut self.connections {
-            if let Some(packet) = connection.ends[side as usize].endpoint.poll_transmit(now) {
-                return Some((connection.number, packet));
-            }
+            let number = connection.number;
+            connection.ends[side as usize].endpoint.transmit(now, |packet| send(number, packet));
         }
-        None
     }
 
     /// When an end wants [`Self::on_timer`] to be called.
@@ -358,7 +356,7 @@ impl End {
             _ if !self.connected => true,
             Packet::Ack(_) => false,
             Packet::Reset => true,
-            Packet::Segment(_) | Packet::Both(_) => {
+            Packet::Segment(_) | Packet::Both(..) => {
                 endpoint.received() >= self.tell_at
                     || endpoint.peer_finished()
                     || !self.reader.is_fast()

@@ -13,7 +13,7 @@ use crate::probe::ProbeFlow;
 use crate::sampler::on_the_wire;
 
 /// What travels over the links.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
     Tcp(Packet),
     Probe(ProbePacket),
@@ -28,7 +28,7 @@ pub(crate) struct ProbePacket {
 }
 
 /// A packet of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// The number of the flow's connection, of TCP's packets.

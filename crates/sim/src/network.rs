@@ -228,14 +228,15 @@ impl Network {
                 self.events.extend(phase_rows(phases, plan.id));
             }
         }
+        let (links, to) = (&mut self.links, side.other());
         let mut first_link = None;
-        while let Some((connection, packet)) = conversation.poll_transmit(side, now) {
-            let message = Message::Tcp(packet);
-            let packet = way.packet(plan, index, side.other(), (connection, message), now);
-            let Some(link) = next_link(plan, &packet.payload) else { break };
-            self.links[link].enqueue(now, packet);
-            first_link = Some(link);
-        }
+        conversation.transmit(side, now, |connection, packet| {
+            let packet = way.packet(plan, index, to, (connection, Message::Tcp(packet)), now);
+            if let Some(link) = next_link(plan, &packet.payload) {
+                links[link].enqueue(now, packet);
+                first_link = Some(link);
+            }
+        });
         let timer = conversation.next_timer(side);
         let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
         self.calendar.set(end, Some(timer));

@@ -49,7 +49,7 @@ pub enum Failure {
 
 /// One end of a connection, opened by itself or by the other end.
 ///
-/// Every call carries the time, which never runs backwards. After each, [`Self::poll_transmit`] gives what leaves now.
+/// Every call carries the time, which never runs backwards. After each, [`Self::transmit`] gives what leaves now.
 #[derive(Debug)]
 pub struct Endpoint<C: CongestionControl> {
     sender: Sender<C>,
@@ -73,7 +73,7 @@ struct SynAckTimer {
 }
 
 impl<C: CongestionControl> Endpoint<C> {
-    /// The end that opens the connection, with its first [`Self::poll_transmit`].
+    /// The end that opens the connection, with its first [`Self::transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
         Self::new(config, Sender::new(config.sender, cc))
     }
@@ -148,7 +148,7 @@ impl<C: CongestionControl> Endpoint<C> {
         }
         let due = match packet {
             Packet::Segment(segment) => self.on_segment(now, segment, None),
-            Packet::Both(both) => self.on_segment(now, &both.0, Some(&both.1)),
+            Packet::Both(segment, ack) => self.on_segment(now, segment, Some(&ack.whole())),
             Packet::Ack(ack) => {
                 self.on_ack(now, &ack.whole());
                 None
@@ -207,37 +207,48 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// The next packet to leave now. To be called until it gives `None`, after every other call.
-    // Inlined, as what calls it is to write the packet where it stays: copying it at once waits for its parts.
+    /// Gives `send` every packet that leaves now, in order. To be called after every other call.
+    // Inlined, so that a packet is written once, where `send` puts it: copying what was just written has to wait for it.
     #[inline(always)]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.ready.pop_front() {
-            return Some(packet);
+    pub fn transmit(&mut self, now: Instant, mut send: impl FnMut(Packet)) {
+        loop {
+            while let Some(packet) = self.ready.pop_front() {
+                send(packet);
+            }
+            if self.idle || self.failure.is_some() {
+                return;
+            }
+            if self.receiver.has_received() {
+                self.sender.set_option_bytes(self.receiver.sack_option_bytes());
+            }
+            let Some(segment) = self.next_segment(now) else {
+                return;
+            };
+            if self.leaves_alone(segment.kind) {
+                send(Packet::Segment(segment));
+            } else {
+                self.send_with_ack(now, segment);
+            }
         }
-        if self.failure.is_some() {
-            return None;
-        }
-        if self.idle {
-            return None;
-        }
-        if self.receiver.has_received() {
-            self.sender.set_option_bytes(self.receiver.sack_option_bytes());
-        }
-        let segment = self.next_segment(now)?;
-        let alone = match segment.kind {
+    }
+
+    /// Whether a segment has no acknowledgement to carry.
+    #[inline]
+    fn leaves_alone(&self, kind: SegmentKind) -> bool {
+        match kind {
             SegmentKind::Data => !self.receiver.has_received(),
             SegmentKind::Probe => true,
             SegmentKind::Syn | SegmentKind::HandshakeAck => false,
-        };
-        if alone {
-            return Some(Packet::Segment(segment));
         }
+    }
+
+    #[cold]
+    fn send_with_ack(&mut self, now: Instant, segment: Segment) {
         let ack = match segment.kind {
             SegmentKind::Syn => self.receiver.window_of_syn(),
             _ => self.receiver.carried_ack(),
         };
         self.send_both(now, segment, ack);
-        self.ready.pop_front()
     }
 
     /// How the connection stands.

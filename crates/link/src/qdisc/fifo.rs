@@ -41,6 +41,17 @@ impl<P> Qdisc<P> for Fifo<P> {
         }
     }
 
+    #[inline(always)]
+    fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+        let mut alone = Backlog::default();
+        alone.add(arriving.packet.wire_size);
+        if self.limit.allows(alone) {
+            return Some(arriving);
+        }
+        verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
+        None
+    }
+
     #[inline]
     fn dequeue(&mut self, _now: Instant, _: &mut Verdicts<P>) -> Option<Queued<P>> {
         let first = self.waiting.pop_front()?;

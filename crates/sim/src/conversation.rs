@@ -8,6 +8,7 @@ use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
+use crate::departure::Departure;
 
 /// Both ends of a flow over TCP.
 pub(crate) struct Conversation {
@@ -124,12 +125,12 @@ impl Conversation {
         self.forget_what_is_over();
     }
 
-    /// Gives `send` every packet that leaves an end now, with its connection.
+    /// Sends every packet that leaves an end now.
     #[inline(always)]
-    pub(crate) fn transmit(&mut self, side: Side, now: Instant, mut send: impl FnMut(u32, Packet)) {
+    pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut Departure<'_>) {
         for connection in &mut self.connections {
-            let number = connection.number;
-            connection.ends[side as usize].endpoint.transmit(now, |packet| send(number, packet));
+            departure.connection = connection.number;
+            connection.ends[side as usize].endpoint.transmit(now, departure);
         }
     }
 

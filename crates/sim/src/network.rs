@@ -10,6 +10,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::access::Access;
 use crate::calendar::Calendar;
+use crate::departure::Departure;
 use crate::flow::{Flow, InFlight, Kind, Message, ProbePacket, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
@@ -228,15 +229,9 @@ impl Network {
                 self.events.extend(phase_rows(phases, plan.id));
             }
         }
-        let (links, to) = (&mut self.links, side.other());
-        let mut first_link = None;
-        conversation.transmit(side, now, |connection, packet| {
-            let packet = way.packet(plan, index, to, (connection, Message::Tcp(packet)), now);
-            if let Some(link) = next_link(plan, &packet.payload) {
-                links[link].enqueue(now, packet);
-                first_link = Some(link);
-            }
-        });
+        let mut departure = Departure::new((plan, way, &mut self.links), index, side.other(), now);
+        conversation.transmit(side, now, &mut departure);
+        let first_link = departure.first_link;
         let timer = conversation.next_timer(side);
         let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
         self.calendar.set(end, Some(timer));

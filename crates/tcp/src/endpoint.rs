@@ -8,7 +8,7 @@ use skyhop_model::KeepAlive;
 
 use crate::config::EndpointConfig;
 use crate::keep_alive::{Due, KeepAliveTimer};
-use crate::packet::Packet;
+use crate::packet::{Outlet, Packet};
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
 
@@ -207,13 +207,12 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// Gives `send` every packet that leaves now, in order. To be called after every other call.
-    // Inlined, so that a packet is written once, where `send` puts it: copying what was just written has to wait for it.
+    /// Sends every packet that leaves now, in order. To be called after every other call.
     #[inline(always)]
-    pub fn transmit(&mut self, now: Instant, mut send: impl FnMut(Packet)) {
+    pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {
         loop {
             while let Some(packet) = self.ready.pop_front() {
-                send(packet);
+                outlet.send(packet);
             }
             if self.idle || self.failure.is_some() {
                 return;
@@ -225,7 +224,7 @@ impl<C: CongestionControl> Endpoint<C> {
                 return;
             };
             if self.leaves_alone(segment.kind) {
-                send(Packet::Segment(segment));
+                outlet.send(Packet::Segment(segment));
             } else {
                 self.send_with_ack(now, segment);
             }

@@ -54,7 +54,7 @@ pub use config::{EndpointConfig, ReceiverConfig, SenderConfig};
 pub use congestion::CALLER;
 pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;
-pub use packet::{PackedAck, Packet};
+pub use packet::{Outlet, PackedAck, Packet};
 pub use receiver::{Receiver, ReceiverStats};
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};

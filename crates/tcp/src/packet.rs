@@ -22,6 +22,19 @@ pub enum Packet {
     Reset,
 }
 
+/// Who takes the packets that leave an end. An implementation that is inlined writes each packet once, where it is to
+/// be: copying what was just written has to wait for it.
+pub trait Outlet {
+    /// A packet leaves now.
+    fn send(&mut self, packet: Packet);
+}
+
+impl Outlet for Vec<Packet> {
+    fn send(&mut self, packet: Packet) {
+        self.push(packet);
+    }
+}
+
 /// An acknowledgement in little room: links copy it from place to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedAck {

@@ -105,7 +105,7 @@ impl Pair {
         for side in [Client, Server] {
             let now = self.now;
             let mut packets = Vec::new();
-            self.end(side).transmit(now, |packet| packets.push(packet));
+            self.end(side).transmit(now, &mut packets);
             for packet in packets {
                 let fate = (self.judge)(now, side, &packet);
                 self.sent.push(Sent { at: now, from: side, packet });

@@ -6,13 +6,15 @@ use skyhop_link::Link;
 use skyhop_tcp::{Outlet, Packet};
 use skyhop_units::Instant;
 
+use std::cell::Cell;
+
 use crate::flow::{InFlight, Message, Way, next_link};
 
 /// Where an end's packets go now.
 pub(crate) struct Departure<'n> {
     plan: &'n FlowPlan,
     way: &'n mut Way,
-    links: &'n mut [Link<InFlight>],
+    links: &'n mut [Link<Cell<InFlight>>],
     flow: usize,
     to: Side,
     now: Instant,
@@ -25,7 +27,7 @@ pub(crate) struct Departure<'n> {
 impl<'n> Departure<'n> {
     /// Of the packets of the flow with this index to its end `to`.
     pub(crate) fn new(
-        (plan, way, links): (&'n FlowPlan, &'n mut Way, &'n mut [Link<InFlight>]),
+        (plan, way, links): (&'n FlowPlan, &'n mut Way, &'n mut [Link<Cell<InFlight>>]),
         flow: usize,
         to: Side,
         now: Instant,
@@ -37,9 +39,11 @@ impl<'n> Departure<'n> {
 impl Outlet for Departure<'_> {
     #[inline(always)]
     fn send(&mut self, packet: Packet) {
-        let message = (self.connection, Message::Tcp(packet));
-        let packet = self.way.packet(self.plan, self.flow, self.to, message, self.now);
-        if let Some(link) = next_link(self.plan, &packet.payload) {
+        let (route, to, connection) =
+            (self.way.route(self.plan, self.now), self.to, self.connection);
+        if let Some(link) = next_link(self.plan, (route, 0), to) {
+            let (flow, message) = (self.flow as u32, Message::Tcp(packet));
+            let packet = InFlight { flow, connection, route, hop: 0, to, message }.packet();
             self.links[link].enqueue(self.now, packet);
             self.first_link = Some(link);
         }

@@ -1,10 +1,11 @@
 //! One flow: an application over TCP, or a probe and its echo.
 
+use std::cell::Cell;
+
 use skyhop_app::{FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_model::{Ecn, End, UDP_HEADERS};
-use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
@@ -15,7 +16,7 @@ use crate::sampler::on_the_wire;
 /// What travels over the links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
-    Tcp(Packet),
+    Tcp(skyhop_tcp::Packet),
     Probe(ProbePacket),
     Echo(ProbePacket),
 }
@@ -26,6 +27,9 @@ pub(crate) struct ProbePacket {
     pub(crate) seq: u64,
     pub(crate) size: Bytes,
 }
+
+/// What the links carry. In a cell, `Option` keeps its tag out of it, so that it is moved in one piece.
+pub(crate) type Packet = skyhop_link::Packet<Cell<InFlight>>;
 
 /// A packet of a flow.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,16 @@ pub(crate) struct InFlight {
     /// Which end it goes to.
     pub(crate) to: Side,
     pub(crate) message: Message,
+}
+
+impl InFlight {
+    /// Its packet.
+    #[inline(always)]
+    pub(crate) fn packet(self) -> Packet {
+        let wire_size = on_the_wire(self.message.ip_size());
+        let (flow, ecn) = (self.flow, self.message.ecn());
+        Packet::new(wire_size, Cell::new(self)).of(flow, ecn)
+    }
 }
 
 impl Message {
@@ -120,23 +134,13 @@ impl Way {
         way
     }
 
-    /// A packet of the flow `index` that sets out now, to the end `to`.
-    #[inline(always)]
-    pub(crate) fn packet(
-        &mut self,
-        plan: &FlowPlan,
-        index: usize,
-        to: Side,
-        (connection, message): (u32, Message),
-        now: Instant,
-    ) -> skyhop_link::Packet<InFlight> {
+    /// The route that is taken now.
+    #[inline]
+    pub(crate) fn route(&mut self, plan: &FlowPlan, now: Instant) -> u16 {
         while now >= self.next_route_at {
             self.take_route(plan, self.route + 1);
         }
-        let wire_size = on_the_wire(message.ip_size());
-        let (flow, ecn) = (index as u32, message.ecn());
-        let payload = InFlight { flow, connection, route: self.route, hop: 0, to, message };
-        skyhop_link::Packet { wire_size, flow, ecn, payload }
+        self.route
     }
 
     fn take_route(&mut self, plan: &FlowPlan, route: u16) {
@@ -151,15 +155,15 @@ fn direction(plan: &FlowPlan, side: Side) -> usize {
     usize::from((plan.from == End::From) != (side == Side::Server))
 }
 
-/// The component of the link that `packet` crosses next; `None` where all lie behind.
+/// The component of the link that a packet to `to` crosses next on this route, behind `hop` links of it; `None` where
+/// those are all.
 #[inline]
-pub(crate) fn next_link(plan: &FlowPlan, packet: &InFlight) -> Option<usize> {
-    let links = &plan.routes[usize::from(packet.route)].links;
-    let direction = direction(plan, packet.to);
-    let hop = usize::from(packet.hop);
+pub(crate) fn next_link(plan: &FlowPlan, (route, hop): (u16, u16), to: Side) -> Option<usize> {
+    let links = &plan.routes[usize::from(route)].links;
+    let direction = direction(plan, to);
     let link = match direction {
-        0 => links.get(hop)?,
-        _ => links.get(links.len().checked_sub(hop + 1)?)?,
+        0 => links.get(usize::from(hop))?,
+        _ => links.get(links.len().checked_sub(usize::from(hop) + 1)?)?,
     };
     Some(2 * usize::from(*link) + direction)
 }

@@ -1,9 +1,11 @@
 //! Links, flows, and the order in which things happen to them.
 
+use std::cell::Cell;
+
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::Experiment;
-use skyhop_link::{Link, LinkConfig, Packet};
+use skyhop_link::{Link, LinkConfig};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
@@ -11,7 +13,7 @@ use skyhop_units::{Duration, Instant};
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::departure::Departure;
-use crate::flow::{Flow, InFlight, Kind, Message, ProbePacket, next_link};
+use crate::flow::{Flow, InFlight, Kind, Message, Packet, ProbePacket, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -22,7 +24,7 @@ use crate::signal::{Signal, phase_rows};
 /// receiver, then each flow's own delay in both directions, then who announces handovers.
 pub(crate) struct Network {
     /// Forward and back of link 0, then of link 1, link 2 …
-    pub(crate) links: Vec<Link<InFlight>>,
+    pub(crate) links: Vec<Link<Cell<InFlight>>>,
     /// In an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
@@ -101,17 +103,19 @@ impl Network {
     }
 
     fn visit_link(&mut self, link: usize, now: Instant) {
-        while let Some(mut arrival) = self.links[link].poll(now) {
+        while let Some(arrival) = self.links[link].poll(now) {
             if link == self.path_back {
                 self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
             }
-            let packet = &mut arrival.packet;
-            packet.payload.hop += 1;
-            if self.is_there(&packet.payload) {
-                packet.payload.message.set_ecn(packet.ecn);
-                self.deliver(&packet.payload, now);
+            let mut packet = arrival.packet;
+            packet.payload.get_mut().hop += 1;
+            if self.is_there(packet.payload.get_mut()) {
+                let ecn = packet.ecn();
+                let arrived = packet.payload.get_mut();
+                arrived.message.set_ecn(ecn);
+                self.deliver(arrived, now);
             } else {
-                self.carry(arrival.packet, now);
+                self.carry(packet, now);
             }
         }
         if self.links[link].has_verdicts() {
@@ -124,9 +128,9 @@ impl Network {
     #[cold]
     fn note_verdicts(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
-            let flow = &mut self.flows[drop.packet.payload.flow as usize];
+            let flow = &mut self.flows[drop.packet.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
-            flow.lost(&drop.packet.payload.message);
+            flow.lost(&drop.packet.payload.get().message);
         }
         let marked = self.links[link].take_marks().into_iter();
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
@@ -141,17 +145,18 @@ impl Network {
     }
 
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
-    fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
-        let index = packet.payload.flow as usize;
-        if let Some(link) = next_link(&self.flows[index].plan, &packet.payload) {
+    fn carry(&mut self, packet: Packet, now: Instant) {
+        let (index, mut crossing) = (packet.flow as usize, packet.payload.get());
+        if let Some(link) =
+            next_link(&self.flows[index].plan, (crossing.route, crossing.hop), crossing.to)
+        {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let mut arriving = packet.payload;
-        arriving.message.set_ecn(packet.ecn);
-        let access = 2 * index + usize::from(arriving.to == Side::Client);
-        self.accesses[access].enter(now, arriving);
+        crossing.message.set_ecn(packet.ecn());
+        let access = 2 * index + usize::from(crossing.to == Side::Client);
+        self.accesses[access].enter(now, crossing);
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
@@ -242,7 +247,8 @@ impl Network {
 
     fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
         let Flow { plan, way, .. } = &mut self.flows[index];
-        let packet = way.packet(plan, index, to, (0, message), now);
-        self.carry(packet, now);
+        let (flow, route) = (index as u32, way.route(plan, now));
+        let packet = InFlight { flow, connection: 0, route, hop: 0, to, message };
+        self.carry(packet.packet(), now);
     }
 }

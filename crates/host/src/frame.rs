@@ -38,7 +38,8 @@ impl Frame {
             Some(Own::Udp { index, .. } | Own::Tcp { index }) => index as u32,
             None => NO_FLOW,
         };
-        Packet { wire_size, flow, ecn: ecn(self.ip()), payload: self }
+        let ecn = ecn(self.ip());
+        Packet::new(wire_size, self).of(flow, ecn)
     }
 
     /// Writes ECN bits into the packet, as a router that marks it does.

@@ -46,7 +46,7 @@ impl<P> DelayLine<P> {
     }
 
     /// Takes in a packet that enters at `entered`, which never decreases and need not have come yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, entered: Instant, queued: Queued<P>) {
         if entered >= self.routes.until() {
             self.routes.seek(entered);
@@ -195,7 +195,7 @@ struct InFlight<P> {
 }
 
 /// A time in which packets take the same way and stay in order.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Route {
     from: Instant,
     earliest_arrival: Instant,

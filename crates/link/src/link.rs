@@ -24,7 +24,9 @@ pub struct Link<P> {
     limit: Limit,
     qdisc: AnyQdisc<P>,
     transmitter: Transmitter,
-    service: Service<P>,
+    service: Service,
+    /// The packet that is being transmitted, where it will be lost.
+    doomed: Option<Box<(LossReason, Packet<P>)>>,
     impairment: Impairment,
     line: DelayLine<P>,
     dismantled: Peekable<IntoIter<Dismantled>>,
@@ -36,15 +38,15 @@ pub struct Link<P> {
 }
 
 /// What the transmitter is doing.
-#[derive(Debug)]
-enum Service<P> {
+#[derive(Debug, Clone, Copy)]
+enum Service {
     /// Nothing waits.
     Idle,
     /// Packets wait for the rate to become positive.
     Closed { opens: Instant, earliest_arrival: Instant },
     /// A packet is being transmitted. The schedule being known, so is what becomes of it: it is in the delay line
-    /// already, or here where it will be lost.
-    Busy { ends: Instant, wire_size: Bytes, lost: Option<Box<(LossReason, Packet<P>)>> },
+    /// already, or doomed.
+    Busy { ends: Instant, wire_size: Bytes },
 }
 
 impl<P> Link<P> {
@@ -63,6 +65,7 @@ impl<P> Link<P> {
             qdisc: AnyQdisc::new(&qdisc, limit),
             transmitter: Transmitter::new(&schedule),
             service: Service::Idle,
+            doomed: None,
             impairment: Impairment::new(&schedule, seed),
             line: DelayLine::new(schedule.delay),
             dismantled: schedule.dismantled.into_iter().peekable(),
@@ -77,15 +80,24 @@ impl<P> Link<P> {
     }
 
     /// Hands a packet to the link. Its wire size is not zero.
-    #[inline]
+    // Inlined down to the queue, so that a packet is written where it waits.
+    #[inline(always)]
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
         self.advance(now);
         self.enqueued_packets += 1;
-        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.verdicts);
-        if matches!(self.service, Service::Idle) {
-            self.serve_next(now, false);
+        let queued = Queued { since: now, packet };
+        if matches!(self.service, Service::Idle) && self.transmitter.opens(now) == now {
+            if let Some(queued) = self.qdisc.pass(queued, &mut self.verdicts) {
+                self.transmit(now, queued, false);
+            }
             self.plan_ahead();
+        } else {
+            self.qdisc.enqueue(queued, &mut self.verdicts);
+            if matches!(self.service, Service::Idle) {
+                self.serve_next(now, false);
+                self.plan_ahead();
+            }
         }
         debug_assert!(self.limit.allows(self.qdisc.backlog()), "the queue exceeds its limit");
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
@@ -112,10 +124,10 @@ impl<P> Link<P> {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let in_flight = self.line.next_arrival();
-        let wakeup = match &self.service {
+        let wakeup = match self.service {
             Service::Idle => in_flight,
-            Service::Closed { earliest_arrival, .. } => in_flight.min(*earliest_arrival),
-            Service::Busy { ends, lost: Some(_), .. } => in_flight.min(*ends),
+            Service::Closed { earliest_arrival, .. } => in_flight.min(earliest_arrival),
+            Service::Busy { ends, .. } if self.doomed.is_some() => in_flight.min(ends),
             Service::Busy { .. } => self.wakeup_behind(in_flight),
         };
         (wakeup != Instant::NEVER).then_some(wakeup)
@@ -125,7 +137,7 @@ impl<P> Link<P> {
     #[inline]
     pub fn stats(&self) -> LinkStats {
         let backlog = self.qdisc.backlog();
-        let doomed = u64::from(matches!(self.service, Service::Busy { lost: Some(_), .. }));
+        let doomed = u64::from(self.doomed.is_some());
         LinkStats {
             enqueued_packets: self.enqueued_packets,
             delivered_packets: self.delivered_packets,
@@ -181,10 +193,10 @@ impl<P> Link<P> {
     /// Works out when something happens next.
     #[inline]
     fn plan_ahead(&mut self) {
-        let served = match &self.service {
+        let served = match self.service {
             Service::Idle => Instant::NEVER,
-            Service::Closed { opens, .. } => *opens,
-            Service::Busy { ends, .. } => *ends,
+            Service::Closed { opens, .. } => opens,
+            Service::Busy { ends, .. } => ends,
         };
         self.due = self.dismantled.peek().map_or(served, |hop| hop.at.min(served));
     }
@@ -193,12 +205,12 @@ impl<P> Link<P> {
     #[inline]
     fn serve_until(&mut self, until: Instant) {
         loop {
-            match &self.service {
-                Service::Busy { ends, .. } if *ends <= until && *ends != Instant::NEVER => {
-                    self.end_transmission();
+            match self.service {
+                Service::Busy { ends, wire_size } if ends <= until && ends != Instant::NEVER => {
+                    self.end_transmission(ends, wire_size);
                 }
-                Service::Closed { opens, .. } if *opens <= until && *opens != Instant::NEVER => {
-                    self.begin_transmission(*opens, false);
+                Service::Closed { opens, .. } if opens <= until && opens != Instant::NEVER => {
+                    self.begin_transmission(opens, false);
                 }
                 _ => return,
             }
@@ -206,15 +218,11 @@ impl<P> Link<P> {
     }
 
     #[inline]
-    fn end_transmission(&mut self) {
-        let Service::Busy { ends, wire_size, lost } =
-            std::mem::replace(&mut self.service, Service::Idle)
-        else {
-            return;
-        };
+    fn end_transmission(&mut self, ends: Instant, wire_size: Bytes) {
+        self.service = Service::Idle;
         self.transmitted_bytes += wire_size;
-        if let Some(lost) = lost {
-            let (reason, packet) = *lost;
+        if let Some(doomed) = self.doomed.take() {
+            let (reason, packet) = *doomed;
             self.verdicts.lose(ends, reason, packet);
         }
         self.serve_next(ends, true);
@@ -237,20 +245,21 @@ impl<P> Link<P> {
 
     #[inline]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
-        let Some(queued) = self.qdisc.dequeue(at, &mut self.verdicts) else {
-            self.service = Service::Idle;
-            return;
-        };
+        match self.qdisc.dequeue(at, &mut self.verdicts) {
+            Some(queued) => self.transmit(at, queued, back_to_back),
+            None => self.service = Service::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, at: Instant, queued: Queued<P>, back_to_back: bool) {
         let wire_size = queued.packet.wire_size;
         let ends = self.transmitter.transmit(at, wire_size, back_to_back);
-        let lost = match self.impairment.strikes(ends) {
-            Some(reason) => Some(Box::new((reason, queued.packet))),
-            None => {
-                self.line.enter(ends, queued);
-                None
-            }
-        };
-        self.service = Service::Busy { ends, wire_size, lost };
+        self.service = Service::Busy { ends, wire_size };
+        match self.impairment.strikes(ends) {
+            Some(reason) => self.doomed = Some(Box::new((reason, queued.packet))),
+            None => self.line.enter(ends, queued),
+        }
     }
 
     /// The wakeup, given the first arrival of a packet that has left the queue. What still waits

@@ -10,8 +10,9 @@ pub struct Packet<P> {
     pub wire_size: Bytes,
     /// Whose it is: packets of one flow have the same number; [`NO_FLOW`] where it is not known.
     pub flow: u32,
-    /// The IP header's ECN bits; a queue makes CE of them where it marks the packet.
-    pub ecn: Ecn,
+    /// The IP header's ECN bits, as a number: an enum would let `Option` hide its tag in there, and packets are moved
+    /// slower then.
+    ecn: u8,
     /// What the link carries without looking at it.
     pub payload: P,
 }
@@ -22,7 +23,24 @@ pub const NO_FLOW: u32 = u32::MAX;
 impl<P> Packet<P> {
     /// A packet of no known flow that does not speak ECN.
     pub const fn new(wire_size: Bytes, payload: P) -> Self {
-        Self { wire_size, flow: NO_FLOW, ecn: Ecn::NotEct, payload }
+        Self { wire_size, flow: NO_FLOW, ecn: Ecn::NotEct.bits(), payload }
+    }
+
+    /// The same packet as one of a flow's, with the ECN bits that its sender gave it.
+    #[inline]
+    pub fn of(self, flow: u32, ecn: Ecn) -> Self {
+        Self { flow, ecn: ecn.bits(), ..self }
+    }
+
+    /// The IP header's ECN bits; a queue makes CE of them where it marks the packet.
+    #[inline]
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::from_tos(self.ecn)
+    }
+
+    /// Marks it.
+    pub(crate) fn mark(&mut self) {
+        self.ecn = Ecn::Ce.bits();
     }
 
     /// The same packet with another payload.

@@ -1,6 +1,6 @@
 //! What a link counts, and the packets that it lost or marked.
 
-use skyhop_model::{Drops, Ecn, LossReason};
+use skyhop_model::{Drops, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::{Drop, Packet};
@@ -56,10 +56,10 @@ impl<P> Verdicts<P> {
 
     /// Marks a packet (RFC 3168 5) and records that; `false` where its ends do not speak ECN.
     pub(crate) fn mark(&mut self, packet: &mut Packet<P>) -> bool {
-        if !packet.ecn.is_capable() {
+        if !packet.ecn().is_capable() {
             return false;
         }
-        packet.ecn = Ecn::Ce;
+        packet.mark();
         self.marks += 1;
         self.marked_since.push(packet.flow);
         true

@@ -257,7 +257,8 @@ impl Worker {
 
     fn deliver(&mut self, arrival: Arrival<Frame>) -> Result<(), HostError> {
         self.changed = true;
-        let Packet { flow, ecn, payload: mut frame, .. } = arrival.packet;
+        let ecn = arrival.packet.ecn();
+        let Packet { flow, payload: mut frame, .. } = arrival.packet;
         frame.set_ecn(ecn);
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());

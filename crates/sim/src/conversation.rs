@@ -8,6 +8,7 @@ use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
+use crate::departure::Departure;
 
 /// Both ends of a flow over TCP.
 pub(crate) struct Conversation {
@@ -124,24 +125,23 @@ impl Conversation {
         self.forget_what_is_over(now);
     }
 
-    /// The next packet to leave an end now, and its connection.
-    #[inline]
-    pub(crate) fn poll_transmit(&mut self, side: Side, now: Instant) -> Option<(u32, Packet)> {
+    /// Sends every packet that leaves an end now.
+    #[inline(always)]
+    pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut Departure<'_>) {
         for connection in &mut self.connections {
-            if let Some(packet) = connection.ends[side as usize].endpoint.poll_transmit(now) {
-                return Some((connection.number, packet));
-            }
+            departure.connection = connection.number;
+            connection.ends[side as usize].endpoint.transmit(now, departure);
         }
-        None
     }
 
     /// When an end wants [`Self::on_timer`] to be called.
-    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
+    #[inline]
+    pub(crate) fn next_timer(&self, side: Side) -> Instant {
         let own = if side == Side::Client { self.client.wait } else { Instant::NEVER };
         let mut next = own;
         for connection in &self.connections {
             let end = &connection.ends[side as usize];
-            next = end.endpoint.next_timer().map_or(next, |timer| timer.min(next));
+            next = next.min(end.endpoint.next_timer().unwrap_or(Instant::NEVER));
             if !end.reader.is_fast() {
                 let reads = end.reader.next(end.endpoint.unread());
                 next = reads.map_or(next, |reads| reads.min(next));
@@ -150,7 +150,7 @@ impl Conversation {
                 next = next.min(connection.server.wait);
             }
         }
-        (next != Instant::NEVER).then_some(next)
+        next
     }
 
     /// A handover is announced to the end of its connections that sends most, also of those to come.
@@ -159,15 +159,19 @@ impl Conversation {
         self.sending().for_each(|controller| controller.announce(handover));
     }
 
-    /// What the congestion controls at `side` have done about handovers.
-    pub(crate) fn take_phases(&mut self, side: Side) -> Vec<Phase> {
+    /// Which end sends most.
+    #[inline]
+    pub(crate) fn sends(&self) -> Side {
+        self.sends
+    }
+
+    /// What the congestion controls at that end have done about handovers.
+    pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
         let mut phases = Vec::new();
-        if side == self.sends {
-            for controller in self.sending() {
-                let new = controller.take_phases();
-                if !new.is_empty() {
-                    phases.extend(new);
-                }
+        for controller in self.sending() {
+            let new = controller.take_phases();
+            if !new.is_empty() {
+                phases.extend(new);
             }
         }
         phases
@@ -353,7 +357,7 @@ impl End {
             _ if !self.connected => true,
             Packet::Ack(_) => false,
             Packet::Reset => true,
-            Packet::Segment(_) | Packet::Both(_) => {
+            Packet::Segment(_) | Packet::Both(..) => {
                 endpoint.received() >= self.tell_at
                     || endpoint.peer_finished()
                     || !self.reader.is_fast()

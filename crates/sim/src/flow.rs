@@ -1,10 +1,11 @@
 //! One flow: an application over TCP or over datagrams.
 
+use std::cell::Cell;
+
 use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_model::{Ecn, End, UDP_HEADERS};
-use skyhop_tcp::Packet;
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
@@ -13,14 +14,17 @@ use crate::datagrams::Datagrams;
 use crate::sampler::on_the_wire;
 
 /// What travels over the links.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
-    Tcp(Packet),
+    Tcp(skyhop_tcp::Packet),
     Udp(Datagram),
 }
 
+/// What the links carry. In a cell, `Option` keeps its tag out of it, so that it is moved in one piece.
+pub(crate) type Packet = skyhop_link::Packet<Cell<InFlight>>;
+
 /// A packet of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// The number of the flow's connection, of TCP's packets.
@@ -33,6 +37,16 @@ pub(crate) struct InFlight {
     pub(crate) message: Message,
 }
 
+impl InFlight {
+    /// Its packet.
+    #[inline(always)]
+    pub(crate) fn packet(self) -> Packet {
+        let wire_size = on_the_wire(self.message.ip_size());
+        let (flow, ecn) = (self.flow, self.message.ecn());
+        Packet::new(wire_size, Cell::new(self)).of(flow, ecn)
+    }
+}
+
 impl Message {
     /// The ECN bits of its packet.
     fn ecn(&self) -> Ecn {
@@ -42,22 +56,20 @@ impl Message {
         }
     }
 
+    /// Gives it the ECN bits that the links have left its packet.
+    #[inline]
+    pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
+        if let Self::Tcp(packet) = self {
+            packet.set_ecn(ecn);
+        }
+    }
+
     /// The size of its IP packet.
     fn ip_size(&self) -> Bytes {
         match self {
             Self::Tcp(packet) => packet.ip_size(),
             Self::Udp(datagram) => datagram.size + UDP_HEADERS,
         }
-    }
-}
-
-impl InFlight {
-    /// The same at the end of its way, with the ECN bits that the links have left it.
-    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
-        if let Message::Tcp(packet) = &mut self.message {
-            packet.set_ecn(ecn);
-        }
-        self
     }
 }
 
@@ -110,23 +122,13 @@ impl Way {
         way
     }
 
-    /// A packet of the flow `index` that sets out now, to the end `to`.
+    /// The route that is taken now.
     #[inline]
-    pub(crate) fn packet(
-        &mut self,
-        plan: &FlowPlan,
-        index: usize,
-        to: Side,
-        (connection, message): (u32, Message),
-        now: Instant,
-    ) -> skyhop_link::Packet<InFlight> {
+    pub(crate) fn route(&mut self, plan: &FlowPlan, now: Instant) -> u16 {
         while now >= self.next_route_at {
             self.take_route(plan, self.route + 1);
         }
-        let wire_size = on_the_wire(message.ip_size());
-        let (flow, ecn) = (index as u32, message.ecn());
-        let payload = InFlight { flow, connection, route: self.route, hop: 0, to, message };
-        skyhop_link::Packet { wire_size, flow, ecn, payload }
+        self.route
     }
 
     fn take_route(&mut self, plan: &FlowPlan, route: u16) {
@@ -141,15 +143,15 @@ fn direction(plan: &FlowPlan, side: Side) -> usize {
     usize::from((plan.from == End::From) != (side == Side::Server))
 }
 
-/// The component of the link that `packet` crosses next; `None` where all lie behind.
+/// The component of the link that a packet to `to` crosses next on this route, behind `hop` links of it; `None` where
+/// those are all.
 #[inline]
-pub(crate) fn next_link(plan: &FlowPlan, packet: &InFlight) -> Option<usize> {
-    let links = &plan.routes[usize::from(packet.route)].links;
-    let direction = direction(plan, packet.to);
-    let hop = usize::from(packet.hop);
+pub(crate) fn next_link(plan: &FlowPlan, (route, hop): (u16, u16), to: Side) -> Option<usize> {
+    let links = &plan.routes[usize::from(route)].links;
+    let direction = direction(plan, to);
     let link = match direction {
-        0 => links.get(hop)?,
-        _ => links.get(links.len().checked_sub(hop + 1)?)?,
+        0 => links.get(usize::from(hop))?,
+        _ => links.get(links.len().checked_sub(usize::from(hop) + 1)?)?,
     };
     Some(2 * usize::from(*link) + direction)
 }

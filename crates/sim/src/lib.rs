@@ -7,6 +7,7 @@ mod calendar;
 mod controllers;
 mod conversation;
 mod datagrams;
+mod departure;
 mod flow;
 mod network;
 mod order;

@@ -1,16 +1,19 @@
 //! Links, flows, and the order in which things happen to them.
 
+use std::cell::Cell;
+
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::Experiment;
-use skyhop_link::{Link, LinkConfig, Packet};
+use skyhop_link::{Link, LinkConfig};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 use crate::access::Access;
 use crate::calendar::Calendar;
-use crate::flow::{Flow, InFlight, Kind, Message, next_link};
+use crate::departure::Departure;
+use crate::flow::{Flow, InFlight, Kind, Message, Packet, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -21,7 +24,7 @@ use crate::signal::{Signal, phase_rows};
 /// receiver, then each flow's own delay in both directions, then who announces handovers.
 pub(crate) struct Network {
     /// Forward and back of link 0, then of link 1, link 2 …
-    pub(crate) links: Vec<Link<InFlight>>,
+    pub(crate) links: Vec<Link<Cell<InFlight>>>,
     /// In an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
@@ -110,8 +113,15 @@ impl Network {
                 self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
             }
             let mut packet = arrival.packet;
-            packet.payload.hop += 1;
-            self.carry(packet, now);
+            packet.payload.get_mut().hop += 1;
+            if self.is_there(packet.payload.get_mut()) {
+                let ecn = packet.ecn();
+                let arrived = packet.payload.get_mut();
+                arrived.message.set_ecn(ecn);
+                self.deliver(arrived, now);
+            } else {
+                self.carry(packet, now);
+            }
         }
         if self.links[link].has_verdicts() {
             self.note_verdicts(link);
@@ -123,51 +133,57 @@ impl Network {
     #[cold]
     fn note_verdicts(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
-            let flow = &mut self.flows[drop.packet.payload.flow as usize];
+            let flow = &mut self.flows[drop.packet.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
-            flow.lost(&drop.packet.payload);
+            flow.lost(&drop.packet.payload.get());
         }
         let marked = self.links[link].take_marks().into_iter();
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
     }
 
+    /// Whether a packet has nothing more to cross.
+    #[inline]
+    fn is_there(&self, packet: &InFlight) -> bool {
+        let flow = &self.flows[packet.flow as usize];
+        usize::from(packet.hop) == flow.plan.routes[usize::from(packet.route)].links.len()
+            && flow.plan.extra_rtt == Duration::ZERO
+    }
+
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
-    fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
-        let index = packet.payload.flow as usize;
-        if let Some(link) = next_link(&self.flows[index].plan, &packet.payload) {
+    fn carry(&mut self, packet: Packet, now: Instant) {
+        let (index, mut crossing) = (packet.flow as usize, packet.payload.get());
+        if let Some(link) =
+            next_link(&self.flows[index].plan, (crossing.route, crossing.hop), crossing.to)
+        {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let arriving = packet.payload.arrived_with(packet.ecn);
-        let access = 2 * index + usize::from(arriving.to == Side::Client);
-        if self.accesses[access].is_none() {
-            self.deliver(arriving, now);
-        } else {
-            self.accesses[access].enter(now, arriving);
-            self.calendar.set(self.access_component(access), self.accesses[access].next());
-        }
+        crossing.message.set_ecn(packet.ecn());
+        let access = 2 * index + usize::from(crossing.to == Side::Client);
+        self.accesses[access].enter(now, crossing);
+        self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
     fn visit_access(&mut self, access: usize, now: Instant) {
         while let Some(packet) = self.accesses[access].pop(now) {
-            self.deliver(packet, now);
+            self.deliver(&packet, now);
         }
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
-    fn deliver(&mut self, packet: InFlight, now: Instant) {
+    fn deliver(&mut self, packet: &InFlight, now: Instant) {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
-        match (&mut flow.kind, packet.message) {
+        match (&mut flow.kind, &packet.message) {
             (Kind::Tcp(conversation), Message::Tcp(tcp_packet)) => {
                 if conversation.stopped.is_none() {
-                    conversation.on_packet(packet.to, packet.connection, now, &tcp_packet);
+                    conversation.on_packet(packet.to, packet.connection, now, tcp_packet);
                     self.transmit(index, packet.to, now);
                 }
             }
             (Kind::Udp(datagrams), Message::Udp(datagram)) => {
-                if datagrams.on_datagram(packet.to, now, datagram) {
+                if datagrams.on_datagram(packet.to, now, *datagram) {
                     self.send(index, packet.to, now);
                 }
             }
@@ -213,19 +229,16 @@ impl Network {
         let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
             return;
         };
-        let phases = conversation.take_phases(side);
-        if !phases.is_empty() {
-            self.events.extend(phase_rows(phases, plan.id));
+        if side == conversation.sends() {
+            let phases = conversation.take_phases();
+            if !phases.is_empty() {
+                self.events.extend(phase_rows(phases, plan.id));
+            }
         }
-        let mut first_link = None;
-        while let Some((connection, packet)) = conversation.poll_transmit(side, now) {
-            let message = Message::Tcp(packet);
-            let packet = way.packet(plan, index, side.other(), (connection, message), now);
-            let Some(link) = next_link(plan, &packet.payload) else { break };
-            self.links[link].enqueue(now, packet);
-            first_link = Some(link);
-        }
-        let timer = conversation.next_timer(side).unwrap_or(Instant::NEVER);
+        let mut departure = Departure::new((plan, way, &mut self.links), index, side.other(), now);
+        conversation.transmit(side, now, &mut departure);
+        let first_link = departure.first_link;
+        let timer = conversation.next_timer(side);
         let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
         self.calendar.set(end, Some(timer));
         if let Some(link) = first_link {
@@ -241,9 +254,10 @@ impl Network {
                 self.calendar.set(end, Some(datagrams.next_timer(side)));
                 return;
             };
-            let message = (0, Message::Udp(datagram));
-            let packet = way.packet(plan, index, side.other(), message, now);
-            self.carry(packet, now);
+            let (flow, route, to) = (index as u32, way.route(plan, now), side.other());
+            let message = Message::Udp(datagram);
+            let packet = InFlight { flow, connection: 0, route, hop: 0, to, message };
+            self.carry(packet.packet(), now);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What is measured on the way, and at the end.
 
+use std::cell::Cell;
+
 use skyhop_app::Transaction;
 use skyhop_experiment::Experiment;
 use skyhop_link::Drop;
@@ -132,7 +134,7 @@ fn flow_end(id: u32, conversation: &Conversation, end: Instant) -> FlowEnd {
 }
 
 /// The row of a lost packet.
-pub(crate) fn loss_row(drop: &Drop<InFlight>, component: usize, flow: u32) -> EventRow {
+pub(crate) fn loss_row(drop: &Drop<Cell<InFlight>>, component: usize, flow: u32) -> EventRow {
     let place = ((component / 2) as u16, Direction::ALL[component % 2]);
     EventRow::lost(drop.at, drop.reason, place, Some(flow))
 }

@@ -8,7 +8,7 @@ use skyhop_model::KeepAlive;
 
 use crate::config::EndpointConfig;
 use crate::keep_alive::{Due, KeepAliveTimer};
-use crate::packet::Packet;
+use crate::packet::{Outlet, Packet};
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
 
@@ -49,7 +49,7 @@ pub enum Failure {
 
 /// One end of a connection, opened by itself or by the other end.
 ///
-/// Every call carries the time, which never runs backwards. After each, [`Self::poll_transmit`] gives what leaves now.
+/// Every call carries the time, which never runs backwards. After each, [`Self::transmit`] gives what leaves now.
 #[derive(Debug)]
 pub struct Endpoint<C: CongestionControl> {
     sender: Sender<C>,
@@ -73,7 +73,7 @@ struct SynAckTimer {
 }
 
 impl<C: CongestionControl> Endpoint<C> {
-    /// The end that opens the connection, with its first [`Self::poll_transmit`].
+    /// The end that opens the connection, with its first [`Self::transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
         Self::new(config, Sender::new(config.sender, cc))
     }
@@ -148,7 +148,7 @@ impl<C: CongestionControl> Endpoint<C> {
         }
         let due = match packet {
             Packet::Segment(segment) => self.on_segment(now, segment, None),
-            Packet::Both(both) => self.on_segment(now, &both.0, Some(&both.1)),
+            Packet::Both(segment, ack) => self.on_segment(now, segment, Some(&ack.whole())),
             Packet::Ack(ack) => {
                 self.on_ack(now, &ack.whole());
                 None
@@ -169,6 +169,9 @@ impl<C: CongestionControl> Endpoint<C> {
     pub fn next_timer(&self) -> Option<Instant> {
         if self.failure.is_some() {
             return None;
+        }
+        if self.idle && self.keepalive_timer.is_none() {
+            return self.receiver.next_timer();
         }
         let mut next = self.sender.next_timer();
         for other in [self.receiver.next_timer(), self.syn_ack_at(), self.keepalive_at()] {
@@ -204,36 +207,47 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// The next packet to leave now. To be called until it gives `None`, after every other call.
+    /// Sends every packet that leaves now, in order. To be called after every other call.
+    #[inline(always)]
+    pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {
+        loop {
+            while let Some(packet) = self.ready.pop_front() {
+                outlet.send(packet);
+            }
+            if self.idle || self.failure.is_some() {
+                return;
+            }
+            if self.receiver.has_received() {
+                self.sender.set_option_bytes(self.receiver.sack_option_bytes());
+            }
+            let Some(segment) = self.next_segment(now) else {
+                return;
+            };
+            if self.leaves_alone(segment.kind) {
+                outlet.send(Packet::Segment(segment));
+            } else {
+                self.send_with_ack(now, segment);
+            }
+        }
+    }
+
+    /// Whether a segment has no acknowledgement to carry.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.ready.pop_front() {
-            return Some(packet);
-        }
-        if self.failure.is_some() {
-            return None;
-        }
-        if self.idle {
-            return None;
-        }
-        if self.receiver.has_received() {
-            self.sender.set_option_bytes(self.receiver.sack_option_bytes());
-        }
-        let segment = self.next_segment(now)?;
-        let alone = match segment.kind {
+    fn leaves_alone(&self, kind: SegmentKind) -> bool {
+        match kind {
             SegmentKind::Data => !self.receiver.has_received(),
             SegmentKind::Probe => true,
             SegmentKind::Syn | SegmentKind::HandshakeAck => false,
-        };
-        if alone {
-            return Some(Packet::Segment(segment));
         }
+    }
+
+    #[cold]
+    fn send_with_ack(&mut self, now: Instant, segment: Segment) {
         let ack = match segment.kind {
             SegmentKind::Syn => self.receiver.window_of_syn(),
             _ => self.receiver.carried_ack(),
         };
         self.send_both(now, segment, ack);
-        self.ready.pop_front()
     }
 
     /// How the connection stands.
@@ -340,7 +354,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     /// The next segment of this end's own data to leave now.
-    #[inline]
+    #[inline(always)]
     fn next_segment(&mut self, now: Instant) -> Option<Segment> {
         if self.idle {
             return None;

@@ -88,12 +88,15 @@ pub struct Ack {
 impl Ack {
     /// The size of the IP packet.
     pub const fn ip_size(&self) -> Bytes {
-        let plain = Self::plain_ip_size(self.syn);
-        if self.syn { plain } else { Bytes::new(plain.as_u64() + self.sack.option_bytes()) }
+        Self::ip_size_with(self.syn, self.sack.len() as u8)
     }
 
-    /// That of one without SACK blocks.
-    pub(crate) const fn plain_ip_size(syn: bool) -> Bytes {
-        Bytes::new(if syn { SYN_BYTES } else { HEADERS_BYTES })
+    /// That of one with so many SACK blocks.
+    #[inline]
+    pub(crate) const fn ip_size_with(syn: bool, sack_blocks: u8) -> Bytes {
+        if syn {
+            return Bytes::new(SYN_BYTES);
+        }
+        Bytes::new(HEADERS_BYTES + SackBlocks::option_bytes_of(sack_blocks))
     }
 }

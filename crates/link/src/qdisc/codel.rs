@@ -324,14 +324,14 @@ mod tests {
             now += gap_ns;
             while let Some(next) = offered.get(come).filter(|next| next.at_ns <= now) {
                 let ecn = if next.is_capable { Ecn::Ect0 } else { Ecn::NotEct };
-                let packet = Packet { ecn, ..Packet::new(Bytes::new(next.bytes), come) };
+                let packet = Packet::new(Bytes::new(next.bytes), come).of(NO_FLOW, ecn);
                 codel.enqueue(Queued { since: at(next.at_ns), packet }, &mut verdicts);
                 reference.waiting.push(come);
                 come += 1;
             }
             reference.dequeue(now);
             if let Some(Queued { packet, .. }) = codel.dequeue(at(now), &mut verdicts) {
-                let is_marked = packet.ecn == Ecn::Ce;
+                let is_marked = packet.ecn() == Ecn::Ce;
                 fates[packet.payload] = Some(Fate::Left { at_ns: now, is_marked });
             }
             for lost in verdicts.take_lost() {

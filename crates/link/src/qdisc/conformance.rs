@@ -59,7 +59,7 @@ fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
         match step {
             Step::Enqueue { after_us, size, ecn } => {
                 now += Duration::from_micros(after_us);
-                let packet = Packet { ecn, ..Packet::new(Bytes::new(size), number) };
+                let packet = Packet::new(Bytes::new(size), number).of(NO_FLOW, ecn);
                 inside.insert(number, (now, packet.wire_size, ecn));
                 qdisc.enqueue(Queued { since: now, packet }, &mut verdicts);
             }
@@ -94,9 +94,9 @@ fn dequeue(
         Some(Queued { since, packet }) => {
             let (came, size, ecn) = inside.remove(&packet.payload).expect("it comes out once");
             assert_eq!((came, size), (since, packet.wire_size), "it comes out unchanged");
-            let is_marked = packet.ecn == Ecn::Ce && ecn.is_capable();
-            assert!(packet.ecn == ecn || is_marked, "{ecn} became {}", packet.ecn);
-            left.push((packet.payload, Some(now), packet.ecn));
+            let is_marked = packet.ecn() == Ecn::Ce && ecn.is_capable();
+            assert!(packet.ecn() == ecn || is_marked, "{ecn} became {}", packet.ecn());
+            left.push((packet.payload, Some(now), packet.ecn()));
         }
         None => assert_eq!(qdisc.backlog(), Backlog::default(), "it serves while packets wait"),
     }
@@ -111,7 +111,7 @@ fn account_for_drops(
     for drop in verdicts.take_lost() {
         assert_eq!((drop.at, drop.reason), (now, LossReason::Queue));
         assert!(inside.remove(&drop.packet.payload).is_some(), "a packet is lost once");
-        left.push((drop.packet.payload, None, drop.packet.ecn));
+        left.push((drop.packet.payload, None, drop.packet.ecn()));
     }
 }
 

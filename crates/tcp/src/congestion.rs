@@ -29,7 +29,6 @@ impl<C: CongestionControl> Sender<C> {
         tp.mdev_us = rtt.mdev_x4() as u32;
         tp.mdev_max_us = rtt.mdev_max_x4() as u32;
         tp.rttvar_us = rtt.rttvar_x4() as u32;
-        tp.inet_conn.icsk_rto = (self.rto_us / self.jiffy_us) as u32;
     }
 
     /// An episode begins, or moves on: it ends when everything sent so far has been acknowledged.

@@ -32,6 +32,7 @@ impl Lengths {
     }
 
     /// Segment `seq`, the one after the last, is `len` bytes long.
+    #[inline]
     pub(crate) fn push(&mut self, seq: u64, len: u64) {
         self.end += len;
         if len < self.mss {
@@ -43,19 +44,21 @@ impl Lengths {
     /// Where segment `seq` begins in the stream.
     #[inline]
     pub(crate) fn start_of(&self, seq: u64) -> u64 {
-        if self.short.is_empty() {
-            return seq * self.mss - self.before;
-        }
+        if self.short.is_empty() { seq * self.mss - self.before } else { self.search(seq) }
+    }
+
+    fn search(&self, seq: u64) -> u64 {
         let below = self.short.partition_point(|(short, _)| *short < seq);
         seq * self.mss - below.checked_sub(1).map_or(self.before, |last| self.short[last].1)
     }
 
     /// How long segment `seq` is.
+    #[inline]
     pub(crate) fn of(&self, seq: u64) -> u32 {
         if self.short.is_empty() {
             return self.mss as u32;
         }
-        (self.start_of(seq + 1) - self.start_of(seq)) as u32
+        (self.search(seq + 1) - self.search(seq)) as u32
     }
 
     /// Nobody asks for segments below `seq` any more.

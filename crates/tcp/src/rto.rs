@@ -60,7 +60,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// A new RTT sample sets the timeout and ends the back-off (RFC 6298 2 and 5.7).
     pub(crate) fn update_rto(&mut self) {
-        self.rto_us = self.whole_jiffies(self.rtt.rto_us());
+        self.set_rto(self.whole_jiffies(self.rtt.rto_us()));
         self.tp.inet_conn.icsk_backoff = 0;
     }
 
@@ -69,7 +69,14 @@ impl<C: CongestionControl> Sender<C> {
         let connection = &mut self.tp.inet_conn;
         connection.icsk_retransmits = connection.icsk_retransmits.saturating_add(1);
         connection.icsk_backoff = connection.icsk_backoff.saturating_add(1);
-        self.rto_us = (2 * self.rto_us).min(RTO_MAX_US);
+        self.set_rto((2 * self.rto_us).min(RTO_MAX_US));
+    }
+
+    fn set_rto(&mut self, rto_us: u64) {
+        if rto_us != self.rto_us {
+            self.rto_us = rto_us;
+            self.tp.inet_conn.icsk_rto = (rto_us / self.jiffy_us) as u32;
+        }
     }
 
     /// RFC 6298 5.4-5.6: the timeout struck; the first segment leaves again.

@@ -96,20 +96,24 @@ impl Scoreboard {
         }
     }
 
+    #[inline]
     pub(crate) fn packets_out(&self) -> u32 {
         (self.nxt - self.una) as u32
     }
 
     /// RFC 6675 4's pipe, as the kernel counts it.
+    #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.packets_out() - (self.sacked_out + self.lost_out) + self.retrans_out
     }
 
+    #[inline]
     pub(crate) fn entry(&self, seq: u64) -> &Entry {
         debug_assert!((self.una..self.nxt).contains(&seq));
         &self.entries[(seq & self.mask) as usize]
     }
 
+    #[inline]
     pub(crate) fn entry_mut(&mut self, seq: u64) -> &mut Entry {
         debug_assert!((self.una..self.nxt).contains(&seq));
         &mut self.entries[(seq & self.mask) as usize]
@@ -150,6 +154,7 @@ impl Scoreboard {
     }
 
     /// Takes segment `una` off the board and returns what was known of it.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Entry {
         let seq = self.una;
         let entry = *self.entry(seq);
@@ -309,6 +314,7 @@ impl Scoreboard {
         self.una + u64::from(low.wrapping_sub(self.una as u32))
     }
 
+    #[inline]
     fn list_as_newest(&mut self, seq: u64) {
         let newest = self.newest.replace(seq);
         let entry = self.entry_mut(seq);
@@ -334,6 +340,7 @@ impl Scoreboard {
         }
     }
 
+    #[inline]
     fn unlist(&mut self, seq: u64) {
         let entry = self.entry_mut(seq);
         if !entry.is(LISTED) {

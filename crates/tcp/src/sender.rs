@@ -73,6 +73,9 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) timer: Option<(TimerKind, Instant)>,
     pub(crate) rto_us: u64,
     pub(crate) jiffy_us: u64,
+    /// The kernel's coarse clock, and when it ticks next.
+    jiffies: u32,
+    next_jiffy_us: u64,
     pub(crate) now: Instant,
     pub(crate) now_us: u64,
 
@@ -103,6 +106,8 @@ impl<C: CongestionControl> Sender<C> {
     pub fn new(config: SenderConfig, cc: C) -> Self {
         let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
         tp.snd_cwnd = config.initial_cwnd;
+        let jiffy_us = config.jiffy.as_micros().max(1);
+        tp.inet_conn.icsk_rto = (RTO_INITIAL_US / jiffy_us) as u32;
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
         Self {
             config,
@@ -133,7 +138,9 @@ impl<C: CongestionControl> Sender<C> {
             duplicates: 0,
             timer: None,
             rto_us: RTO_INITIAL_US,
-            jiffy_us: config.jiffy.as_micros().max(1),
+            jiffy_us,
+            jiffies: 0,
+            next_jiffy_us: 0,
             now: Instant::START,
             now_us: 0,
             rexmit: Rexmit::None,
@@ -340,17 +347,26 @@ impl<C: CongestionControl> Sender<C> {
         matches!(self.phase, Phase::AckDue | Phase::Established)
     }
 
+    #[inline]
     pub(crate) fn set_clock(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time is monotonic");
+        if now == self.now {
+            return;
+        }
         self.now = now;
         self.now_us = now.as_nanos() / 1000;
+        if self.now_us >= self.next_jiffy_us {
+            let jiffies = self.now_us / self.jiffy_us;
+            self.jiffies = jiffies as u32;
+            self.next_jiffy_us = (jiffies + 1) * self.jiffy_us;
+        }
         self.tp.tcp_clock_cache = now.as_nanos();
         self.tp.tcp_mstamp = self.now_us;
     }
 
     /// The kernel's coarse clock.
     pub(crate) fn jiffies(&self) -> u32 {
-        (self.now_us / self.jiffy_us) as u32
+        self.jiffies
     }
 
     /// The timestamp option's clock: milliseconds, never 0.

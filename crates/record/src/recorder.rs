@@ -37,8 +37,10 @@ pub struct Recorder<'r> {
     probes: BTreeMap<u32, ProbeAccount>,
     /// What the experiment makes happen, the next one last.
     planned: Vec<EventRow>,
-    /// What was measured, as it was reported.
-    measured: Vec<EventRow>,
+    /// What was measured, by its time and then as it was reported.
+    measured: BTreeMap<(i64, u64), EventRow>,
+    /// How many events were reported.
+    reported: u64,
     probe_rows: Vec<ProbeRow>,
     /// By flow.
     apps: BTreeMap<u32, AppAccount>,
@@ -109,7 +111,8 @@ impl<'r> Recorder<'r> {
             links: links.iter().flat_map(|_| [(), ()]).map(|()| LinkAccount::default()).collect(),
             probes: probe_ids(&experiment.flows).map(|id| (id, ProbeAccount::default())).collect(),
             planned,
-            measured: Vec::new(),
+            measured: BTreeMap::new(),
+            reported: 0,
             probe_rows: Vec::new(),
             apps: app_accounts(&experiment.flows).collect(),
             app_rows: BTreeMap::new(),
@@ -152,7 +155,8 @@ impl<'r> Recorder<'r> {
 
     /// Something happened that the experiment did not plan.
     pub fn event(&mut self, row: EventRow) {
-        self.measured.push(row);
+        self.measured.insert((row.t_ns, self.reported), row);
+        self.reported += 1;
     }
 
     /// A link marked a packet of a TCP flow.
@@ -225,11 +229,11 @@ impl<'r> Recorder<'r> {
         let later = self.planned.partition_point(|row| row.t_ns >= until_ns);
         let mut rows: Vec<EventRow> = self.planned.split_off(later);
         rows.reverse();
-        let (settled, waiting): (Vec<_>, Vec<_>) =
-            mem::take(&mut self.measured).into_iter().partition(|row| row.t_ns < until_ns);
-        self.measured = waiting;
-        rows.extend(settled);
-        rows.sort_by_key(|row| row.t_ns);
+        if self.measured.first_key_value().is_some_and(|((t_ns, _), _)| *t_ns < until_ns) {
+            let waiting = self.measured.split_off(&(until_ns, 0));
+            rows.extend(mem::replace(&mut self.measured, waiting).into_values());
+            rows.sort_by_key(|row| row.t_ns);
+        }
         self.pass_on(Piece::Events, rows)
     }
 

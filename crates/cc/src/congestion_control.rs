@@ -67,6 +67,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// The handover that it may read, until the next call of this.
     fn announce(&mut self, _handover: Handover) {}
 
+    /// Whether there is anything that [`Self::take_phases`] would give.
+    fn has_phases(&self) -> bool {
+        false
+    }
+
     /// What it did about handovers since the last call of this, in its order.
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()
@@ -132,6 +137,10 @@ impl<C: CongestionControl + ?Sized> CongestionControl for Box<C> {
 
     fn announce(&mut self, handover: Handover) {
         (**self).announce(handover);
+    }
+
+    fn has_phases(&self) -> bool {
+        (**self).has_phases()
     }
 
     fn take_phases(&mut self) -> Vec<Phase> {

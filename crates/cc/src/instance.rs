@@ -198,6 +198,10 @@ impl CongestionControl for Instance {
         self.host.handover = handover;
     }
 
+    fn has_phases(&self) -> bool {
+        !self.phases.is_empty()
+    }
+
     fn take_phases(&mut self) -> Vec<Phase> {
         std::mem::take(&mut self.phases)
     }

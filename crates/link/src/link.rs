@@ -87,7 +87,7 @@ impl<P> Link<P> {
         self.advance(now);
         self.enqueued_packets += 1;
         let queued = Queued { since: now, packet };
-        if matches!(self.service, Service::Idle) && self.transmitter.opens(now) == now {
+        if matches!(self.service, Service::Idle) && self.transmitter.is_open(now) {
             if let Some(queued) = self.qdisc.pass(queued, &mut self.verdicts) {
                 self.transmit(now, queued, false);
             }
@@ -202,7 +202,7 @@ impl<P> Link<P> {
     }
 
     /// Ends and begins transmissions up to and including `until`.
-    #[inline]
+    #[inline(always)]
     fn serve_until(&mut self, until: Instant) {
         loop {
             match self.service {
@@ -243,7 +243,7 @@ impl<P> Link<P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
         match self.qdisc.dequeue(at, &mut self.verdicts) {
             Some(queued) => self.transmit(at, queued, back_to_back),

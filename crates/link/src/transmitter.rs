@@ -23,7 +23,13 @@ impl Transmitter {
         Self { rate: Timeline::new(service_rate(schedule)), spare_work: 0 }
     }
 
-    /// The first moment from `at` on at which a transmission can begin; [`Instant::NEVER`] where
+    /// Whether a transmission can begin at `at`.
+    #[inline]
+    pub(crate) fn is_open(&mut self, at: Instant) -> bool {
+        self.rate.seek(at).value != Rate::ZERO
+    }
+
+    /// The first moment from `at` on at which a transmission can begin, where one is to; [`Instant::NEVER`] where
     /// the rate stays zero.
     #[inline]
     pub(crate) fn opens(&mut self, at: Instant) -> Instant {

@@ -188,7 +188,7 @@ impl<'r> Recorder<'r> {
         let Some(plan) = self.experiment.flows.iter().find(|plan| plan.id == end.id) else {
             return;
         };
-        let account = self.flows.remove(&end.id).unwrap_or_default();
+        let mut account = self.flows.remove(&end.id).unwrap_or_default();
         self.ended.push(account.summary(self.experiment, plan, end));
     }
 
@@ -249,8 +249,8 @@ impl<'r> Recorder<'r> {
             wall_s: ending.wall_s,
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
-            probes: self.probes.iter().map(|(id, probe)| probe.summary(*id)).collect(),
-            apps: self.apps.iter().map(|(id, app)| app.summary(*id)).collect(),
+            probes: self.probes.iter_mut().map(|(id, probe)| probe.summary(*id)).collect(),
+            apps: self.apps.iter_mut().map(|(id, app)| app.summary(*id)).collect(),
             link: self.link_summary(path_link, ending.at),
             links: others
                 .map(|(number, link)| (link.name.clone(), self.link_summary(number, ending.at)))
@@ -352,7 +352,7 @@ impl FlowAccount {
         Some(row)
     }
 
-    fn summary(&self, experiment: &Experiment, plan: &FlowPlan, end: &FlowEnd) -> FlowSummary {
+    fn summary(&mut self, experiment: &Experiment, plan: &FlowPlan, end: &FlowEnd) -> FlowSummary {
         let (start, lived) = (plan.start, end.at.saturating_since(plan.start));
         let cwnd_mean = self.cwnd_sum as f64 / self.samples as f64;
         FlowSummary {
@@ -411,7 +411,7 @@ impl AppAccount {
         }
     }
 
-    fn summary(&self, id: u32) -> AppSummary {
+    fn summary(&mut self, id: u32) -> AppSummary {
         AppSummary {
             id,
             kind: self.kind.to_owned(),
@@ -433,7 +433,7 @@ impl ProbeAccount {
         }
     }
 
-    fn summary(&self, id: u32) -> ProbeSummary {
+    fn summary(&mut self, id: u32) -> ProbeSummary {
         ProbeSummary {
             id,
             sent: self.sent,

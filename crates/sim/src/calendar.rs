@@ -9,41 +9,79 @@ use skyhop_units::Instant;
 /// nothing else.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// A complete binary tree, its root at 1 and the children of `n` at `2n` and `2n + 1`: in the leaves the next visit
-    /// of each component, [`Instant::NEVER`] while it has none, and in every other node the earlier of its children's.
-    tree: Box<[Instant]>,
+    /// The first components are visited far more often than the many others.
+    busy: Tree,
+    others: Tree,
+    busy_components: usize,
 }
 
 impl Calendar {
-    /// A calendar for `components` components without visits.
-    pub(crate) fn new(components: usize) -> Self {
-        let leaves = components.next_power_of_two();
-        Self { tree: vec![Instant::NEVER; 2 * leaves].into() }
+    /// A calendar for `busy` components and so many `others`, without visits.
+    pub(crate) fn new(busy: usize, others: usize) -> Self {
+        Self { busy: Tree::new(busy), others: Tree::new(others), busy_components: busy }
     }
 
     /// The component to visit next and when; `None` when nobody waits for anything.
     #[inline]
     pub(crate) fn next(&self) -> Option<(usize, Instant)> {
-        let leaves = self.tree.len() / 2;
-        let first = self.tree[1];
-        let mut node = 1;
-        while node < leaves {
-            node = 2 * node + usize::from(self.tree[2 * node] > first);
+        let (busy, other) = (self.busy.earliest(), self.others.earliest());
+        if busy <= other {
+            (busy < Instant::NEVER).then(|| (self.busy.first(), busy))
+        } else {
+            Some((self.busy_components + self.others.first(), other))
         }
-        (first < Instant::NEVER).then_some((node - leaves, first))
     }
 
     /// Sets the next visit of a component.
     #[inline]
     pub(crate) fn set(&mut self, component: usize, at: Option<Instant>) {
-        let mut node = self.tree.len() / 2 + component;
-        let mut at = at.unwrap_or(Instant::NEVER);
-        while self.tree[node] != at {
-            self.tree[node] = at;
+        let at = at.unwrap_or(Instant::NEVER);
+        match component.checked_sub(self.busy_components) {
+            None => self.busy.set(component, at),
+            Some(other) => self.others.set(other, at),
+        }
+    }
+}
+
+/// A complete binary tree, its root at 1 and the children of `n` at `2n` and `2n + 1`: in the leaves the next visit of
+/// each component, [`Instant::NEVER`] while it has none, and in every other node the earlier of its children's.
+#[derive(Debug)]
+struct Tree {
+    nodes: Box<[Instant]>,
+}
+
+impl Tree {
+    fn new(components: usize) -> Self {
+        let leaves = components.next_power_of_two();
+        Self { nodes: vec![Instant::NEVER; 2 * leaves].into() }
+    }
+
+    #[inline]
+    fn earliest(&self) -> Instant {
+        self.nodes[1]
+    }
+
+    /// The first of the components that are visited then.
+    #[inline]
+    fn first(&self) -> usize {
+        let (leaves, earliest) = (self.nodes.len() / 2, self.nodes[1]);
+        let mut node = 1;
+        while node < leaves {
+            node = 2 * node + usize::from(self.nodes[2 * node] > earliest);
+        }
+        node - leaves
+    }
+
+    #[inline]
+    fn set(&mut self, component: usize, at: Instant) {
+        let mut node = self.nodes.len() / 2 + component;
+        let mut at = at;
+        while self.nodes[node] != at {
+            self.nodes[node] = at;
             if node == 1 {
                 return;
             }
-            at = at.min(self.tree[node ^ 1]);
+            at = at.min(self.nodes[node ^ 1]);
             node /= 2;
         }
     }
@@ -58,9 +96,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_earliest_component_comes_first_and_ties_go_to_the_lower_number(
+            busy in 0_usize..9,
             sets in prop::collection::vec((0_usize..9, prop::option::of(0_u64..20)), 1..200)
         ) {
-            let mut calendar = Calendar::new(9);
+            let mut calendar = Calendar::new(busy, 9 - busy);
             let mut simple = [Instant::NEVER; 9];
             for (component, at) in sets {
                 let at = at.map(Instant::from_nanos);

@@ -159,22 +159,15 @@ impl Conversation {
         self.sending().for_each(|controller| controller.announce(handover));
     }
 
-    /// Which end sends most.
+    /// Whether the congestion controls at `side` have done anything about handovers since [`Self::take_phases`].
     #[inline]
-    pub(crate) fn sends(&self) -> Side {
-        self.sends
+    pub(crate) fn has_phases(&mut self, side: Side) -> bool {
+        side == self.sends && self.sending().any(|controller| controller.has_phases())
     }
 
-    /// What the congestion controls at that end have done about handovers.
+    /// What those at the end that sends most have done about them.
     pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
-        let mut phases = Vec::new();
-        for controller in self.sending() {
-            let new = controller.take_phases();
-            if !new.is_empty() {
-                phases.extend(new);
-            }
-        }
-        phases
+        self.sending().flat_map(|controller| controller.take_phases()).collect()
     }
 
     fn sending(&mut self) -> impl Iterator<Item = &mut Controller> {

@@ -55,7 +55,7 @@ impl Network {
             .collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
-            calendar: Calendar::new(links.len() + 4 * flows.len() + 1),
+            calendar: Calendar::new(links.len(), 4 * flows.len() + 1),
             links,
             flows,
             accesses,
@@ -229,11 +229,8 @@ impl Network {
         let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
             return;
         };
-        if side == conversation.sends() {
-            let phases = conversation.take_phases();
-            if !phases.is_empty() {
-                self.events.extend(phase_rows(phases, plan.id));
-            }
+        if conversation.has_phases(side) {
+            self.events.extend(phase_rows(conversation.take_phases(), plan.id));
         }
         let mut departure = Departure::new((plan, way, &mut self.links), index, side.other(), now);
         conversation.transmit(side, now, &mut departure);

@@ -94,9 +94,10 @@ impl<C: CongestionControl> Sender<C> {
 
     /// A data segment of the other direction arrived at this end: a congestion control that needs ECN
     /// is told whether it was marked (`tcp_ecn_check_ce`).
+    #[inline]
     pub fn on_data(&mut self, now: Instant, ecn: Ecn) {
-        self.set_clock(now);
         if self.ecn.spoken && self.ecn.everywhere && self.is_established() {
+            self.set_clock(now);
             match ecn {
                 Ecn::Ce => self.cwnd_event(CaEvent::EcnIsCe),
                 Ecn::Ect0 | Ecn::Ect1 => self.cwnd_event(CaEvent::EcnNoCe),

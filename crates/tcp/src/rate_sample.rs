@@ -5,6 +5,7 @@ use crate::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, RETRANS};
 use crate::{RateSample, TcpSock};
 
 /// Draft 3.2 SendPacket: what a segment that leaves now has to remember.
+#[inline]
 pub(crate) fn stamp(tp: &mut TcpSock, entry: &mut Entry, now_us: u64, packets_out: u32) {
     if packets_out == 0 {
         tp.first_tx_mstamp = now_us;
@@ -47,6 +48,7 @@ impl Sampler {
     }
 
     /// Draft 3.3 UpdateRateSample: of all segments that an ACK delivers, the one sent last counts.
+    #[inline]
     pub(crate) fn on_delivered(
         &mut self,
         tp: &mut TcpSock,

@@ -163,7 +163,7 @@ mod tests {
     use skyhop_model::Ecn;
 
     use super::*;
-    use crate::Packet;
+    use crate::{NO_FLOW, Packet};
 
     /// What becomes of a packet: when it leaves or is dropped, and whether it was marked.
     #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,7 +8,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use super::{AnyQdisc, Backlog, CodelConfig, Limit, QDISCS, Qdisc, QueueDiscipline, Queued};
 use crate::stats::Verdicts;
-use crate::{LinkError, Packet};
+use crate::{LinkError, NO_FLOW, Packet};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

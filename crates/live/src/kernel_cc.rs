@@ -55,7 +55,7 @@ impl LoadedModules {
     }
 
     /// What to know of modules that root has loaded, in a run with announcements.
-    pub(crate) fn deaf(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn without_announcements(&self) -> impl Iterator<Item = String> {
         self.borrowed.iter().map(|name| {
             format!(
                 "{name} does not hear of this run's announcements: only root may hand them to it, \

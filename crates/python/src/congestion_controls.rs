@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use skyhop_cc::Module;
-use skyhop_kernel::{KernelError, Place, ProgramReport};
+use skyhop_kernel::{KernelError, ProgramReport, Status};
 
 use crate::errors::{input_error, run_error};
 
@@ -23,11 +23,11 @@ pub(crate) fn list_cc() -> PyResult<Vec<CongestionControl>> {
     Ok(entries
         .into_iter()
         .map(|entry| {
-            let (place, module) = match entry.place {
-                Place::Kernel => ("kernel", None),
-                Place::Loaded(module) => ("loaded", Some(module)),
-                Place::Run(module) => ("held by a live run", Some(module)),
-                Place::Module(module) => ("not loaded", Some(module)),
+            let (place, module) = match entry.status {
+                Status::Kernel => ("kernel", None),
+                Status::Loaded(module) => ("loaded", Some(module)),
+                Status::Run(module) => ("held by a live run", Some(module)),
+                Status::Module(module) => ("not loaded", Some(module)),
             };
             CongestionControl {
                 name: entry.name,

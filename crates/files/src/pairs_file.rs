@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 use crate::FileError;
 use crate::whole::{file_beside, put_in_place, write_error};
 
-/// So many steps are kept in memory and written together.
+/// How many steps are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
 const METADATA_KEY: &str = "skyhop";
 

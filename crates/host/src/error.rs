@@ -88,7 +88,7 @@ pub enum HostError {
         reason: String,
     },
     /// The engine's process died.
-    #[error("the live engine died ({how}); nothing of it is left, and nothing was measured")]
+    #[error("the live engine died ({how}); nothing of it is left, and its measurements are lost")]
     EngineDied {
         /// By which signal or with which status.
         how: String,

@@ -34,7 +34,7 @@ pub(crate) struct Learned {
 }
 
 impl RunningAnnouncer {
-    /// Starts where there is something to announce and somebody to hear it, the connections of the
+    /// Starts where there is something to announce and somebody to receive it, the connections of the
     /// run's namespaces that look into one of `maps`, or something to find out from `arrivals`.
     pub(crate) fn start(
         experiment: &Experiment,
@@ -141,7 +141,7 @@ impl Announcer {
                 Ok(Some(EventRow::announced(announcement)))
             }
             Said::Withdrawn => {
-                self.for_each(|map, scope| map.withdraw(scope), "cannot take a handover back")?;
+                self.for_each(|map, scope| map.withdraw(scope), "cannot withdraw a handover")?;
                 Ok(None)
             }
         }

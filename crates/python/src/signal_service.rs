@@ -129,7 +129,7 @@ fn logged_grid(log: &Path, period: Duration) -> PyResult<ServiceSource> {
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));
     if found.last.is_some_and(|last| last < FIRST_WALL_CLOCK) {
         return Err(wrong(
-            "its times do not count from 1970, so that its grid says nothing of today's clock; \
+            "its times do not count from 1970, so its grid says nothing about today's clock; \
              log with ping -D, capture with the time of day, or give --interface"
                 .to_owned(),
         ));

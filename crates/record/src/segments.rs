@@ -10,9 +10,9 @@ use skyhop_files::{
 
 use crate::SCHEMA_VERSION;
 
-/// So many rows are kept in memory at the most …
+/// At most this many rows are kept in memory …
 const MOST_ROWS: usize = 16_384;
-/// … and so many if the first of them is `LONGEST_NS` of the run's time older than the last.
+/// … and this many if the first of them is `LONGEST_NS` of the run's time older than the last.
 const FEW_ROWS: usize = 1_024;
 const LONGEST_NS: i64 = 60_000_000_000;
 

@@ -19,9 +19,9 @@ use skyhop_host::thread::spawn;
 const PIECE: Duration = Duration::from_secs(60);
 /// How many pieces the thread is ahead, at most: two hours.
 const PIECES_AHEAD: usize = 120;
-/// From so much ahead on handovers are taken over.
+/// How far ahead handovers are taken over.
 const TAKEN: Duration = Duration::from_secs(60);
-/// So long a forecast lasts; then the next one begins, with element sets read anew.
+/// How long a forecast lasts; then the next one begins, with element sets read anew.
 const LASTS: Duration = Duration::from_secs(24 * 3_600);
 /// Older element sets are worth a warning: operators publish every few hours.
 const OLD: Duration = Duration::from_secs(12 * 3_600);
@@ -106,7 +106,7 @@ impl Forecaster {
                     update.pieces.push((self.current.start, handovers));
                 }
                 Ok(Output::Failed(what)) => {
-                    return Err(io::Error::other(what)).context("cannot go on with the forecast");
+                    return Err(io::Error::other(what)).context("cannot continue the forecast");
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.restart(now.max(self.current.until))?,
@@ -135,7 +135,7 @@ impl Forecaster {
             Ok(Output::Failed(what)) => {
                 update
                     .notes
-                    .push(format!("warning: {what}; going on with the element sets of before"));
+                    .push(format!("warning: {what}; continuing with the previous element sets"));
                 self.next = None;
             }
             Ok(Output::Piece { .. }) | Err(TryRecvError::Disconnected) => self.next = None,
@@ -188,7 +188,7 @@ impl Running {
     }
 }
 
-/// Computes as fast as what is said is taken over; ends when nobody listens any more.
+/// Computes as fast as its output is taken over; ends when nobody takes it any more.
 fn forecast(plan: &ForecastPlan, start: UtcInstant, sender: &SyncSender<Output>) {
     let request = match plan.request(start) {
         Ok(request) => request,

@@ -60,7 +60,7 @@ fn moved((grid, error): (Grid, Duration), step_ns: i64) -> (Grid, Duration) {
     (Grid { offset, ..grid }, error)
 }
 
-/// What a user should know of it: that there is a grid, or that there is none any more.
+/// What a user should know of it: that there is a grid, or that it is no longer seen.
 fn note(observed: &Observation, was_known: bool) -> Option<String> {
     let Observation { conversation, estimate } = observed;
     match estimate.grid {
@@ -71,7 +71,7 @@ fn note(observed: &Observation, was_known: bool) -> Option<String> {
             estimate.samples
         )),
         None if was_known => {
-            Some("there is no grid any more: announcements are withheld".to_owned())
+            Some("the grid is no longer seen: announcements are withheld".to_owned())
         }
         _ => None,
     }

@@ -36,11 +36,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What the service is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceOptions {
-    /// Who knows of handovers.
+    /// Where handovers are known from.
     pub source: ServiceSource,
     /// How long before a handover it is announced, and how wrong on purpose.
     pub timing: Timing,
-    /// Whose connections hear of it.
+    /// Whose connections are told.
     pub namespace: NamespaceChoice,
     /// Only connections to this IPv4 prefix.
     pub destination: Option<(Ipv4Addr, u8)>,
@@ -48,7 +48,7 @@ pub struct ServiceOptions {
     pub socket: PathBuf,
 }
 
-/// Who knows of handovers.
+/// Where handovers are known from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServiceSource {
     /// A grid in UTC, as wrong as `error` and the machine's clock.
@@ -110,7 +110,7 @@ fn announce_all(
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock)?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
-            control.note("the clock was set; announcements are anchored anew");
+            control.note("the clock was set; announcements follow it");
             upcoming.clock_set(clock)?;
             tracker.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
         }
@@ -147,8 +147,8 @@ fn tell_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
 
 fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
     control.note(&match listeners.names() {
-        "" => "no module is loaded: announcements go to the socket alone".to_owned(),
-        names => format!("heard by {names}"),
+        "" => "no module is loaded: announcements go to the socket only".to_owned(),
+        names => format!("announcements reach {names}"),
     });
 }
 

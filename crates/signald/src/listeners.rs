@@ -12,7 +12,7 @@ use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_m
 use crate::upcoming::Notice;
 use skyhop_host::error::{Context, HostError};
 
-/// Whose connections hear of announcements.
+/// Whose connections receive announcements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NamespaceChoice {
     /// Those of the caller's network namespace.
@@ -44,7 +44,7 @@ impl Listeners {
     /// Looks again; true: others than before are loaded.
     pub(crate) fn refresh(&mut self) -> Result<bool, HostError> {
         self.maps = match pinned_signal_maps() {
-            // Whoever may not load may still announce to programs.
+            // Who may not load modules may still announce to programs.
             Err(KernelError::NotRoot | KernelError::NoLibbpf) => Vec::new(),
             maps => maps.context("cannot find the loaded modules")?,
         };
@@ -77,7 +77,7 @@ impl Listeners {
     /// Takes back what was announced last.
     pub(crate) fn withdraw(&self) -> Result<(), HostError> {
         for (_, map) in &self.maps {
-            map.withdraw(self.scope).context("cannot take an announcement back")?;
+            map.withdraw(self.scope).context("cannot withdraw an announcement")?;
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Watch {
         if let Some((conversation, estimate)) =
             self.conversations.estimate(Period::Known(self.period))
         {
-            // Nobody listens any more: the next look at the orders says so too.
+            // If nobody listens any more, the next look at the orders says so too.
             self.observed.send(Observation { conversation, estimate }).unwrap_or_default();
         }
     }

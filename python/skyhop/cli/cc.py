@@ -101,7 +101,7 @@ def unload(name: Name) -> None:
     print_note(f"{kernel_name}: unloaded")
     if sockets:
         users = "1 socket uses" if sockets == 1 else f"{sockets} sockets use"
-        print_note(f"{users} it still, until closed; the name is gone for new ones")
+        print_note(f"{users} it until closed; the name is gone for new ones")
 
 
 @app.command()
@@ -109,7 +109,7 @@ def check(name: Name, as_json: Json = False) -> None:
     """Have this kernel's verifier look at a congestion control, and load nothing.
 
     Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
-    ways through the hook. A hook that the kernel or the simulator never calls is refused.
+    paths through the hook. A hook that the kernel or the simulator never calls is refused.
 
     Example: sudo skyhop cc check bbr
     """

@@ -58,7 +58,7 @@ def _socket_to_watch() -> Path:
 @app.command()
 def serve(
     source: Annotated[
-        str, typer.Option(metavar="schedule|path|blind|forecast", help="Who knows of handovers.")
+        str, typer.Option(metavar="schedule|path|blind|forecast", help="Where handovers are known from.")
     ] = "schedule",
     file: Annotated[
         Path | None,
@@ -83,7 +83,7 @@ def serve(
         typer.Option(metavar="FILE", help="For forecast: TLE or OMM, a file or an address."),
     ] = None,
     site: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal stands.")
+        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal is.")
     ] = None,
     to: Annotated[
         str | None,
@@ -105,7 +105,7 @@ def serve(
     ] = "none",
     netns: Annotated[
         str | None,
-        typer.Option(metavar="NAME|PID", help="Whose connections hear it; where not given, ours."),
+        typer.Option(metavar="NAME|PID", help="Whose connections receive them; if not given, this namespace's."),
     ] = None,
     destination: Annotated[
         str | None, typer.Option(metavar="PREFIX", help="Only connections to this IPv4 prefix.")
@@ -114,7 +114,7 @@ def serve(
 ) -> None:
     """Announce handovers until Ctrl-C: to the modules that are loaded, and as JSON lines.
 
-    A path begins when the service does. With schedule and forecast the machine's clock counts:
+    A path begins when the service does. With schedule and forecast the machine's clock matters:
     where NTP does not keep it, a warning says so, and announcements carry the error that the clock
     may have. Blind takes the grid of a log once, or learns it from the busiest conversation that
     arrives at an interface, every 30 s anew; there it takes some minutes until the first

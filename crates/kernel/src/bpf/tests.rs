@@ -49,7 +49,7 @@ fn the_object_for_older_kernels_is_taken_where_the_kernel_is_older() {
         prepared.load().and_then(|loaded| loaded.reports())
     };
     // Each kernel's verifier accepts the object that was built for it; the other reads `rs` from where
-    // this kernel has it not.
+    // this kernel does not have it.
     let own = instructions(features.has_four_arguments).unwrap();
     assert!(own.iter().any(|report| report.name == "bbr_cong_control"));
     let other = instructions(!features.has_four_arguments);

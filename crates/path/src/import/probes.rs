@@ -12,7 +12,7 @@
 //!   the far end until the next answered one was sent: answers that came are not lost again. Fewer,
 //!   and those on less than the way there, are random loss: their share of the probes of each second, or
 //!   of the time of twenty probes where that is longer. What is left of the series behind the last
-//!   such window counts to it: of a few probes, one lost would be a blackout.
+//!   such window counts towards it: of a few probes, one lost would be a blackout.
 
 use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;

@@ -60,7 +60,7 @@ impl Recovered {
 enum Reach {
     /// As far as needed.
     Unlimited,
-    /// So many metres.
+    /// This many metres.
     Length(f64),
     /// As long as the straight line stays this far from the Earth's centre, in metres.
     Above(f64),

@@ -36,12 +36,7 @@ pub struct LeoemLogOptions {
 impl Default for LeoemLogOptions {
     /// Two nameless ends, LeoEM's own outages, no start.
     fn default() -> Self {
-        let nameless = |name: &str| Endpoint {
-            name: name.to_owned(),
-            latitude_deg: None,
-            longitude_deg: None,
-        };
-        let (from, to) = (nameless("from"), nameless("to"));
+        let [from, to] = ["from", "to"].map(Endpoint::named);
         Self { from, to, outage: OutageModel::Leoem, start: None }
     }
 }

@@ -267,13 +267,11 @@ impl State {
     fn frame(&self, at: Instant, events: Vec<PathEvent>) -> Frame {
         Frame {
             at,
-            nodes: Vec::new(),
-            hop_delays: Vec::new(),
             delay: self.up.then_some(self.there),
             delay_back: self.up.then_some(self.back),
-            rate: None,
             loss: self.loss,
             events,
+            ..Frame::default()
         }
     }
 }

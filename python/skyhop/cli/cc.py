@@ -6,21 +6,16 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
-app = typer.Typer(
-    help=(
-        "Load skyhop's congestion controls into the running kernel, for any program to use.\n\n"
-        "Needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
-        "Example: sudo skyhop cc load cubic --set beta=0.8"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "Load skyhop's congestion controls into the running kernel, for any program to use.\n\n"
+    "Needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
+    "Example: sudo skyhop cc load cubic --set beta=0.8"
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of skyhop cc list.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list")

@@ -119,7 +119,7 @@ fn stands_elsewhere(path: &PathRequest, elements: &Constellation) -> Option<Stri
     };
     let (own, known) = (places(&path.constellation), places(elements));
     let nearest_m = |place: &Vec3| {
-        let distances = own.iter().map(|own| (*own - *place).norm());
+        let distances = own.iter().map(|own| (*own - *place).length());
         distances.fold(f64::INFINITY, f64::min)
     };
     let every = known.len().div_ceil(LOOKED_AT);

@@ -1,16 +1,14 @@
 //! The congestion controls in the kernel that hear announcements.
 
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::thread;
 
-use nix::sched::{CloneFlags, setns};
 use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_maps};
 
 use crate::upcoming::Notice;
 use skyhop_host::error::{Context, HostError};
+use skyhop_host::namespace::NetNamespace;
 
 /// Whose connections receive announcements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -88,16 +86,8 @@ fn cookie_of(namespace: &NamespaceChoice) -> Result<u64, HostError> {
     match namespace {
         NamespaceChoice::Own => netns_cookie().context(action),
         NamespaceChoice::Handle(path) => {
-            let handle = File::open(path)
-                .context(&format!("cannot open the network namespace {}", path.display()))?;
-            let inside = || {
-                setns(&handle, CloneFlags::CLONE_NEWNET)
-                    .context(&format!("cannot enter the network namespace {}", path.display()))?;
-                netns_cookie().context(action)
-            };
-            // Only this thread goes there.
-            thread::scope(|scope| scope.spawn(inside).join())
-                .unwrap_or_else(|_| Err("a thread panicked").context(action))
+            let inside = NetNamespace::open(path)?.inside(|| netns_cookie().context(action));
+            inside.context(&format!("cannot use the network namespace {}", path.display()))
         }
     }
 }

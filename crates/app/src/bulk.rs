@@ -99,6 +99,13 @@ impl Application for Sink {
         Action::Wait(Instant::NEVER)
     }
 
+    fn low_water(&self) -> Bytes {
+        match self.expected {
+            Some(expected) if self.received < expected => expected - self.received,
+            _ => Bytes::new(u64::MAX),
+        }
+    }
+
     fn completed(&self) -> Option<Instant> {
         self.completed
     }

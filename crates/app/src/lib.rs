@@ -44,6 +44,12 @@ pub trait Application: fmt::Debug + Send {
     /// What it does now. Asked again after everything but [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
 
+    /// How much more has to be read before it cares to hear of it (SO_RCVLOWAT): an engine may keep less to itself until
+    /// there is so much, or the other end has finished.
+    fn low_water(&self) -> Bytes {
+        Bytes::new(1)
+    }
+
     /// What has been completed, or has failed, since it was last asked.
     fn take_results(&mut self) -> Vec<Transaction> {
         Vec::new()

@@ -26,13 +26,8 @@ pub(crate) struct DelayLine<P> {
     /// Ordered by entry; only the last may be empty.
     lanes: VecDeque<Lane<P>>,
     packets: u64,
-}
-
-/// When and how a packet will come out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slot {
-    pub(crate) arrives: Instant,
-    route: usize,
+    /// When the next packet arrives; [`Instant::NEVER`] while there is none.
+    next_arrival: Instant,
 }
 
 impl<P> DelayLine<P> {
@@ -46,57 +41,53 @@ impl<P> DelayLine<P> {
             last_arrival: Instant::START,
             lanes: VecDeque::from([Lane { route: 0, packets: VecDeque::new() }]),
             packets: 0,
+            next_arrival: Instant::NEVER,
         }
     }
 
-    /// Fixes the slot of the next packet to enter, at `enters`, which never decreases.
-    #[inline]
-    pub(crate) fn plan(&mut self, enters: Instant) -> Slot {
-        if enters >= self.routes.until() {
-            self.routes.seek(enters);
+    /// Takes in a packet that enters at `entered`, which never decreases and need not have come yet.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, entered: Instant, queued: Queued<P>) {
+        if entered >= self.routes.until() {
+            self.routes.seek(entered);
             self.last_arrival = Instant::START;
         }
-        self.delay.seek(enters);
-        let delay = self.delay.current().delay_at(enters, self.delay.until());
-        self.last_arrival = self.last_arrival.max(enters + delay);
-        Slot { arrives: self.last_arrival, route: self.routes.index() }
-    }
-
-    /// Takes in the packet for which `slot` was planned.
-    #[inline]
-    pub(crate) fn enter(&mut self, slot: Slot, entered: Instant, queued: Queued<P>) {
+        self.delay.seek(entered);
+        let delay = self.delay.current().delay_at(entered, self.delay.until());
+        self.last_arrival = self.last_arrival.max(entered + delay);
         let Queued { since, packet } = queued;
-        let in_flight = InFlight { arrives: slot.arrives, entered, sent: since, packet };
+        let in_flight = InFlight { arrives: self.last_arrival, entered, sent: since, packet };
         self.packets += 1;
+        self.next_arrival = self.next_arrival.min(self.last_arrival);
+        let route = self.routes.index();
         match self.lanes.back_mut() {
-            Some(lane) if lane.route == slot.route || lane.packets.is_empty() => {
-                lane.route = slot.route;
+            Some(lane) if lane.route == route || lane.packets.is_empty() => {
+                lane.route = route;
                 lane.packets.push_back(in_flight);
             }
-            _ => {
-                let packets = VecDeque::from([in_flight]);
-                self.lanes.push_back(Lane { route: slot.route, packets });
-            }
+            _ => self.lanes.push_back(Lane { route, packets: VecDeque::from([in_flight]) }),
         }
     }
 
     /// The next packet that has arrived by `now`: the earliest, and of several the first to enter.
     #[inline]
     pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<Arrival<P>> {
-        let (index, arrives) = self.head()?;
-        if arrives > now {
+        if self.next_arrival > now {
             return None;
         }
+        let index = self.first_lane()?;
         let lane = &mut self.lanes[index];
         let arrived = lane.packets.pop_front()?;
         if lane.packets.is_empty() && index + 1 < self.lanes.len() {
             self.lanes.remove(index);
         }
         self.packets -= 1;
+        self.find_next_arrival();
         Some(Arrival { at: arrived.arrives, sent: arrived.sent, packet: arrived.packet })
     }
 
-    /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here.
+    /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here, and one that is to
+    /// enter later may be.
     pub(crate) fn dismantle(&mut self, hop: &Dismantled, verdicts: &mut Verdicts<P>) {
         for lane in &mut self.lanes {
             let (first, end) = lane.on_hop(hop);
@@ -111,19 +102,20 @@ impl<P> DelayLine<P> {
             index += 1;
             !lane.packets.is_empty() || index > last
         });
+        self.find_next_arrival();
     }
 
     pub(crate) fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// When the next packet in flight arrives.
+    /// When the next packet in flight arrives; [`Instant::NEVER`] while there is none.
     #[inline]
-    pub(crate) fn next_arrival(&self) -> Option<Instant> {
-        self.head().map(|(_, arrives)| arrives)
+    pub(crate) fn next_arrival(&self) -> Instant {
+        self.next_arrival
     }
 
-    /// A bound below which nothing arrives on a route that begins after the last planned entry,
+    /// A bound below which nothing arrives on a route that begins after the last entry,
     /// and before `by`.
     #[inline]
     pub(crate) fn earliest_on_later_routes(&self, by: Instant) -> Option<Instant> {
@@ -147,17 +139,23 @@ impl<P> DelayLine<P> {
         }
     }
 
-    /// The lane whose head arrives first, and when.
     #[inline]
-    fn head(&self) -> Option<(usize, Instant)> {
+    fn find_next_arrival(&mut self) {
+        let first = self.first_lane().and_then(|lane| self.lanes[lane].next_arrival());
+        self.next_arrival = first.unwrap_or(Instant::NEVER);
+    }
+
+    /// The lane whose head arrives first.
+    #[inline]
+    fn first_lane(&self) -> Option<usize> {
         // Nearly always there is one lane.
         if self.lanes.len() == 1 {
-            return Some((0, self.lanes.front()?.packets.front()?.arrives));
+            return Some(0);
         }
         let heads = self.lanes.iter().enumerate();
-        let heads = heads.filter_map(|(index, lane)| Some((index, lane.packets.front()?.arrives)));
+        let heads = heads.filter_map(|(index, lane)| Some((index, lane.next_arrival()?)));
         // Of equal minima the first is kept, which entered first.
-        heads.min_by_key(|&(_, arrives)| arrives)
+        heads.min_by_key(|&(_, arrives)| arrives).map(|(index, _)| index)
     }
 }
 
@@ -168,13 +166,22 @@ struct Lane<P> {
 }
 
 impl<P> Lane<P> {
+    #[inline]
+    fn next_arrival(&self) -> Option<Instant> {
+        self.packets.front().map(|first| first.arrives)
+    }
+
     /// The range of packets on `hop` when it is dismantled.
     fn on_hop(&self, hop: &Dismantled) -> (usize, usize) {
-        let time_in_line = |packet: &InFlight<P>| hop.at - packet.entered;
-        let first = self
-            .packets
-            .partition_point(|packet| packet.arrives <= hop.at || time_in_line(packet) >= hop.far);
-        let end = self.packets.partition_point(|packet| time_in_line(packet) >= hop.near);
+        // Nothing of one that has yet to enter.
+        let time_in_line = |packet: &InFlight<P>| {
+            (packet.entered <= hop.at).then(|| hop.at.saturating_since(packet.entered))
+        };
+        let has_left = |packet: &InFlight<P>| {
+            packet.arrives <= hop.at || time_in_line(packet) >= Some(hop.far)
+        };
+        let first = self.packets.partition_point(has_left);
+        let end = self.packets.partition_point(|packet| time_in_line(packet) >= Some(hop.near));
         (first, end.max(first))
     }
 }
@@ -188,7 +195,7 @@ struct InFlight<P> {
 }
 
 /// A time in which packets take the same way and stay in order.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Route {
     from: Instant,
     earliest_arrival: Instant,
@@ -243,9 +250,8 @@ mod tests {
     fn arrivals(delay: Vec<DelayPiece>, entries_ms: &[u64]) -> Vec<(u64, Instant)> {
         let mut line = DelayLine::new(delay);
         for &entry in entries_ms {
-            let slot = line.plan(ms(entry));
             let packet = Packet::new(Bytes::new(64), entry);
-            line.enter(slot, ms(entry), Queued { since: ms(entry), packet });
+            line.enter(ms(entry), Queued { since: ms(entry), packet });
         }
         let out = std::iter::from_fn(|| line.pop_arrived(ms(1_000_000)));
         out.map(|arrival| (arrival.packet.payload, arrival.at)).collect()

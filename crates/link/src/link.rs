@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use skyhop_units::{Bytes, Instant};
 
-use crate::delay_line::{DelayLine, Slot};
+use crate::delay_line::DelayLine;
 use crate::impairment::Impairment;
 use crate::qdisc::{AnyQdisc, Limit, Qdisc, Queued};
 use crate::stats::{LinkStats, Verdicts};
@@ -19,10 +19,14 @@ use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
 #[derive(Debug)]
 pub struct Link<P> {
     now: Instant,
+    /// Nothing happens inside before.
+    due: Instant,
     limit: Limit,
     qdisc: AnyQdisc<P>,
     transmitter: Transmitter,
-    service: Service<P>,
+    service: Service,
+    /// The packet that is being transmitted, where it will be lost.
+    doomed: Option<Box<(LossReason, Packet<P>)>>,
     impairment: Impairment,
     line: DelayLine<P>,
     dismantled: Peekable<IntoIter<Dismantled>>,
@@ -34,20 +38,15 @@ pub struct Link<P> {
 }
 
 /// What the transmitter is doing.
-#[derive(Debug)]
-enum Service<P> {
+#[derive(Debug, Clone, Copy)]
+enum Service {
     /// Nothing waits.
     Idle,
     /// Packets wait for the rate to become positive.
     Closed { opens: Instant, earliest_arrival: Instant },
-    /// A packet is being transmitted. The schedule being known, so is what becomes of it.
-    Busy { queued: Queued<P>, ends: Instant, outcome: Outcome },
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Outcome {
-    Lost(LossReason),
-    Enters(Slot),
+    /// A packet is being transmitted. The schedule being known, so is what becomes of it: it is in the delay line
+    /// already, or doomed.
+    Busy { ends: Instant, wire_size: Bytes },
 }
 
 impl<P> Link<P> {
@@ -59,12 +58,14 @@ impl<P> Link<P> {
         let LinkConfig { schedule, qdisc, queue, seed } = config;
         schedule.validate()?;
         let limit = Limit::resolved(queue)?;
-        Ok(Self {
+        let mut link = Self {
             now: Instant::START,
+            due: Instant::NEVER,
             limit,
             qdisc: AnyQdisc::new(&qdisc, limit),
             transmitter: Transmitter::new(&schedule),
             service: Service::Idle,
+            doomed: None,
             impairment: Impairment::new(&schedule, seed),
             line: DelayLine::new(schedule.delay),
             dismantled: schedule.dismantled.into_iter().peekable(),
@@ -73,18 +74,30 @@ impl<P> Link<P> {
             delivered_packets: 0,
             delivered_bytes: Bytes::ZERO,
             transmitted_bytes: Bytes::ZERO,
-        })
+        };
+        link.plan_ahead();
+        Ok(link)
     }
 
     /// Hands a packet to the link. Its wire size is not zero.
-    #[inline]
+    // Inlined down to the queue, so that a packet is written where it waits.
+    #[inline(always)]
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
         self.advance(now);
         self.enqueued_packets += 1;
-        self.qdisc.enqueue(Queued { since: now, packet }, &mut self.verdicts);
-        if matches!(self.service, Service::Idle) {
-            self.serve_next(now, false);
+        let queued = Queued { since: now, packet };
+        if matches!(self.service, Service::Idle) && self.transmitter.opens(now) == now {
+            if let Some(queued) = self.qdisc.pass(queued, &mut self.verdicts) {
+                self.transmit(now, queued, false);
+            }
+            self.plan_ahead();
+        } else {
+            self.qdisc.enqueue(queued, &mut self.verdicts);
+            if matches!(self.service, Service::Idle) {
+                self.serve_next(now, false);
+                self.plan_ahead();
+            }
         }
         debug_assert!(self.limit.allows(self.qdisc.backlog()), "the queue exceeds its limit");
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
@@ -110,14 +123,12 @@ impl<P> Link<P> {
     /// was interrupted with packets waiting and for each new route that may let them overtake.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let in_flight = self.line.next_arrival().unwrap_or(Instant::NEVER);
-        let wakeup = match &self.service {
+        let in_flight = self.line.next_arrival();
+        let wakeup = match self.service {
             Service::Idle => in_flight,
-            Service::Closed { earliest_arrival, .. } => in_flight.min(*earliest_arrival),
-            Service::Busy { ends, outcome: Outcome::Lost(_), .. } => in_flight.min(*ends),
-            Service::Busy { outcome: Outcome::Enters(slot), .. } => {
-                self.wakeup_behind(in_flight.min(slot.arrives))
-            }
+            Service::Closed { earliest_arrival, .. } => in_flight.min(earliest_arrival),
+            Service::Busy { ends, .. } if self.doomed.is_some() => in_flight.min(ends),
+            Service::Busy { .. } => self.wakeup_behind(in_flight),
         };
         (wakeup != Instant::NEVER).then_some(wakeup)
     }
@@ -126,7 +137,7 @@ impl<P> Link<P> {
     #[inline]
     pub fn stats(&self) -> LinkStats {
         let backlog = self.qdisc.backlog();
-        let in_service = u64::from(matches!(self.service, Service::Busy { .. }));
+        let doomed = u64::from(self.doomed.is_some());
         LinkStats {
             enqueued_packets: self.enqueued_packets,
             delivered_packets: self.delivered_packets,
@@ -136,8 +147,14 @@ impl<P> Link<P> {
             marks: self.verdicts.marks(),
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
-            underway_packets: in_service + self.line.packets(),
+            underway_packets: doomed + self.line.packets(),
         }
+    }
+
+    /// Whether there is anything that [`Self::take_drops`] or [`Self::take_marks`] would give.
+    #[inline]
+    pub fn has_verdicts(&self) -> bool {
+        self.verdicts.are_new()
     }
 
     /// The packets lost since the last call, in the order of their time. They are kept until they
@@ -159,39 +176,54 @@ impl<P> Link<P> {
     fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
         self.now = now;
+        if now >= self.due {
+            self.catch_up(now);
+        }
+    }
+
+    fn catch_up(&mut self, now: Instant) {
         while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
             self.serve_until(hop.at);
             self.line.dismantle(&hop, &mut self.verdicts);
         }
         self.serve_until(now);
+        self.plan_ahead();
+    }
+
+    /// Works out when something happens next.
+    #[inline]
+    fn plan_ahead(&mut self) {
+        let served = match self.service {
+            Service::Idle => Instant::NEVER,
+            Service::Closed { opens, .. } => opens,
+            Service::Busy { ends, .. } => ends,
+        };
+        self.due = self.dismantled.peek().map_or(served, |hop| hop.at.min(served));
     }
 
     /// Ends and begins transmissions up to and including `until`.
     #[inline]
     fn serve_until(&mut self, until: Instant) {
         loop {
-            match &self.service {
-                Service::Busy { ends, .. } if *ends <= until && *ends != Instant::NEVER => {
-                    self.end_transmission();
+            match self.service {
+                Service::Busy { ends, wire_size } if ends <= until && ends != Instant::NEVER => {
+                    self.end_transmission(ends, wire_size);
                 }
-                Service::Closed { opens, .. } if *opens <= until && *opens != Instant::NEVER => {
-                    self.begin_transmission(*opens, false);
+                Service::Closed { opens, .. } if opens <= until && opens != Instant::NEVER => {
+                    self.begin_transmission(opens, false);
                 }
                 _ => return,
             }
         }
     }
 
-    fn end_transmission(&mut self) {
-        let Service::Busy { queued, ends, outcome } =
-            std::mem::replace(&mut self.service, Service::Idle)
-        else {
-            return;
-        };
-        self.transmitted_bytes += queued.packet.wire_size;
-        match outcome {
-            Outcome::Lost(reason) => self.verdicts.lose(ends, reason, queued.packet),
-            Outcome::Enters(slot) => self.line.enter(slot, ends, queued),
+    #[inline]
+    fn end_transmission(&mut self, ends: Instant, wire_size: Bytes) {
+        self.service = Service::Idle;
+        self.transmitted_bytes += wire_size;
+        if let Some(doomed) = self.doomed.take() {
+            let (reason, packet) = *doomed;
+            self.verdicts.lose(ends, reason, packet);
         }
         self.serve_next(ends, true);
     }
@@ -213,17 +245,21 @@ impl<P> Link<P> {
 
     #[inline]
     fn begin_transmission(&mut self, at: Instant, back_to_back: bool) {
-        self.service = match self.qdisc.dequeue(at, &mut self.verdicts) {
-            None => Service::Idle,
-            Some(queued) => {
-                let ends = self.transmitter.transmit(at, queued.packet.wire_size, back_to_back);
-                let outcome = match self.impairment.strikes(ends) {
-                    Some(reason) => Outcome::Lost(reason),
-                    None => Outcome::Enters(self.line.plan(ends)),
-                };
-                Service::Busy { queued, ends, outcome }
-            }
-        };
+        match self.qdisc.dequeue(at, &mut self.verdicts) {
+            Some(queued) => self.transmit(at, queued, back_to_back),
+            None => self.service = Service::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, at: Instant, queued: Queued<P>, back_to_back: bool) {
+        let wire_size = queued.packet.wire_size;
+        let ends = self.transmitter.transmit(at, wire_size, back_to_back);
+        self.service = Service::Busy { ends, wire_size };
+        match self.impairment.strikes(ends) {
+            Some(reason) => self.doomed = Some(Box::new((reason, queued.packet))),
+            None => self.line.enter(ends, queued),
+        }
     }
 
     /// The wakeup, given the first arrival of a packet that has left the queue. What still waits

@@ -73,6 +73,11 @@ impl<P> Verdicts<P> {
         self.marks
     }
 
+    /// Whether there were any since the driver last asked.
+    pub(crate) fn are_new(&self) -> bool {
+        !self.lost_since.is_empty() || !self.marked_since.is_empty()
+    }
+
     pub(crate) fn take_lost(&mut self) -> Vec<Drop<P>> {
         std::mem::take(&mut self.lost_since)
     }

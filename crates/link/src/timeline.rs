@@ -14,31 +14,38 @@ pub(crate) trait Begins {
 pub(crate) struct Timeline<T> {
     pieces: Box<[T]>,
     index: usize,
+    current: T,
     until: Instant,
 }
 
-impl<T: Begins> Timeline<T> {
+impl<T: Begins + Copy> Timeline<T> {
     /// `pieces` is ordered, not empty, and begins at [`Instant::START`].
     pub(crate) fn new(pieces: Vec<T>) -> Self {
-        let mut timeline = Self { pieces: pieces.into(), index: 0, until: Instant::NEVER };
-        timeline.until = timeline.next().map_or(Instant::NEVER, T::begins);
-        timeline
+        let until = pieces.get(1).map_or(Instant::NEVER, T::begins);
+        Self { current: pieces[0], pieces: pieces.into(), index: 0, until }
     }
 
     /// Moves to the piece that holds at `at`, which is not before any earlier `at`.
     #[inline]
     pub(crate) fn seek(&mut self, at: Instant) -> &T {
+        if at >= self.until {
+            self.move_to(at);
+        }
+        &self.current
+    }
+
+    fn move_to(&mut self, at: Instant) {
         while at >= self.until && self.index + 1 < self.pieces.len() {
             self.index += 1;
             self.until = self.next().map_or(Instant::NEVER, T::begins);
         }
-        self.current()
+        self.current = self.pieces[self.index];
     }
 
     /// The piece of the last `seek`.
     #[inline]
     pub(crate) fn current(&self) -> &T {
-        &self.pieces[self.index]
+        &self.current
     }
 
     /// The piece after it.

@@ -25,6 +25,7 @@ impl Transmitter {
 
     /// The first moment from `at` on at which a transmission can begin; [`Instant::NEVER`] where
     /// the rate stays zero.
+    #[inline]
     pub(crate) fn opens(&mut self, at: Instant) -> Instant {
         let mut opens = at;
         while self.rate.seek(opens).value == Rate::ZERO {
@@ -41,6 +42,7 @@ impl Transmitter {
     ///
     /// A packet that begins at the moment its predecessor ended and had waited until then
     /// (`back_to_back`) gets what the rounding left over.
+    #[inline]
     pub(crate) fn transmit(&mut self, begins: Instant, size: Bytes, back_to_back: bool) -> Instant {
         let work = size.as_u64().saturating_mul(WORK_PER_BYTE);
         let spare = if back_to_back { self.spare_work } else { 0 };

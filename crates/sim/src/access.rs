@@ -19,11 +19,6 @@ impl Access {
         [there, rtt - there].map(|delay| Self { delay, in_transit: VecDeque::new() })
     }
 
-    /// Whether it delays nothing.
-    pub(crate) fn is_none(&self) -> bool {
-        self.delay == Duration::ZERO
-    }
-
     pub(crate) fn enter(&mut self, now: Instant, packet: InFlight) {
         self.in_transit.push_back((now + self.delay, packet));
     }

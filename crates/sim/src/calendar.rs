@@ -9,75 +9,43 @@ use skyhop_units::Instant;
 /// nothing else.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// The next visit of each component; [`Instant::NEVER`] while it has none.
-    at: Vec<Instant>,
-    /// A binary heap of components.
-    heap: Vec<u32>,
-    /// Where each component stands in the heap.
-    place: Vec<u32>,
+    /// A complete binary tree, its root at 1 and the children of `n` at `2n` and `2n + 1`: in the leaves the next visit
+    /// of each component, [`Instant::NEVER`] while it has none, and in every other node the earlier of its children's.
+    tree: Box<[Instant]>,
 }
 
 impl Calendar {
     /// A calendar for `components` components without visits.
     pub(crate) fn new(components: usize) -> Self {
-        let all: Vec<u32> = (0..components as u32).collect();
-        Self { at: vec![Instant::NEVER; components], heap: all.clone(), place: all }
+        let leaves = components.next_power_of_two();
+        Self { tree: vec![Instant::NEVER; 2 * leaves].into() }
     }
 
     /// The component to visit next and when; `None` when nobody waits for anything.
+    #[inline]
     pub(crate) fn next(&self) -> Option<(usize, Instant)> {
-        let first = *self.heap.first()? as usize;
-        let at = self.at[first];
-        (at < Instant::NEVER).then_some((first, at))
+        let leaves = self.tree.len() / 2;
+        let first = self.tree[1];
+        let mut node = 1;
+        while node < leaves {
+            node = 2 * node + usize::from(self.tree[2 * node] > first);
+        }
+        (first < Instant::NEVER).then_some((node - leaves, first))
     }
 
     /// Sets the next visit of a component.
+    #[inline]
     pub(crate) fn set(&mut self, component: usize, at: Option<Instant>) {
-        let at = at.unwrap_or(Instant::NEVER);
-        let before = std::mem::replace(&mut self.at[component], at);
-        let place = self.place[component] as usize;
-        if at < before {
-            self.rise(place);
-        } else if at > before {
-            self.sink(place);
-        }
-    }
-
-    fn earlier(&self, a: u32, b: u32) -> bool {
-        (self.at[a as usize], a) < (self.at[b as usize], b)
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if !self.earlier(self.heap[place], self.heap[parent]) {
+        let mut node = self.tree.len() / 2 + component;
+        let mut at = at.unwrap_or(Instant::NEVER);
+        while self.tree[node] != at {
+            self.tree[node] = at;
+            if node == 1 {
                 return;
             }
-            self.exchange(place, parent);
-            place = parent;
+            at = at.min(self.tree[node ^ 1]);
+            node /= 2;
         }
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let left = 2 * place + 1;
-            let Some(&left_component) = self.heap.get(left) else { return };
-            let child = match self.heap.get(left + 1) {
-                Some(&right) if self.earlier(right, left_component) => left + 1,
-                _ => left,
-            };
-            if !self.earlier(self.heap[child], self.heap[place]) {
-                return;
-            }
-            self.exchange(place, child);
-            place = child;
-        }
-    }
-
-    fn exchange(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        self.place[self.heap[a] as usize] = a as u32;
-        self.place[self.heap[b] as usize] = b as u32;
     }
 }
 

@@ -8,6 +8,7 @@ use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
 use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
+use crate::departure::Departure;
 
 /// Both ends of a flow over TCP.
 pub(crate) struct Conversation {
@@ -51,6 +52,8 @@ struct End {
     /// What its application has been told.
     connected: bool,
     received: Bytes,
+    /// It wants to hear of more once so much has been read.
+    tell_at: Bytes,
     finished: bool,
     /// The application knows, or has itself seen to it, that the connection is over.
     over: bool,
@@ -98,9 +101,7 @@ impl Conversation {
         };
         let end = &mut self.connections[index].ends[side as usize];
         end.endpoint.on_packet(now, packet);
-        // An acknowledgement is nothing that an application hears of, once it is connected.
-        let is_told = !(end.connected && matches!(packet, Packet::Ack(_)));
-        if is_told && self.tell(side, index, now) {
+        if end.is_told_of(packet) && self.tell(side, index, now) {
             self.act(side, index, now);
         }
     }
@@ -124,24 +125,23 @@ impl Conversation {
         self.forget_what_is_over();
     }
 
-    /// The next packet to leave an end now, and its connection.
-    #[inline]
-    pub(crate) fn poll_transmit(&mut self, side: Side, now: Instant) -> Option<(u32, Packet)> {
+    /// Sends every packet that leaves an end now.
+    #[inline(always)]
+    pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut Departure<'_>) {
         for connection in &mut self.connections {
-            if let Some(packet) = connection.ends[side as usize].endpoint.poll_transmit(now) {
-                return Some((connection.number, packet));
-            }
+            departure.connection = connection.number;
+            connection.ends[side as usize].endpoint.transmit(now, departure);
         }
-        None
     }
 
     /// When an end wants [`Self::on_timer`] to be called.
-    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
+    #[inline]
+    pub(crate) fn next_timer(&self, side: Side) -> Instant {
         let own = if side == Side::Client { self.client.wait } else { Instant::NEVER };
         let mut next = own;
         for connection in &self.connections {
             let end = &connection.ends[side as usize];
-            next = end.endpoint.next_timer().map_or(next, |timer| timer.min(next));
+            next = next.min(end.endpoint.next_timer().unwrap_or(Instant::NEVER));
             if !end.reader.is_fast() {
                 let reads = end.reader.next(end.endpoint.unread());
                 next = reads.map_or(next, |reads| reads.min(next));
@@ -150,7 +150,7 @@ impl Conversation {
                 next = next.min(connection.server.wait);
             }
         }
-        (next != Instant::NEVER).then_some(next)
+        next
     }
 
     /// A handover is announced to the end of its connections that sends most, also of those to come.
@@ -159,11 +159,20 @@ impl Conversation {
         self.sending().for_each(|controller| controller.announce(handover));
     }
 
-    /// What the congestion controls at `side` have done about handovers.
-    pub(crate) fn take_phases(&mut self, side: Side) -> Vec<Phase> {
+    /// Which end sends most.
+    #[inline]
+    pub(crate) fn sends(&self) -> Side {
+        self.sends
+    }
+
+    /// What the congestion controls at that end have done about handovers.
+    pub(crate) fn take_phases(&mut self) -> Vec<Phase> {
         let mut phases = Vec::new();
-        if side == self.sends {
-            self.sending().for_each(|controller| phases.append(&mut controller.take_phases()));
+        for controller in self.sending() {
+            let new = controller.take_phases();
+            if !new.is_empty() {
+                phases.extend(new);
+            }
         }
         phases
     }
@@ -236,17 +245,23 @@ impl Conversation {
         loop {
             let acting = self.acting(side, index);
             let action = acting.app.poll(now);
-            if let Action::Wait(until) = action {
-                acting.wait = until;
-                break;
-            }
             if action == Action::Connect {
                 self.connect();
                 continue;
             }
-            let index = if side == Side::Client { self.connections.len() - 1 } else { index };
-            let end = &mut self.connections[index].ends[side as usize];
-            end.act(now, action);
+            let low_water = acting.app.low_water();
+            if let Action::Wait(until) = action {
+                acting.wait = until;
+            }
+            // The client's application acts for its last connection, once it has one.
+            let last = self.connections.len().saturating_sub(1);
+            let index = if side == Side::Client { last } else { index };
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.ends[side as usize].act(now, action, low_water);
+            }
+            if matches!(action, Action::Wait(_)) {
+                break;
+            }
         }
     }
 
@@ -276,6 +291,7 @@ impl Conversation {
             reader,
             connected: false,
             received: Bytes::ZERO,
+            tell_at: Bytes::new(1),
             finished: false,
             over: false,
         }
@@ -332,6 +348,23 @@ impl Counted {
 }
 
 impl End {
+    /// Whether its application may have to hear of what this packet did. An acknowledgement is nothing that it hears of
+    /// once it is connected.
+    #[inline]
+    fn is_told_of(&self, packet: &Packet) -> bool {
+        let endpoint = &self.endpoint;
+        match packet {
+            _ if !self.connected => true,
+            Packet::Ack(_) => false,
+            Packet::Reset => true,
+            Packet::Segment(_) | Packet::Both(..) => {
+                endpoint.received() >= self.tell_at
+                    || endpoint.peer_finished()
+                    || !self.reader.is_fast()
+            }
+        }
+    }
+
     /// What its application has to hear of next.
     #[inline]
     fn next_event(&mut self, now: Instant) -> Option<Event> {
@@ -354,12 +387,13 @@ impl End {
             }
         }
         let read = self.endpoint.received() - self.endpoint.unread();
-        if read > self.received {
+        let is_at_the_end = self.endpoint.peer_finished() && read == self.endpoint.received();
+        if read >= self.tell_at || (is_at_the_end && read > self.received) {
             let more = read - self.received;
             self.received = read;
+            self.tell_at = read + Bytes::new(1);
             return Some(Event::Received(more));
         }
-        let is_at_the_end = self.endpoint.peer_finished() && read == self.endpoint.received();
         if is_at_the_end && !self.finished {
             self.finished = true;
             return Some(Event::PeerFinished);
@@ -367,7 +401,10 @@ impl End {
         None
     }
 
-    fn act(&mut self, now: Instant, action: Action) {
+    /// Does it; afterwards the application wants to hear once `low_water` more has been read.
+    fn act(&mut self, now: Instant, action: Action, low_water: Bytes) {
+        let tell_at = self.received.as_u64().saturating_add(low_water.as_u64());
+        self.tell_at = Bytes::new(tell_at);
         match action {
             Action::Write(bytes) => self.endpoint.write(now, bytes),
             Action::WriteWithoutEnd => self.endpoint.write_without_end(),

@@ -13,15 +13,22 @@ use crate::probe::ProbeFlow;
 use crate::sampler::on_the_wire;
 
 /// What travels over the links.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
     Tcp(Packet),
-    Probe(u64),
-    Echo(u64),
+    Probe(ProbePacket),
+    Echo(ProbePacket),
+}
+
+/// A probe's packet, there or back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProbePacket {
+    pub(crate) seq: u64,
+    pub(crate) size: Bytes,
 }
 
 /// A packet of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// The number of the flow's connection, of TCP's packets.
@@ -42,15 +49,21 @@ impl Message {
             Self::Probe(_) | Self::Echo(_) => Ecn::NotEct,
         }
     }
-}
 
-impl InFlight {
-    /// The same at the end of its way, with the ECN bits that the links have left it.
-    pub(crate) fn arrived_with(mut self, ecn: Ecn) -> Self {
-        if let Message::Tcp(packet) = &mut self.message {
+    /// Gives it the ECN bits that the links have left its packet.
+    #[inline]
+    pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
+        if let Self::Tcp(packet) = self {
             packet.set_ecn(ecn);
         }
-        self
+    }
+
+    /// The size of its IP packet.
+    fn ip_size(&self) -> Bytes {
+        match self {
+            Self::Tcp(packet) => packet.ip_size(),
+            Self::Probe(packet) | Self::Echo(packet) => packet.size + UDP_HEADERS,
+        }
     }
 }
 
@@ -58,7 +71,11 @@ impl InFlight {
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
-    /// The route that it takes now, and when it takes the next one.
+    pub(crate) way: Way,
+}
+
+/// The route that a flow takes now, and when it takes the next one.
+pub(crate) struct Way {
     route: u16,
     next_route_at: Instant,
 }
@@ -83,66 +100,66 @@ impl Flow {
                 Kind::Probe(ProbeFlow::new(plan.id, *interval, *size))
             }
         };
-        let mut flow = Self { plan: plan.clone(), kind, route: 0, next_route_at: Instant::NEVER };
-        flow.take_route(0);
-        Ok(flow)
+        Ok(Self { plan: plan.clone(), kind, way: Way::new(plan) })
     }
 
-    /// The direction in which packets to `side` go: 0 for from -> to.
-    fn direction(&self, side: Side) -> usize {
-        usize::from((self.plan.from == End::From) != (side == Side::Server))
+    /// One of its packets was lost. TCP finds out by itself.
+    pub(crate) fn lost(&mut self, message: &Message) {
+        if let (Kind::Probe(probe), Message::Probe(packet) | Message::Echo(packet)) =
+            (&mut self.kind, message)
+        {
+            probe.lost(packet.seq);
+        }
+    }
+}
+
+impl Way {
+    fn new(plan: &FlowPlan) -> Self {
+        let mut way = Self { route: 0, next_route_at: Instant::NEVER };
+        way.take_route(plan, 0);
+        way
     }
 
-    /// A packet that sets out now, to `side`.
+    /// A packet of the flow `index` that sets out now, to the end `to`.
+    #[inline(always)]
     pub(crate) fn packet(
         &mut self,
+        plan: &FlowPlan,
         index: usize,
         to: Side,
         (connection, message): (u32, Message),
         now: Instant,
     ) -> skyhop_link::Packet<InFlight> {
         while now >= self.next_route_at {
-            self.take_route(self.route + 1);
+            self.take_route(plan, self.route + 1);
         }
-        let (wire_size, flow, ecn) =
-            (on_the_wire(self.ip_size(&message)), index as u32, message.ecn());
+        let wire_size = on_the_wire(message.ip_size());
+        let (flow, ecn) = (index as u32, message.ecn());
         let payload = InFlight { flow, connection, route: self.route, hop: 0, to, message };
         skyhop_link::Packet { wire_size, flow, ecn, payload }
     }
 
-    /// The size of a message's IP packet.
-    fn ip_size(&self, message: &Message) -> Bytes {
-        match (message, &self.kind) {
-            (Message::Tcp(packet), _) => packet.ip_size(),
-            (_, Kind::Probe(probe)) => probe.size + UDP_HEADERS,
-            (_, Kind::Tcp(_)) => UDP_HEADERS,
-        }
-    }
-
-    /// The component of the link that `packet` crosses next; `None` where all lie behind.
-    pub(crate) fn next_link(&self, packet: &InFlight) -> Option<usize> {
-        let links = &self.plan.routes[usize::from(packet.route)].links;
-        let direction = self.direction(packet.to);
-        let hop = usize::from(packet.hop);
-        let link = match direction {
-            0 => links.get(hop)?,
-            _ => links.get(links.len().checked_sub(hop + 1)?)?,
-        };
-        Some(2 * usize::from(*link) + direction)
-    }
-
-    /// One of its packets was lost. TCP finds out by itself.
-    pub(crate) fn lost(&mut self, message: &Message) {
-        if let (Kind::Probe(probe), Message::Probe(seq) | Message::Echo(seq)) =
-            (&mut self.kind, message)
-        {
-            probe.lost(*seq);
-        }
-    }
-
-    fn take_route(&mut self, route: u16) {
+    fn take_route(&mut self, plan: &FlowPlan, route: u16) {
         self.route = route;
-        let next = self.plan.routes.get(usize::from(route) + 1);
+        let next = plan.routes.get(usize::from(route) + 1);
         self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
     }
+}
+
+/// The direction in which a flow's packets to `side` go: 0 for from -> to.
+fn direction(plan: &FlowPlan, side: Side) -> usize {
+    usize::from((plan.from == End::From) != (side == Side::Server))
+}
+
+/// The component of the link that `packet` crosses next; `None` where all lie behind.
+#[inline]
+pub(crate) fn next_link(plan: &FlowPlan, packet: &InFlight) -> Option<usize> {
+    let links = &plan.routes[usize::from(packet.route)].links;
+    let direction = direction(plan, packet.to);
+    let hop = usize::from(packet.hop);
+    let link = match direction {
+        0 => links.get(hop)?,
+        _ => links.get(links.len().checked_sub(hop + 1)?)?,
+    };
+    Some(2 * usize::from(*link) + direction)
 }

@@ -6,6 +6,7 @@ mod access;
 mod calendar;
 mod controllers;
 mod conversation;
+mod departure;
 mod flow;
 mod network;
 mod order;

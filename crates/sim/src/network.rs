@@ -6,11 +6,12 @@ use skyhop_experiment::Experiment;
 use skyhop_link::{Link, LinkConfig, Packet};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 use crate::access::Access;
 use crate::calendar::Calendar;
-use crate::flow::{Flow, InFlight, Kind, Message};
+use crate::departure::Departure;
+use crate::flow::{Flow, InFlight, Kind, Message, ProbePacket, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -100,14 +101,28 @@ impl Network {
     }
 
     fn visit_link(&mut self, link: usize, now: Instant) {
-        while let Some(arrival) = self.links[link].poll(now) {
+        while let Some(mut arrival) = self.links[link].poll(now) {
             if link == self.path_back {
                 self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
             }
-            let mut packet = arrival.packet;
+            let packet = &mut arrival.packet;
             packet.payload.hop += 1;
-            self.carry(packet, now);
+            if self.is_there(&packet.payload) {
+                packet.payload.message.set_ecn(packet.ecn);
+                self.deliver(&packet.payload, now);
+            } else {
+                self.carry(arrival.packet, now);
+            }
         }
+        if self.links[link].has_verdicts() {
+            self.note_verdicts(link);
+        }
+        self.calendar.set(link, self.links[link].next_wakeup());
+    }
+
+    /// What a link has lost or marked.
+    #[cold]
+    fn note_verdicts(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.payload.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
@@ -115,48 +130,52 @@ impl Network {
         }
         let marked = self.links[link].take_marks().into_iter();
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
-        self.calendar.set(link, self.links[link].next_wakeup());
+    }
+
+    /// Whether a packet has nothing more to cross.
+    #[inline]
+    fn is_there(&self, packet: &InFlight) -> bool {
+        let flow = &self.flows[packet.flow as usize];
+        usize::from(packet.hop) == flow.plan.routes[usize::from(packet.route)].links.len()
+            && flow.plan.extra_rtt == Duration::ZERO
     }
 
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet<InFlight>, now: Instant) {
         let index = packet.payload.flow as usize;
-        if let Some(link) = self.flows[index].next_link(&packet.payload) {
+        if let Some(link) = next_link(&self.flows[index].plan, &packet.payload) {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        let arriving = packet.payload.arrived_with(packet.ecn);
+        let mut arriving = packet.payload;
+        arriving.message.set_ecn(packet.ecn);
         let access = 2 * index + usize::from(arriving.to == Side::Client);
-        if self.accesses[access].is_none() {
-            self.deliver(arriving, now);
-        } else {
-            self.accesses[access].enter(now, arriving);
-            self.calendar.set(self.access_component(access), self.accesses[access].next());
-        }
+        self.accesses[access].enter(now, arriving);
+        self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
     fn visit_access(&mut self, access: usize, now: Instant) {
         while let Some(packet) = self.accesses[access].pop(now) {
-            self.deliver(packet, now);
+            self.deliver(&packet, now);
         }
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
-    fn deliver(&mut self, packet: InFlight, now: Instant) {
+    fn deliver(&mut self, packet: &InFlight, now: Instant) {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
-        match (&mut flow.kind, packet.message) {
+        match (&mut flow.kind, &packet.message) {
             (Kind::Tcp(conversation), Message::Tcp(tcp_packet)) => {
                 if conversation.stopped.is_none() {
-                    conversation.on_packet(packet.to, packet.connection, now, &tcp_packet);
+                    conversation.on_packet(packet.to, packet.connection, now, tcp_packet);
                     self.transmit(index, packet.to, now);
                 }
             }
-            (Kind::Probe(_), Message::Probe(seq)) => {
-                self.send(index, Side::Client, Message::Echo(seq), now);
+            (Kind::Probe(_), Message::Probe(packet)) => {
+                self.send(index, Side::Client, Message::Echo(*packet), now);
             }
-            (Kind::Probe(probe), Message::Echo(seq)) => probe.echoed(seq, now),
+            (Kind::Probe(probe), Message::Echo(packet)) => probe.echoed(packet.seq, now),
             _ => debug_assert!(false, "a flow gets its own kind of packets"),
         }
     }
@@ -190,9 +209,9 @@ impl Network {
                 self.transmit(index, side, now);
             }
             Kind::Probe(probe) => {
-                let seq = probe.send(now);
+                let packet = ProbePacket { seq: probe.send(now), size: probe.size };
                 let next = Some(now + probe.interval).filter(|next| *next < stop);
-                self.send(index, Side::Server, Message::Probe(seq), now);
+                self.send(index, Side::Server, Message::Probe(packet), now);
                 self.calendar.set(client, next);
             }
         }
@@ -201,33 +220,29 @@ impl Network {
     /// Sends whatever an end of a TCP flow may send now.
     fn transmit(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        let flow = &mut self.flows[index];
-        self.events.extend(phase_rows(flow, side));
-        let stop = flow.plan.stop;
-        let mut first_link = None;
-        while let Kind::Tcp(conversation) = &mut flow.kind {
-            let Some((number, packet)) = conversation.poll_transmit(side, now) else {
-                let timer = conversation.next_timer(side);
-                let timer = match side {
-                    Side::Client => Some(timer.map_or(stop, |timer| timer.min(stop))),
-                    Side::Server => timer,
-                };
-                self.calendar.set(end, timer);
-                break;
-            };
-            let message = (number, Message::Tcp(packet));
-            let packet = flow.packet(index, side.other(), message, now);
-            let Some(link) = flow.next_link(&packet.payload) else { break };
-            self.links[link].enqueue(now, packet);
-            first_link = Some(link);
+        let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
+            return;
+        };
+        if side == conversation.sends() {
+            let phases = conversation.take_phases();
+            if !phases.is_empty() {
+                self.events.extend(phase_rows(phases, plan.id));
+            }
         }
+        let mut departure = Departure::new((plan, way, &mut self.links), index, side.other(), now);
+        conversation.transmit(side, now, &mut departure);
+        let first_link = departure.first_link;
+        let timer = conversation.next_timer(side);
+        let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
+        self.calendar.set(end, Some(timer));
         if let Some(link) = first_link {
             self.calendar.set(link, self.links[link].next_wakeup());
         }
     }
 
     fn send(&mut self, index: usize, to: Side, message: Message, now: Instant) {
-        let packet = self.flows[index].packet(index, to, (0, message), now);
+        let Flow { plan, way, .. } = &mut self.flows[index];
+        let packet = way.packet(plan, index, to, (0, message), now);
         self.carry(packet, now);
     }
 }

@@ -1,14 +1,11 @@
 //! Announcements on their way to the congestion controls, and what those say they do about them.
 
-use skyhop_app::Side;
 use skyhop_cc::{Handover, Phase};
 use skyhop_experiment::Experiment;
 use skyhop_record::EventRow;
 use skyhop_signal::blind::{Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Said};
 use skyhop_units::{Duration, Instant};
-
-use crate::flow::{Flow, Kind};
 
 /// The announcements that are still to be made.
 #[derive(Debug)]
@@ -71,13 +68,8 @@ fn handover(due: &Announcement) -> Handover {
     }
 }
 
-/// The rows of what a flow's congestion control has done since it was last asked.
-pub(crate) fn phase_rows(flow: &mut Flow, side: Side) -> impl Iterator<Item = EventRow> + use<> {
-    let phases = match &mut flow.kind {
-        Kind::Tcp(conversation) => conversation.take_phases(side),
-        Kind::Probe(_) => Vec::new(),
-    };
-    let id = flow.plan.id;
+/// The rows of what the congestion control of the flow with this id has done.
+pub(crate) fn phase_rows(phases: Vec<Phase>, id: u32) -> impl Iterator<Item = EventRow> {
     phases.into_iter().map(move |Phase { kind, begin_ns, end_ns }| {
         let span = (Instant::from_nanos(begin_ns), Instant::from_nanos(end_ns));
         EventRow::phase(kind, span, Some(id))

@@ -33,6 +33,7 @@ impl SenderEcn {
     }
 
     /// `tcp_ecn_send_syn` and `tcp_ecn_send`: a segment leaves.
+    #[inline]
     pub(crate) fn send(&mut self, segment: &mut Segment) {
         if !self.spoken {
             return;

@@ -8,7 +8,7 @@ use skyhop_model::KeepAlive;
 
 use crate::config::EndpointConfig;
 use crate::keep_alive::{Due, KeepAliveTimer};
-use crate::packet::Packet;
+use crate::packet::{Outlet, Packet};
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
 
@@ -49,7 +49,7 @@ pub enum Failure {
 
 /// One end of a connection, opened by itself or by the other end.
 ///
-/// Every call carries the time, which never runs backwards. After each, [`Self::poll_transmit`] gives what leaves now.
+/// Every call carries the time, which never runs backwards. After each, [`Self::transmit`] gives what leaves now.
 #[derive(Debug)]
 pub struct Endpoint<C: CongestionControl> {
     sender: Sender<C>,
@@ -61,6 +61,8 @@ pub struct Endpoint<C: CongestionControl> {
     /// Runs while the connection is established.
     keepalive_timer: Option<KeepAliveTimer>,
     failure: Option<Failure>,
+    /// The sender has been asked since it last heard of anything, and has nothing to send or to wait for.
+    idle: bool,
 }
 
 /// When the SYN-ACK leaves again. An end that only receives leaves that to the SYN.
@@ -71,7 +73,7 @@ struct SynAckTimer {
 }
 
 impl<C: CongestionControl> Endpoint<C> {
-    /// The end that opens the connection, with its first [`Self::poll_transmit`].
+    /// The end that opens the connection, with its first [`Self::transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
         Self::new(config, Sender::new(config.sender, cc))
     }
@@ -90,16 +92,19 @@ impl<C: CongestionControl> Endpoint<C> {
             keepalive: config.keepalive,
             keepalive_timer: None,
             failure: None,
+            idle: false,
         }
     }
 
     /// The application hands over `bytes` more, also before the connection is open.
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
+        self.idle = false;
         self.sender.write(now, bytes);
     }
 
     /// The application always has more to send, until [`Self::pause`] or [`Self::finish`].
     pub fn write_without_end(&mut self) {
+        self.idle = false;
         self.sender.write_without_end();
     }
 
@@ -111,11 +116,13 @@ impl<C: CongestionControl> Endpoint<C> {
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
     /// has been sent. Data still arrives.
     pub fn finish(&mut self) {
+        self.idle = false;
         self.sender.finish();
     }
 
     /// The application wants short segments to wait, or no longer (TCP_CORK).
     pub fn set_cork(&mut self, cork: bool) {
+        self.idle = false;
         self.sender.set_cork(cork);
     }
 
@@ -141,7 +148,7 @@ impl<C: CongestionControl> Endpoint<C> {
         }
         let due = match packet {
             Packet::Segment(segment) => self.on_segment(now, segment, None),
-            Packet::Both(both) => self.on_segment(now, &both.0, Some(&both.1)),
+            Packet::Both(segment, ack) => self.on_segment(now, segment, Some(&ack.whole())),
             Packet::Ack(ack) => {
                 self.on_ack(now, &ack.whole());
                 None
@@ -163,6 +170,9 @@ impl<C: CongestionControl> Endpoint<C> {
         if self.failure.is_some() {
             return None;
         }
+        if self.idle && self.keepalive_timer.is_none() {
+            return self.receiver.next_timer();
+        }
         let mut next = self.sender.next_timer();
         for other in [self.receiver.next_timer(), self.syn_ack_at(), self.keepalive_at()] {
             next = match (next, other) {
@@ -179,6 +189,7 @@ impl<C: CongestionControl> Endpoint<C> {
             return;
         }
         if self.sender.next_timer().is_some_and(|at| at <= now) {
+            self.idle = false;
             self.sender.on_timer(now);
         }
         if self.receiver.next_timer().is_some_and(|at| at <= now) {
@@ -196,33 +207,47 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// The next packet to leave now. To be called until it gives `None`, after every other call.
+    /// Sends every packet that leaves now, in order. To be called after every other call.
+    #[inline(always)]
+    pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {
+        loop {
+            while let Some(packet) = self.ready.pop_front() {
+                outlet.send(packet);
+            }
+            if self.idle || self.failure.is_some() {
+                return;
+            }
+            if self.receiver.has_received() {
+                self.sender.set_option_bytes(self.receiver.sack_option_bytes());
+            }
+            let Some(segment) = self.next_segment(now) else {
+                return;
+            };
+            if self.leaves_alone(segment.kind) {
+                outlet.send(Packet::Segment(segment));
+            } else {
+                self.send_with_ack(now, segment);
+            }
+        }
+    }
+
+    /// Whether a segment has no acknowledgement to carry.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.ready.pop_front() {
-            return Some(packet);
-        }
-        if self.failure.is_some() {
-            return None;
-        }
-        if self.receiver.has_received() {
-            self.sender.set_option_bytes(self.receiver.sack_option_bytes());
-        }
-        let segment = self.sender.poll_transmit(now)?;
-        let alone = match segment.kind {
+    fn leaves_alone(&self, kind: SegmentKind) -> bool {
+        match kind {
             SegmentKind::Data => !self.receiver.has_received(),
             SegmentKind::Probe => true,
             SegmentKind::Syn | SegmentKind::HandshakeAck => false,
-        };
-        if alone {
-            return Some(Packet::Segment(segment));
         }
+    }
+
+    #[cold]
+    fn send_with_ack(&mut self, now: Instant, segment: Segment) {
         let ack = match segment.kind {
             SegmentKind::Syn => self.receiver.window_of_syn(),
             _ => self.receiver.carried_ack(),
         };
         self.send_both(now, segment, ack);
-        self.ready.pop_front()
     }
 
     /// How the connection stands.
@@ -289,6 +314,7 @@ impl<C: CongestionControl> Endpoint<C> {
             _ => self.sender.accept(now, ack),
         }
         if let Some(ack) = ack {
+            self.idle = false;
             self.sender.on_ack_with(now, ack, segment.len > 0 || segment.fin);
         }
         if segment.kind == SegmentKind::Data {
@@ -298,6 +324,7 @@ impl<C: CongestionControl> Endpoint<C> {
     }
 
     fn on_syn(&mut self, now: Instant, syn: &Segment, ack: Option<&Ack>) -> Option<Ack> {
+        self.idle = false;
         let answer = self.receiver.on_segment(now, syn);
         let speaks_ecn = self.receiver.speaks_ecn();
         self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), speaks_ecn);
@@ -307,6 +334,7 @@ impl<C: CongestionControl> Endpoint<C> {
 
     #[inline]
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        self.idle = false;
         self.sender.on_ack(now, ack);
         if ack.syn {
             self.receiver.set_ecn(self.sender.speaks_ecn());
@@ -319,10 +347,21 @@ impl<C: CongestionControl> Endpoint<C> {
         let Some(ack) = due else {
             return;
         };
-        match self.sender.poll_transmit(now) {
+        match self.next_segment(now) {
             Some(segment) => self.send_both(now, segment, ack),
             None => self.ready.push_back(Packet::ack(ack)),
         }
+    }
+
+    /// The next segment of this end's own data to leave now.
+    #[inline(always)]
+    fn next_segment(&mut self, now: Instant) -> Option<Segment> {
+        if self.idle {
+            return None;
+        }
+        let segment = self.sender.poll_transmit(now);
+        self.idle = segment.is_none() && self.sender.is_idle();
+        segment
     }
 
     /// An acknowledgement leaves with data, or before it where the two do not fit one packet: Linux would split a
@@ -368,7 +407,10 @@ impl<C: CongestionControl> Endpoint<C> {
         let busy = self.sender.is_busy();
         let due = self.keepalive_timer.as_mut().map(|timer| timer.on_timer(now, busy));
         match due {
-            Some(Due::Probe) => self.sender.send_probe(),
+            Some(Due::Probe) => {
+                self.idle = false;
+                self.sender.send_probe();
+            }
             Some(Due::Failure) => {
                 self.fail(Failure::KeepAlive);
                 self.ready.push_back(Packet::Reset);

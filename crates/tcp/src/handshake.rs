@@ -1,10 +1,10 @@
 //! The three-way handshake (RFC 9293 3.5). The SYN-ACK is the receiver's.
 
-use skyhop_model::Ecn;
 use skyhop_units::Instant;
 
+use crate::leaving::{Leaving, What};
 use crate::rto::TimerKind;
-use crate::segment::{Ack, Segment, SegmentKind};
+use crate::segment::Ack;
 use crate::{CongestionControl, Sender};
 
 /// How far the connection has come.
@@ -26,41 +26,23 @@ pub(crate) enum Phase {
 
 impl<C: CongestionControl> Sender<C> {
     /// A segment of the handshake, where one is due.
-    pub(crate) fn next_handshake_segment(&mut self) -> Option<Segment> {
-        let kind = match self.phase {
+    pub(crate) fn next_handshake_segment(&mut self) -> Option<Leaving> {
+        let what = match self.phase {
             Phase::SynDue { attempt } => {
                 self.phase = Phase::SynSent { attempt, sent_us: self.now_us };
                 self.arm(TimerKind::Retransmission, self.rto_us);
-                SegmentKind::Syn
+                What::Syn
             }
             Phase::AckDue => {
                 self.phase = Phase::Established;
-                SegmentKind::HandshakeAck
+                What::HandshakeAck
             }
             Phase::Listening
             | Phase::Answered { .. }
             | Phase::SynSent { .. }
             | Phase::Established => return None,
         };
-        Some(self.plain_segment(kind))
-    }
-
-    /// A segment without data.
-    pub(crate) fn plain_segment(&mut self, kind: SegmentKind) -> Segment {
-        let mut segment = Segment {
-            kind,
-            seq: 0,
-            offset: 0,
-            len: 0,
-            tsval: self.timestamp_at(self.now_us),
-            fin: false,
-            retransmission: matches!(self.phase, Phase::SynSent { attempt: 2.., .. }),
-            ecn: Ecn::NotEct,
-            ece: false,
-            cwr: false,
-        };
-        self.ecn.send(&mut segment);
-        segment
+        Some(Leaving { what, seq: 0 })
     }
 
     /// No answer to the SYN (RFC 6298 5.5).

@@ -3,7 +3,7 @@
 //!
 //! An [`Endpoint`] is one end of a connection with data both ways: what its application writes, what it reads, and the
 //! packets that go over whatever path the driver models. It puts together a [`Sender`] and a [`Receiver`], which serve
-//! alone where data goes one way. After every call the driver calls `poll_transmit` until that gives nothing more, and it
+//! alone where data goes one way. After every call the driver sends what leaves then (`transmit`, `poll_transmit`), and it
 //! calls `on_timer` when `next_timer` has come. Congestion control is a module of cc/, or anything else that implements
 //! the kernel's hooks ([`CongestionControl`]); [`CALLER`] says which are called.
 //!
@@ -23,6 +23,7 @@ mod giving_up;
 mod handshake;
 mod info;
 mod keep_alive;
+mod leaving;
 mod lengths;
 mod nagle;
 mod pacing;
@@ -53,7 +54,7 @@ pub use config::{EndpointConfig, ReceiverConfig, SenderConfig};
 pub use congestion::CALLER;
 pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;
-pub use packet::{Packet, PureAck};
+pub use packet::{Outlet, PackedAck, Packet};
 pub use receiver::{Receiver, ReceiverStats};
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};

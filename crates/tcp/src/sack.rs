@@ -64,7 +64,12 @@ impl SackBlocks {
 
     /// What the option takes in a header, in bytes (RFC 2018 3): two of its own and two of padding, then eight per block.
     pub const fn option_bytes(&self) -> u64 {
-        if self.is_empty() { 0 } else { 4 + 8 * self.len as u64 }
+        Self::option_bytes_of(self.len)
+    }
+
+    /// The same for so many blocks.
+    pub(crate) const fn option_bytes_of(blocks: u8) -> u64 {
+        if blocks == 0 { 0 } else { 4 + 8 * blocks as u64 }
     }
 
     /// The D-SACK, if the first block is one: it lies below the cumulative acknowledgement, or

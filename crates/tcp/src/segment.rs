@@ -88,9 +88,15 @@ pub struct Ack {
 impl Ack {
     /// The size of the IP packet.
     pub const fn ip_size(&self) -> Bytes {
-        if self.syn {
+        Self::ip_size_with(self.syn, self.sack.len() as u8)
+    }
+
+    /// That of one with so many SACK blocks.
+    #[inline]
+    pub(crate) const fn ip_size_with(syn: bool, sack_blocks: u8) -> Bytes {
+        if syn {
             return Bytes::new(SYN_BYTES);
         }
-        Bytes::new(HEADERS_BYTES + self.sack.option_bytes())
+        Bytes::new(HEADERS_BYTES + SackBlocks::option_bytes_of(sack_blocks))
     }
 }

@@ -7,6 +7,7 @@ use crate::config::SenderConfig;
 use crate::cwnd_validation::Usage;
 use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
+use crate::leaving::Leaving;
 use crate::lengths::Lengths;
 use crate::persist::Persist;
 use crate::prr::Prr;
@@ -251,7 +252,14 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// The next segment to leave now. To be called until it gives `None`, after every other call.
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+        let leaving = self.poll_leaving(now)?;
+        Some(self.segment(leaving))
+    }
+
+    /// What leaves now.
+    fn poll_leaving(&mut self, now: Instant) -> Option<Leaving> {
         self.set_clock(now);
         if self.failure.is_some() {
             return None;
@@ -259,11 +267,11 @@ impl<C: CongestionControl> Sender<C> {
         if self.phase != Phase::Established {
             return self.next_handshake_segment();
         }
-        let segment = self.next_segment();
-        if segment.is_none() {
+        let leaving = self.next_segment();
+        if leaving.is_none() {
             self.end_flight();
         }
-        segment
+        leaving
     }
 
     /// The congestion control, for announcements and for reading its state.
@@ -300,6 +308,15 @@ impl<C: CongestionControl> Sender<C> {
     /// Whether data is outstanding or waits.
     pub(crate) fn is_busy(&self) -> bool {
         self.board.packets_out() > 0 || self.has_unsent()
+    }
+
+    /// Whether it is established and neither has nor waits for anything.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Established
+            && self.forced.is_none()
+            && self.timer.is_none()
+            && !self.is_busy()
     }
 
     /// A segment that asks for an answer leaves next.

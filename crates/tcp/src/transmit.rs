@@ -2,12 +2,12 @@
 //! receiver and pacing allow.
 
 use skyhop_cc::CaEvent;
-use skyhop_model::{CongestionState, Ecn};
+use skyhop_model::CongestionState;
 
+use crate::leaving::{Leaving, What};
 use crate::rate_sample;
 use crate::rto::TimerKind;
 use crate::scoreboard::Entry;
-use crate::segment::{Segment, SegmentKind};
 use crate::{CongestionControl, Sender};
 
 /// Linux holds a small burst back only this long after the last one.
@@ -53,13 +53,13 @@ pub(crate) struct Flight {
 
 impl<C: CongestionControl> Sender<C> {
     /// The next segment of the established connection.
-    pub(crate) fn next_segment(&mut self) -> Option<Segment> {
+    pub(crate) fn next_segment(&mut self) -> Option<Leaving> {
         if let Some(forced) = self.forced.take() {
             return Some(self.send_forced(forced));
         }
         if self.rexmit == Rexmit::NewDataFirst {
-            if let Some(segment) = self.next_new_data() {
-                return Some(segment);
+            if let Some(leaving) = self.next_new_data() {
+                return Some(leaving);
             }
             self.rexmit = Rexmit::None;
             if self.board.nxt <= self.high_seq {
@@ -76,7 +76,7 @@ impl<C: CongestionControl> Sender<C> {
         self.retransmitting = true;
     }
 
-    fn send_forced(&mut self, forced: Forced) -> Segment {
+    fn send_forced(&mut self, forced: Forced) -> Leaving {
         match forced {
             Forced::Retransmission(seq) => self.retransmit(seq, true),
             Forced::RetransmissionProbe(seq) => self.retransmit(seq, false),
@@ -88,16 +88,16 @@ impl<C: CongestionControl> Sender<C> {
                 // `tcp_write_wakeup` has no part in Minshall's rule.
                 let short_end = self.short_end;
                 self.flight.probe = true;
-                let segment = self.send_new();
+                let leaving = self.send_new();
                 self.short_end = short_end;
-                segment
+                leaving
             }
-            Forced::Probe => self.plain_segment(SegmentKind::Probe),
+            Forced::Probe => Leaving { what: What::Probe, seq: 0 },
         }
     }
 
     /// RFC 6675 5 step C with the pipe against the window.
-    fn next_retransmission(&mut self) -> Option<Segment> {
+    fn next_retransmission(&mut self) -> Option<Leaving> {
         if self.board.in_flight() >= self.tp.snd_cwnd {
             self.retransmitting = false;
             return None;
@@ -118,7 +118,7 @@ impl<C: CongestionControl> Sender<C> {
         Some(self.retransmit(seq, true))
     }
 
-    fn next_new_data(&mut self) -> Option<Segment> {
+    fn next_new_data(&mut self) -> Option<Leaving> {
         if !self.has_new_data() {
             return None;
         }
@@ -184,7 +184,7 @@ impl<C: CongestionControl> Sender<C> {
         head_age_us >= self.rtt.srtt_us() / 2 && !is_the_end
     }
 
-    fn send_new(&mut self) -> Segment {
+    fn send_new(&mut self) -> Leaving {
         let seq = self.board.nxt;
         let packets_out = self.board.packets_out();
         if std::mem::take(&mut self.resumes) {
@@ -201,11 +201,12 @@ impl<C: CongestionControl> Sender<C> {
         if packets_out == 0 || matches!(self.timer, Some((TimerKind::LossProbe, _))) {
             self.rearm_rto();
         }
-        self.emit(seq, false)
+        self.count_sent(self.lengths.of(seq));
+        Leaving { what: What::NewData, seq }
     }
 
     /// Sends a segment again; `counted` unless it is a loss probe.
-    fn retransmit(&mut self, seq: u64, counted: bool) -> Segment {
+    fn retransmit(&mut self, seq: u64, counted: bool) -> Leaving {
         let packets_out = self.board.packets_out();
         let entry = self.board.entry_mut(seq);
         rate_sample::stamp(&mut self.tp, entry, self.now_us, packets_out);
@@ -214,30 +215,17 @@ impl<C: CongestionControl> Sender<C> {
             self.count_retransmission();
         }
         self.tp.total_retrans += 1;
-        self.pace(self.lengths.of(seq).into());
-        self.emit(seq, true)
+        let len = self.lengths.of(seq);
+        self.pace(len.into());
+        self.count_sent(len);
+        Leaving { what: What::DataAgain, seq }
     }
 
-    fn emit(&mut self, seq: u64, retransmission: bool) -> Segment {
+    fn count_sent(&mut self, len: u32) {
         self.data_sent += 1;
         self.last_sent_us = self.now_us;
         self.tp.lsndtime = self.jiffies();
-        let len = self.lengths.of(seq);
         self.tp.bytes_sent += u64::from(len);
-        let mut segment = Segment {
-            kind: SegmentKind::Data,
-            seq,
-            offset: self.lengths.start_of(seq),
-            len,
-            tsval: self.timestamp_at(self.now_us),
-            fin: self.stream.is_fin(seq),
-            retransmission,
-            ecn: Ecn::NotEct,
-            ece: false,
-            cwr: false,
-        };
-        self.ecn.send(&mut segment);
-        segment
     }
 
     /// Nothing more leaves now: what the kernel does at the end of a flight.

@@ -29,7 +29,7 @@ impl<P> Fifo<P> {
 }
 
 impl<P> Qdisc<P> for Fifo<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let mut with_it = self.backlog;
         with_it.add(arriving.packet.wire_size);
@@ -39,6 +39,17 @@ impl<P> Qdisc<P> for Fifo<P> {
         } else {
             verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
         }
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+        let mut alone = Backlog::default();
+        alone.add(arriving.packet.wire_size);
+        if self.limit.allows(alone) {
+            return Some(arriving);
+        }
+        verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
+        None
     }
 
     #[inline]

@@ -63,9 +63,14 @@ macro_rules! table {
         }
 
         impl<P> Qdisc<P> for AnyQdisc<P> {
-            #[inline]
+            #[inline(always)]
             fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
                 match self { $(Self::$variant(qdisc) => qdisc.enqueue(arriving, verdicts)),+ }
+            }
+
+            #[inline(always)]
+            fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+                match self { $(Self::$variant(qdisc) => qdisc.pass(arriving, verdicts)),+ }
             }
 
             #[inline]

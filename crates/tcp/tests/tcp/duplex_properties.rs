@@ -104,7 +104,7 @@ fn survives(client: &Application, server: &Application, trouble: [Trouble; 2]) {
         let (segment, ack) = match packet {
             Packet::Segment(segment) => (Some(segment), None),
             Packet::Ack(ack) => (None, Some(ack.whole())),
-            Packet::Both(both) => (Some(&both.0), Some(both.1)),
+            Packet::Both(segment, ack) => (Some(segment), Some(ack.whole())),
             Packet::Reset => (None, None),
         };
         segment.into_iter().for_each(|segment| directions[own].on_segment(segment));

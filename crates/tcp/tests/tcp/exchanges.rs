@@ -180,7 +180,7 @@ fn data_leaves_room_for_blocks() {
     let most = pair.sent.iter().map(|sent| sent.packet.ip_size()).max();
     assert_eq!(most, Some(Bytes::new(1500)));
     let with_blocks = pair.sent.iter().filter(|sent| match &sent.packet {
-        Packet::Both(both) => !both.1.sack.is_empty(),
+        Packet::Both(_, ack) => !ack.whole().sack.is_empty(),
         _ => false,
     });
     assert!(with_blocks.count() > 100);

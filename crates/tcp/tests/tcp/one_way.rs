@@ -61,7 +61,9 @@ fn by_endpoints(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
                 let ack = ack.whole();
                 acks.push((sent.at, size, ack.cumulative, ack.syn));
             }
-            Packet::Both(both) => assert_ne!(both.0.kind, SegmentKind::Data, "nothing to carry"),
+            Packet::Both(segment, _) => {
+                assert_ne!(segment.kind, SegmentKind::Data, "nothing to carry")
+            }
             other => panic!("{other:?}"),
         }
     }

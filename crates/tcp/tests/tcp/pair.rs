@@ -104,9 +104,11 @@ impl Pair {
     fn transmit(&mut self) {
         for side in [Client, Server] {
             let now = self.now;
-            while let Some(packet) = self.end(side).poll_transmit(now) {
+            let mut packets = Vec::new();
+            self.end(side).transmit(now, &mut packets);
+            for packet in packets {
                 let fate = (self.judge)(now, side, &packet);
-                self.sent.push(Sent { at: now, from: side, packet: packet.clone() });
+                self.sent.push(Sent { at: now, from: side, packet });
                 self.deliver(side, packet, fate);
             }
         }
@@ -122,7 +124,7 @@ impl Pair {
             Fate::Lost => return,
         };
         for _ in 0..copies {
-            self.on_the_way.insert((at, self.order), (to, packet.clone()));
+            self.on_the_way.insert((at, self.order), (to, packet));
             self.order += 1;
         }
     }
@@ -152,7 +154,7 @@ pub fn describe(packet: &Packet) -> String {
     match packet {
         Packet::Segment(segment) => data(segment),
         Packet::Ack(ack) => acked(&ack.whole()),
-        Packet::Both(both) => format!("{}, {}", data(&both.0), acked(&both.1)),
+        Packet::Both(segment, ack) => format!("{}, {}", data(segment), acked(&ack.whole())),
         Packet::Reset => "reset".into(),
     }
 }

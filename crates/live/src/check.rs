@@ -42,7 +42,7 @@ fn check_flow(flow: &FlowPlan) -> Result<(), Unsupported> {
     }
     // The first bytes of a packet are its sequence number.
     if !(8..=LARGEST_PROBE).contains(&size.as_u64()) {
-        let what = format!("a probe's size is {size}, but live needs 8 B to {LARGEST_PROBE} B");
+        let what = format!("a probe's size is {size}, but live runs need 8 B to {LARGEST_PROBE} B");
         return wrong("size", what);
     }
     Ok(())

@@ -17,6 +17,9 @@ from typing import Any
 import pooch
 from reference_steps import STEPS
 
+from skyhop.data.files import write_file
+from skyhop.errors import SkyhopError
+
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "reference.toml"
 TIMEOUT_S = 60
@@ -108,11 +111,9 @@ def _obtain(entry: Reference, address: str, path: Path) -> None:
         if _digest(made) != entry.sha256:
             raise NotObtainedError(f"{address}: not what the tests were made for")
         packed = gzip.compress(made, mtime=0) if path.suffix == ".gz" else made
-        partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-        partial.write_bytes(packed)
-        partial.replace(path)
-    except OSError as error:
-        raise NotObtainedError(f"{path}: cannot write: {error.strerror}") from None
+        write_file(path, packed)
+    except SkyhopError as error:
+        raise NotObtainedError(str(error)) from None
     finally:
         _remove(originals)
 

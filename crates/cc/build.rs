@@ -94,7 +94,7 @@ fn compile_natively(library: &str, headers: &Path, sources: &Path, algorithms: &
 
 /// The clang that compiles for BPF; `None` is a way to build, too: without the kernel's half.
 ///
-/// Cargo looks again when this clang changes or goes or, where there is none, when something comes
+/// Cargo looks again when this clang changes or disappears or, where there is none, when something comes
 /// into one of the directories that programs are in.
 fn clang_for_bpf() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

@@ -8,7 +8,7 @@ VERSION: str
 # The version of run directories that this skyhop writes.
 RUN_SCHEMA: int
 
-# The words that stand in files, in the order in which tables show them.
+# The words that appear in files, in the order in which tables show them.
 PATH_LINK: str
 APP_TABLES: tuple[str, ...]
 CONGESTION_STATES: tuple[str, ...]

@@ -121,7 +121,7 @@ def test_load_list_unload(skyhop: Skyhop) -> None:
     assert name == "skyhop_cubic"
     row = next(row for row in json.loads(listed) if row["name"] == name)
     assert (row["place"], row["source"]) == ("loaded", "cc/cubic.c")
-    assert "is loaded already" in result.stderr
+    assert "is already loaded" in result.stderr
     assert "is not loaded" in result.stderr
     offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
     assert name not in offered.split()

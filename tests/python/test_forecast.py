@@ -73,7 +73,7 @@ def test_a_changed_file_is_read_again_and_a_damaged_one_is_not_taken(tmp_path: P
     with service(tmp_path, *options) as (process, place):
         announced(place, 3)
         _replace(elements, walker_omm()[:50])
-        await_note(process, "going on with the element sets of before")
+        await_note(process, "continuing with the previous element sets")
         _replace(elements, walker_omm(ahead_s=100))
         await_note(process, f"{elements} has changed; forecasting from it")
         process.send_signal(signal.SIGINT)

@@ -192,7 +192,7 @@ def test_ends_may_be_named(skyhop: Skyhop, tmp_path: Path) -> None:
 
 def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ping.txt").write_text(PING, "utf-8")
-    with pytest.raises(InputError, match="--rtt: the format ping has no use for it"):
+    with pytest.raises(InputError, match="--rtt: the format ping does not use it"):
         sh.import_path(tmp_path / "ping.txt", "ping", rtt="40 ms")
     with pytest.raises(InputError, match=r"--interval: .*soon.*; expected a duration"):
         sh.import_path(tmp_path / "ping.txt", "ping", interval="soon")

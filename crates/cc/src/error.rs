@@ -63,7 +63,7 @@ pub enum CcError {
     },
     /// The algorithm relies on ECN where there is none.
     #[error(
-        "{name} needs ECN (TCP_CONG_NEEDS_ECN), which {caller} has not: run it where there is ECN"
+        "{name} needs ECN (TCP_CONG_NEEDS_ECN), which {caller} does not have: run it where there is ECN"
     )]
     NoEcn {
         /// The algorithm.
@@ -72,7 +72,7 @@ pub enum CcError {
         caller: &'static str,
     },
     /// A name can be registered once.
-    #[error("a congestion control is called \"{name}\" already; choose another name")]
+    #[error("there already is a congestion control \"{name}\"; choose another name")]
     NameTaken {
         /// The name.
         name: String,

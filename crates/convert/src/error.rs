@@ -13,7 +13,7 @@ pub enum ConvertError {
     /// It cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// An option is wrong, or is none of the format's.
+    /// An option is wrong, or the format does not have it.
     #[error("{origin}: {option}: {what}")]
     Option { origin: String, option: String, what: String },
     /// Its content is not what it should be.

@@ -31,7 +31,7 @@ impl Options<'_> {
             return Err(ConvertError::option(self.origin, "--format", what));
         };
         match self.texts.keys().find(|key| !format.options.contains(&key.as_str())) {
-            Some(key) => Err(self.wrong(key, format!("the format {name} has no use for it"))),
+            Some(key) => Err(self.wrong(key, format!("the format {name} does not use it"))),
             None => Ok(()),
         }
     }

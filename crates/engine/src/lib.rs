@@ -125,7 +125,7 @@ impl EngineError {
     }
 }
 
-/// A whole run in memory, that nobody attends.
+/// A whole run in memory, without anybody to watch it.
 ///
 /// # Errors
 /// As [`Engine::run`].

@@ -17,7 +17,7 @@ pub enum FileError {
     #[error("{}: cannot write: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
     /// What was measured could not be passed on.
-    #[error("cannot pass on what is measured: {reason}")]
+    #[error("cannot pass on the measurements: {reason}")]
     Stream { reason: String },
     /// The file is not a whole Parquet file.
     #[error("{}: not a whole Parquet file ({reason}); make or copy it again", path.display())]

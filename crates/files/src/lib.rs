@@ -10,4 +10,4 @@ pub use error::FileError;
 pub use pairs_file::PairsWriter;
 pub use path_file::{path_to_parquet, read_path, write_path};
 pub use table::{Column, concatenate, record_batch, table_bytes};
-pub use whole::{remove_leftover, replace_file, temporary_beside, write_error};
+pub use whole::{file_beside, put_in_place, replace_file, write_error};

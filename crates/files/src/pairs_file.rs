@@ -1,6 +1,6 @@
 //! Files of all pairs' routes: one Parquet file, a row per step, written as the steps come.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
+use tempfile::NamedTempFile;
 
 use crate::FileError;
-use crate::whole::{remove_leftover, temporary_beside, write_error};
+use crate::whole::{file_beside, put_in_place, write_error};
 
-/// So many steps are kept in memory and written together.
+/// How many steps are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
 const METADATA_KEY: &str = "skyhop";
 
@@ -29,11 +30,8 @@ const METADATA_KEY: &str = "skyhop";
 /// list<int32>>>, the routes that differ from the step before.
 pub struct PairsWriter {
     path: PathBuf,
-    temporary: PathBuf,
-    /// `None` before the first and after the last of the writing.
-    writer: Option<ArrowWriter<File>>,
-    /// Whether the file is in its place, so that nothing is left to remove.
-    finished: bool,
+    file: NamedTempFile,
+    writer: ArrowWriter<File>,
     encoder: DelayEncoder,
     rows: Rows,
 }
@@ -50,28 +48,18 @@ impl PairsWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn create(path: &Path, header: String) -> Result<Self, FileError> {
-        if path.exists() && !path.is_file() {
-            return Err(FileError::NotAFile { path: path.to_owned() });
-        }
-        let temporary = temporary_beside(path);
-        let file = File::create(&temporary).map_err(|e| write_error(path, e))?;
-        let mut pairs = Self {
-            path: path.to_owned(),
-            temporary,
-            writer: None,
-            finished: false,
-            encoder: DelayEncoder::default(),
-            rows: Rows::new(),
-        };
+        let file = file_beside(path, &[])?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_owned(), header)]))
             .set_column_dictionary_enabled(delay_column(), false)
             .set_column_encoding(delay_column(), Encoding::DELTA_BINARY_PACKED)
             .build();
-        let writer = ArrowWriter::try_new(file, schema(), Some(properties));
-        pairs.writer = Some(writer.map_err(|e| write_error(path, e))?);
-        Ok(pairs)
+        let handle = file.as_file().try_clone().map_err(|e| write_error(path, e))?;
+        let writer = ArrowWriter::try_new(handle, schema(), Some(properties))
+            .map_err(|e| write_error(path, e))?;
+        let (path, encoder) = (path.to_owned(), DelayEncoder::default());
+        Ok(Self { path, file, writer, encoder, rows: Rows::new() })
     }
 
     /// Appends a step.
@@ -89,27 +77,14 @@ impl PairsWriter {
     /// The file cannot be written.
     pub fn finish(mut self) -> Result<(), FileError> {
         self.flush()?;
-        if let Some(writer) = self.writer.take() {
-            writer.close().map_err(|e| write_error(&self.path, e))?;
-        }
-        fs::rename(&self.temporary, &self.path).map_err(|e| write_error(&self.path, e))?;
-        self.finished = true;
-        Ok(())
+        self.writer.close().map_err(|e| write_error(&self.path, e))?;
+        put_in_place(self.file, &self.path)
     }
 
     fn flush(&mut self) -> Result<(), FileError> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
         let batch = self.rows.batch().map_err(|e| write_error(&self.path, e))?;
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(|e| write_error(&self.path, e))
-    }
-}
-
-impl Drop for PairsWriter {
-    fn drop(&mut self) {
-        if !self.finished {
-            drop(self.writer.take());
-            remove_leftover(&self.temporary);
-        }
+        let written = self.writer.write(&batch).and_then(|()| self.writer.flush());
+        written.map_err(|e| write_error(&self.path, e))
     }
 }
 

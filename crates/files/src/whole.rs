@@ -1,46 +1,54 @@
 //! Writing a file whole or not at all.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::FileError;
 
-/// Writes `path` through a temporary file beside it, so that it is whole or as it was before.
+/// Writes `path`, so that it is whole or as it was before, even if the machine goes down meanwhile.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is something else than a file.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    // A link's target is replaced, not the link; and only files are: nobody means to replace a device.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let file = file_beside(path, bytes)?;
+    file.as_file().sync_all().map_err(|e| write_error(path, e))?;
+    put_in_place(file, path)
+}
+
+/// A new file that holds `bytes` so far, in the same directory as `path`; [`put_in_place`] moves it
+/// there. Dropped before that, it leaves nothing behind.
+///
+/// # Errors
+/// [`FileError::Write`] with the system's reason, or `path` is something else than a file.
+pub fn file_beside(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError> {
+    let target = target_of(path);
+    // Nobody means to replace a device.
     if target.exists() && !target.is_file() {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let temporary = temporary_beside(&target);
-    let attempt = File::create(&temporary)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&temporary, &target));
-    if attempt.is_err() {
-        remove_leftover(&temporary);
-    }
+    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let attempt = tempfile::Builder::new()
+        .prefix(".skyhop-")
+        // Unlike tempfile's own files it may be read by whom the umask allows it.
+        .make_in(directory.unwrap_or(Path::new(".")), |place| File::create_new(place))
+        .and_then(|file| file.as_file().write_all(bytes).map(|()| file));
     attempt.map_err(|e| write_error(path, e))
 }
 
-/// A name in the same directory that no finished result has.
-pub fn temporary_beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.partial-{}", std::process::id()))
+/// Moves what [`file_beside`] made to `path`.
+///
+/// # Errors
+/// [`FileError::Write`] with the system's reason.
+pub fn put_in_place(file: NamedTempFile, path: &Path) -> Result<(), FileError> {
+    file.persist(target_of(path)).map(drop).map_err(|e| write_error(path, e.error))
 }
 
-/// Removes what an attempt left; that it never came to exist is fine, and the attempt's own error
-/// says more than this one's would.
-pub fn remove_leftover(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        debug_assert!(error.kind() == io::ErrorKind::NotFound, "{}: {error}", path.display());
-    }
+/// What is replaced: not a link, but what it leads to.
+fn target_of(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// That `path` could not be written, and why.

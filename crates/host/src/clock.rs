@@ -70,7 +70,7 @@ impl Stop {
     /// Tells everyone, for good.
     pub fn set(&self) -> Result<(), HostError> {
         self.set.store(true, Ordering::Release);
-        // Nobody reads the event descriptor, so that it wakes every thread that waits for it.
+        // Nobody reads the event descriptor, so it wakes every thread that waits for it.
         self.event.write(1).context("cannot wake the engine's threads").map(|_| ())
     }
 

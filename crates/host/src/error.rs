@@ -88,7 +88,7 @@ pub enum HostError {
         reason: String,
     },
     /// The engine's process died.
-    #[error("the live engine died ({how}); nothing of it is left, and nothing was measured")]
+    #[error("the live engine died ({how}); nothing of it is left, and its measurements are lost")]
     EngineDied {
         /// By which signal or with which status.
         how: String,
@@ -115,28 +115,21 @@ pub trait Context<T> {
     fn context(self, action: &str) -> Result<T, HostError>;
 }
 
-impl<T> Context<T> for Result<T, io::Error> {
-    fn context(self, action: &str) -> Result<T, HostError> {
-        self.map_err(|error| system(action, &error.to_string()))
-    }
+macro_rules! with_context {
+    ($($error:ty),*) => {$(
+        impl<T> Context<T> for Result<T, $error> {
+            fn context(self, action: &str) -> Result<T, HostError> {
+                self.map_err(|error| system(action, &error.to_string()))
+            }
+        }
+    )*};
 }
-
-impl<T> Context<T> for Result<T, KernelError> {
-    fn context(self, action: &str) -> Result<T, HostError> {
-        self.map_err(|error| system(action, &error.to_string()))
-    }
-}
+with_context!(io::Error, KernelError, FileError, HostError);
 
 impl From<HostError> for EngineError {
     fn from(error: HostError) -> Self {
         let is_input = error.is_input();
         Self::Failed { reason: Box::new(error), is_input }
-    }
-}
-
-impl<T> Context<T> for Result<T, FileError> {
-    fn context(self, action: &str) -> Result<T, HostError> {
-        self.map_err(|error| system(action, &error.to_string()))
     }
 }
 

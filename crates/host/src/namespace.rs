@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -36,10 +37,15 @@ impl NetNamespace {
                     reason: errno.desc().to_owned(),
                 },
             })?;
-            let handle = File::open("/proc/thread-self/ns/net")
-                .context("cannot open /proc/thread-self/ns/net")?;
-            Ok(Self { handle, asks_for_ecn: Mutex::new(false) })
+            Self::open(Path::new("/proc/thread-self/ns/net"))
         })
+    }
+
+    /// One that is there, by its handle: `/run/netns/NAME` or `/proc/PID/ns/net`.
+    pub fn open(path: &Path) -> Result<Self, HostError> {
+        let handle = File::open(path)
+            .context(&format!("cannot open the network namespace {}", path.display()))?;
+        Ok(Self { handle, asks_for_ecn: Mutex::new(false) })
     }
 
     /// Moves the calling thread, and what it starts from now on, into this namespace.

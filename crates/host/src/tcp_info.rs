@@ -1,6 +1,7 @@
 //! `TCP_INFO`: what the kernel tells about a connection.
 
 use skyhop_model::CongestionState;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
@@ -35,40 +36,42 @@ pub struct TcpInfo {
 
 /// Asks the kernel about a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo, HostError> {
-    // Larger than any kernel's; older kernels fill less, and the rest stays zero.
-    let mut bytes = [0_u8; 512];
-    let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `bytes`.
+    // The kernel's struct only ever grows at its end: an older kernel's leaves the rest zero.
+    // SAFETY: all of its fields are numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has.
     let asked = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            bytes.as_mut_ptr().cast(),
+            (&raw mut info).cast(),
             &raw mut length,
         )
     };
     Errno::result(asked).context("cannot read TCP_INFO")?;
-    Ok(parse(&bytes))
+    Ok(TcpInfo::from(info))
 }
 
-/// Offsets are those of `struct tcp_info`, which only ever grows at its end.
-fn parse(bytes: &[u8; 512]) -> TcpInfo {
-    let u32_at = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let u64_at = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let (unacked, sacked, lost, retrans) = (u32_at(24), u32_at(28), u32_at(32), u32_at(36));
-    let pacing_rate = u64_at(104);
-    TcpInfo {
-        state: CongestionState::from_linux(bytes[1]),
-        cwnd_packets: u32_at(80),
-        ssthresh_packets: Some(u32_at(76)).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH),
-        srtt_us: Some(u32_at(68)).filter(|srtt| *srtt > 0),
+impl From<libc::tcp_info> for TcpInfo {
+    fn from(info: libc::tcp_info) -> Self {
+        let ssthresh = Some(info.tcpi_snd_ssthresh).filter(|packets| *packets < INFINITE_SSTHRESH);
+        let pacing_rate = Some(info.tcpi_pacing_rate).filter(|rate| *rate != u64::MAX);
         // tcp_packets_in_flight of linux/tcp.h.
-        inflight_packets: (unacked + retrans).saturating_sub(sacked + lost),
-        retransmits: u32_at(100),
-        pacing_rate_bps: (pacing_rate != u64::MAX).then(|| pacing_rate.saturating_mul(8)),
-        bytes_received: u64_at(128),
-        data_segments_sent: u32_at(156),
+        let inflight_packets = (info.tcpi_unacked + info.tcpi_retrans)
+            .saturating_sub(info.tcpi_sacked + info.tcpi_lost);
+        Self {
+            state: CongestionState::from_linux(info.tcpi_ca_state),
+            cwnd_packets: info.tcpi_snd_cwnd,
+            ssthresh_packets: ssthresh,
+            srtt_us: Some(info.tcpi_rtt).filter(|srtt| *srtt > 0),
+            inflight_packets,
+            retransmits: info.tcpi_total_retrans,
+            pacing_rate_bps: pacing_rate.map(|rate| rate.saturating_mul(8)),
+            bytes_received: info.tcpi_bytes_received,
+            data_segments_sent: info.tcpi_data_segs_out,
+        }
     }
 }
 
@@ -78,10 +81,11 @@ mod tests {
 
     #[test]
     fn infinite_and_missing_values_are_none() {
-        let mut bytes = [0; 512];
-        bytes[76..80].copy_from_slice(&INFINITE_SSTHRESH.to_ne_bytes());
-        bytes[104..112].copy_from_slice(&u64::MAX.to_ne_bytes());
-        let info = parse(&bytes);
+        // SAFETY: as above.
+        let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+        info.tcpi_snd_ssthresh = INFINITE_SSTHRESH;
+        info.tcpi_pacing_rate = u64::MAX;
+        let info = TcpInfo::from(info);
         assert_eq!((info.ssthresh_packets, info.srtt_us, info.pacing_rate_bps), (None, None, None));
         assert_eq!(info.state, CongestionState::Open);
     }

@@ -17,8 +17,8 @@ use nix::unistd::gettid;
 use skyhop_cc::Module;
 use skyhop_kernel::hold;
 
-const NEAR: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
-const FAR: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
 const PORT: u16 = 5001;
 const GIGABYTES: f64 = 2.0;
 const PAIRS: usize = 12;
@@ -33,8 +33,8 @@ fn main() -> io::Result<()> {
         println!("cpu_per_gb: skipped: no network namespaces of its own: {error}");
         return Ok(());
     }
-    let far = ids.recv().map_err(io::Error::other)?;
-    join(far)?;
+    let server = ids.recv().map_err(io::Error::other)?;
+    join(server)?;
     address.send(()).map_err(io::Error::other)?;
     for name in ["cubic", "bbr"] {
         let module = Module::find(name).map_err(io::Error::other)?;
@@ -46,14 +46,14 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Lays a veth pair from this thread's namespace to that of the thread `far`.
-fn join(far: i32) -> io::Result<()> {
-    let near = gettid().as_raw();
-    ip(near, &format!("link add near type veth peer name far netns {far}"))?;
-    ip(near, &format!("address add {NEAR}/24 dev near"))?;
-    ip(near, "link set near up")?;
-    ip(far, &format!("address add {FAR}/24 dev far"))?;
-    ip(far, "link set far up")
+/// Lays a veth pair from this thread's namespace to that of the thread `server`.
+fn join(server: i32) -> io::Result<()> {
+    let client = gettid().as_raw();
+    ip(client, &format!("link add client type veth peer name server netns {server}"))?;
+    ip(client, &format!("address add {CLIENT}/24 dev client"))?;
+    ip(client, "link set client up")?;
+    ip(server, &format!("address add {SERVER}/24 dev server"))?;
+    ip(server, "link set server up")
 }
 
 /// Runs `ip` in the namespace of a thread.
@@ -73,7 +73,7 @@ fn receive(id: &Sender<i32>, ready: &Receiver<()>) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     id.send(gettid().as_raw()).map_err(io::Error::other)?;
     ready.recv().map_err(io::Error::other)?;
-    let listener = TcpListener::bind(SocketAddrV4::new(FAR, PORT))?;
+    let listener = TcpListener::bind(SocketAddrV4::new(SERVER, PORT))?;
     for connection in listener.incoming() {
         let mut connection = connection?;
         let mut chunk = vec![0; 1 << 20];
@@ -137,12 +137,12 @@ fn transfer(cc: &str) -> io::Result<f64> {
 fn connect() -> io::Result<TcpStream> {
     // The far end may not be listening yet, nor the device be ready.
     for _ in 0..100 {
-        match TcpStream::connect(SocketAddrV4::new(FAR, PORT)) {
+        match TcpStream::connect(SocketAddrV4::new(SERVER, PORT)) {
             Ok(connection) => return Ok(connection),
             Err(_) => thread::sleep(std::time::Duration::from_millis(20)),
         }
     }
-    TcpStream::connect(SocketAddrV4::new(FAR, PORT))
+    TcpStream::connect(SocketAddrV4::new(SERVER, PORT))
 }
 
 fn choose(connection: &TcpStream, cc: &str) -> io::Result<()> {

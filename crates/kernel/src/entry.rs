@@ -17,8 +17,8 @@ const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 pub struct Entry {
     /// What programs call it; `skyhop:NAME` for one of ours that is not in the kernel.
     pub name: String,
-    /// Where it is.
-    pub place: Place,
+    /// Whose it is, and whether it is loaded.
+    pub status: Status,
     /// Ours: one line about it.
     pub about: Option<&'static str>,
     /// Sockets that use it in the namespaces that the caller can see; `None` where the kernel does not
@@ -26,9 +26,9 @@ pub struct Entry {
     pub sockets: Option<u64>,
 }
 
-/// Where a congestion control is.
+/// Whose a congestion control is, and whether it is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Status {
     /// The kernel's own.
     Kernel,
     /// Ours, loaded until it is unloaded.
@@ -56,17 +56,17 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
     let pins = Pin::all();
     let census = sockets_by_cc();
     let in_kernel = offered()?.into_iter().map(|name| {
-        let place = place_of(&name, pins.as_deref());
+        let status = status_of(&name, pins.as_deref());
         let sockets = census.as_ref().ok().map(|census| census.get(&name).copied().unwrap_or(0));
-        Entry { about: about(place), name, place, sockets }
+        Entry { about: about(status), name, status, sockets }
     });
     let mut entries: Vec<Entry> = in_kernel.collect();
     for module in Module::all() {
-        let loaded = |entry: &Entry| entry.place == Place::Loaded(module.name());
+        let loaded = |entry: &Entry| entry.status == Status::Loaded(module.name());
         if !entries.iter().any(loaded) {
-            let place = Place::Module(module.name());
+            let status = Status::Module(module.name());
             let name = format!("{OUR_CC}{}", module.name());
-            entries.push(Entry { name, place, about: about(place), sockets: None });
+            entries.push(Entry { name, status, about: about(status), sockets: None });
         }
     }
     Ok(entries)
@@ -80,32 +80,34 @@ pub fn has_own(name: &str) -> Result<bool, KernelError> {
     if !offered()?.iter().any(|offered| offered == name) {
         return Ok(kernel_ships(name));
     }
-    Ok(place_of(name, Pin::all().as_deref()) == Place::Kernel)
+    Ok(status_of(name, Pin::all().as_deref()) == Status::Kernel)
 }
 
 /// What a module that has been loaded is called in the kernel.
 pub fn loaded_name(module: &Module) -> Option<String> {
     let pins = Pin::all();
-    let is_it = |name: &String| place_of(name, pins.as_deref()) == Place::Loaded(module.name());
+    let is_it = |name: &String| status_of(name, pins.as_deref()) == Status::Loaded(module.name());
     offered().ok()?.into_iter().find(is_it)
 }
 
 /// Where the kernel's algorithm of this name comes from; `pins` is `None` for who may not look at them.
-fn place_of(name: &str, pins: Option<&[Pin]>) -> Place {
+fn status_of(name: &str, pins: Option<&[Pin]>) -> Status {
     if let Some(module) = held_module(name) {
-        return Place::Run(module.name());
+        return Status::Run(module.name());
     }
     let plain = name.strip_prefix(PREFIX).unwrap_or(name);
-    let Ok(module) = Module::find(plain) else { return Place::Kernel };
+    let Ok(module) = Module::find(plain) else { return Status::Kernel };
     let loaded = match pins {
         Some(pins) => pins.iter().any(|pin| pin.kernel_name == name),
         None => name != plain || !kernel_ships(name),
     };
-    if loaded { Place::Loaded(module.name()) } else { Place::Kernel }
+    if loaded { Status::Loaded(module.name()) } else { Status::Kernel }
 }
 
-fn about(place: Place) -> Option<&'static str> {
-    let (Place::Loaded(name) | Place::Run(name) | Place::Module(name)) = place else { return None };
+fn about(status: Status) -> Option<&'static str> {
+    let (Status::Loaded(name) | Status::Run(name) | Status::Module(name)) = status else {
+        return None;
+    };
     Module::find(name).ok().map(Module::about)
 }
 
@@ -116,23 +118,24 @@ mod tests {
     #[test]
     fn a_name_is_ours_where_it_is_pinned_or_has_our_prefix() {
         let pins = [Pin::of("skyhop_cubic")];
-        assert_eq!(place_of("skyhop_cubic", Some(&pins)), Place::Loaded("cubic"));
-        assert_eq!(place_of("skyhop_cubic", None), Place::Loaded("cubic"));
-        assert_eq!(place_of("cubic", Some(&pins)), Place::Kernel);
-        assert_eq!(place_of("reno", None), Place::Kernel);
-        assert_eq!(place_of("bbr_00ff1a", Some(&pins)), Place::Run("bbr"));
-        assert_eq!(place_of("dctcp", None), Place::Kernel);
+        assert_eq!(status_of("skyhop_cubic", Some(&pins)), Status::Loaded("cubic"));
+        assert_eq!(status_of("skyhop_cubic", None), Status::Loaded("cubic"));
+        assert_eq!(status_of("cubic", Some(&pins)), Status::Kernel);
+        assert_eq!(status_of("reno", None), Status::Kernel);
+        assert_eq!(status_of("bbr_00ff1a", Some(&pins)), Status::Run("bbr"));
+        assert_eq!(status_of("dctcp", None), Status::Kernel);
     }
 
     #[test]
     fn the_kernel_offers_reno_and_ours_are_listed() {
         let entries = list().unwrap();
         let reno = entries.iter().find(|entry| entry.name == "reno").unwrap();
-        assert_eq!(reno.place, Place::Kernel);
+        assert_eq!(reno.status, Status::Kernel);
         for module in Module::all() {
             let name = module.name();
-            let is_ours =
-                |entry: &Entry| [Place::Loaded(name), Place::Module(name)].contains(&entry.place);
+            let is_ours = |entry: &Entry| {
+                [Status::Loaded(name), Status::Module(name)].contains(&entry.status)
+            };
             assert!(entries.iter().any(is_ours), "{name}");
         }
     }

@@ -21,12 +21,12 @@ pub enum KernelError {
     NoBtf(&'static str),
     /// The kernel does not take congestion controls from BPF.
     #[error(
-        "this kernel does not take congestion controls from BPF: one of 6.1 or newer with CONFIG_BPF_JIT=y is needed"
+        "this kernel does not take congestion controls from BPF: Linux 6.1 or newer with CONFIG_BPF_JIT=y is needed"
     )]
     NoStructOps,
     /// skyhop was built where clang was missing.
     #[error(
-        "this skyhop was built without clang, so that cc/{0}.c was not compiled for the kernel: install clang and run make setup again"
+        "this skyhop was built without clang, so cc/{0}.c was not compiled for the kernel: install clang and run make setup again"
     )]
     NotCompiled(&'static str),
     /// skyhop was built where libbpf could not be.
@@ -36,7 +36,7 @@ pub enum KernelError {
     NoLibbpf,
     /// It is there already.
     #[error(
-        "{module} is loaded already, as {kernel_name}: run skyhop cc unload {module} first to load it with other parameters"
+        "{module} is already loaded, as {kernel_name}: run skyhop cc unload {module} first to load it with other parameters"
     )]
     AlreadyLoaded {
         /// The module.

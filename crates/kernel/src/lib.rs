@@ -34,7 +34,7 @@ pub use bpf::{
     Held, PhaseReader, SignalMap, check, hold, load, pinned_phases, pinned_signal_maps, unload,
 };
 pub use census::{netns_cookie, sockets_by_cc};
-pub use entry::{Entry, Place, has_own, list, loaded_name, offered};
+pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
 pub use names::module_of;
 

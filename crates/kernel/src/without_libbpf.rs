@@ -30,7 +30,7 @@ impl Held {
     }
 }
 
-/// A reader of what connections tell; there is none.
+/// A reader of what connections report; there is none.
 #[derive(Debug)]
 pub struct PhaseReader(Infallible);
 

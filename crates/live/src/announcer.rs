@@ -22,19 +22,19 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Announces on a thread of its own, so that nothing else makes it late.
 pub(crate) struct RunningAnnouncer {
-    worker: Option<Worker<Found>>,
+    worker: Option<Worker<Learned>>,
 }
 
 /// What a run has found out, and announced, by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Learned {
     /// The rows of announcements that the experiment did not plan.
     pub(crate) rows: Vec<EventRow>,
     pub(crate) grid: Option<Estimate>,
 }
 
 impl RunningAnnouncer {
-    /// Starts where there is something to announce and somebody to hear it, the connections of the
+    /// Starts where there is something to announce and somebody to receive it, the connections of the
     /// run's namespaces that look into one of `maps`, or something to find out from `arrivals`.
     pub(crate) fn start(
         experiment: &Experiment,
@@ -57,15 +57,15 @@ impl RunningAnnouncer {
             wake_precisely()?;
             match plan.zip(learner) {
                 Some((plan, learner)) => announcer.learn(agenda, plan, learner, &arrivals),
-                None => announcer.announce_all(agenda).map(|()| Found::default()),
+                None => announcer.announce_all(agenda).map(|()| Learned::default()),
             }
         })?;
         Ok(Self { worker: Some(worker) })
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self) -> Result<Found, HostError> {
-        self.worker.map_or_else(|| Ok(Found::default()), join)
+    pub(crate) fn join(self) -> Result<Learned, HostError> {
+        self.worker.map_or_else(|| Ok(Learned::default()), join)
     }
 }
 
@@ -90,7 +90,7 @@ impl Announcer {
                 break;
             }
             while let Some(said) = agenda.pop(self.clock.now().max(next)) {
-                self.say(&said)?;
+                self.publish(&said)?;
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Announcer {
         plan: BlindPlan,
         mut learner: Learner,
         arrivals: &Arrivals,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Learned, HostError> {
         let mut estimating: Option<Worker<Estimate>> = None;
         let mut rows = Vec::new();
         loop {
@@ -120,7 +120,7 @@ impl Announcer {
                 estimating = Some(spawn("estimate".to_owned(), estimate)?);
             }
             while let Some(said) = agenda.pop(now) {
-                rows.extend(self.say(&said)?);
+                rows.extend(self.publish(&said)?);
             }
             let next = agenda.next().map_or(now + LOOK, |next| next.min(now + LOOK));
             if !sleep_until(self.clock, next, &self.stop)? {
@@ -130,18 +130,18 @@ impl Announcer {
         if let Some(unfinished) = estimating {
             join(unfinished)?;
         }
-        Ok(Found { rows, grid: Some(learner.estimate()) })
+        Ok(Learned { rows, grid: Some(learner.estimate()) })
     }
 
     /// Passes on what a source says; its row, where it is an announcement.
-    fn say(&self, said: &Said) -> Result<Option<EventRow>, HostError> {
+    fn publish(&self, said: &Said) -> Result<Option<EventRow>, HostError> {
         match said {
             Said::Announced(announcement) => {
                 self.announce(announcement)?;
                 Ok(Some(EventRow::announced(announcement)))
             }
             Said::Withdrawn => {
-                self.for_each(|map, scope| map.withdraw(scope), "cannot take a handover back")?;
+                self.for_each(|map, scope| map.withdraw(scope), "cannot withdraw a handover")?;
                 Ok(None)
             }
         }

@@ -96,7 +96,7 @@ pub(crate) fn run(
     let mut ends = Ends::create(experiment.device)?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
-        ends.warnings.extend(modules.deaf());
+        ends.warnings.extend(modules.without_announcements());
     }
     let mut run = Run::start(experiment, options, plan, ends, &modules, limit, recorder)?;
     let end = run.watch(orders, to_caller)?;
@@ -112,17 +112,17 @@ struct Ends {
 
 impl Ends {
     fn create(asked: LiveDevice) -> Result<Self, HostError> {
-        let [near, far] = [NetNamespace::create()?, NetNamespace::create()?];
-        let mut warnings = near.tune()?;
-        warnings.extend(far.tune()?);
+        let [from, to] = [NetNamespace::create()?, NetNamespace::create()?];
+        let mut warnings = from.tune()?;
+        warnings.extend(to.tune()?);
         // Both ends have the same to say.
         warnings.sort();
         warnings.dedup();
-        let [from, to] = [End::From, End::To].map(Addresses::all_of);
-        let devices = Device::create_pair(asked, [(&near, &from), (&far, &to)])?;
+        let [from_has, to_has] = [End::From, End::To].map(Addresses::all_of);
+        let devices = Device::create_pair(asked, [(&from, &from_has), (&to, &to_has)])?;
         Ok(Self {
             devices: devices.map(Arc::new),
-            namespaces: [Arc::new(near), Arc::new(far)],
+            namespaces: [Arc::new(from), Arc::new(to)],
             warnings,
         })
     }
@@ -191,11 +191,11 @@ impl<'a> Run<'a> {
         recorder: Recorder<'a>,
     ) -> Result<Self, HostError> {
         let mut reaper = Reaper::default();
-        let [near, far] = ends.namespaces.clone();
+        let [from, to] = ends.namespaces.clone();
         let program = options.program.as_ref();
         let server_command = program.and_then(|program| program.server.as_deref());
         let server = server_command
-            .map(|command| Server::start(command, &far, address(End::To), limit, &mut reaper))
+            .map(|command| Server::start(command, &to, address(End::To), limit, &mut reaper))
             .transpose()?;
 
         let clock = RunClock::starting_in(LEAD)?;
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
         let timing = TimingRecorder::new()?;
         let pumps = [pump(Direction::Forward)?, pump(Direction::Back)?];
 
-        let stage = Stage { near: Arc::clone(&near), far, clock, stop, close };
+        let stage = Stage { near: Arc::clone(&from), far: to, clock, stop, close };
         let announcer = RunningAnnouncer::start(
             experiment,
             modules.signal_maps()?,
@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
         sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
         let client = program
             .map(|program| {
-                program::start_client(&program.client, &near, address(End::To), limit, &mut reaper)
+                program::start_client(&program.client, &from, address(End::To), limit, &mut reaper)
             })
             .transpose()?;
         let progress_at = Instant::START;
@@ -506,7 +506,7 @@ fn packet_counts(
     views: &[Arc<PumpView>; 2],
     devices: &[Arc<Device>; 2],
 ) -> Result<[PacketCount; 2], HostError> {
-    let [near, far] = [devices[0].count()?, devices[1].count()?];
+    let [from, to] = [devices[0].count()?, devices[1].count()?];
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
         PacketCount {
@@ -520,7 +520,7 @@ fn packet_counts(
             device_received: receiver.received,
         }
     };
-    Ok([count(&views[0], near, far), count(&views[1], far, near)])
+    Ok([count(&views[0], from, to), count(&views[1], to, from)])
 }
 
 fn kernel() -> Result<String, HostError> {

@@ -55,11 +55,11 @@ impl LoadedModules {
     }
 
     /// What to know of modules that root has loaded, in a run with announcements.
-    pub(crate) fn deaf(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn without_announcements(&self) -> impl Iterator<Item = String> {
         self.borrowed.iter().map(|name| {
             format!(
-                "{name} does not hear of this run's announcements: only root may hand them to it, \
-                 and loads it for the run itself"
+                "{name} does not receive this run's announcements: only root may pass them to it; \
+                 run skyhop as root, which then loads the module for the run"
             )
         })
     }

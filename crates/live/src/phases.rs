@@ -9,7 +9,7 @@ use skyhop_host::clock::RunClock;
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::frame::own_index;
 
-/// Reads it while the run goes on: what the kernel keeps for nobody is dropped.
+/// Reads it while the run goes on: the kernel keeps only so much of what nobody reads.
 pub(crate) struct PhaseLog {
     readers: Vec<PhaseReader>,
     clock: RunClock,

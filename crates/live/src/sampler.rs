@@ -48,7 +48,7 @@ impl Sampler {
         self.sample(now, recorder)
     }
 
-    /// Takes a sample: its counts and the rows of losses tell of the same packets.
+    /// Takes a sample: its counts and the rows of losses are about the same packets.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -153,7 +153,7 @@ impl LinkTrack {
         verdicts.marked.into_iter().for_each(|flow| recorder.marked(flow));
         self.noted = state.lost() + state.refused;
         let mut stats = state.stats;
-        // The devices belong to no link; what they drop counts to the first.
+        // The devices belong to no link; what they drop counts towards the first.
         if let Some(first) = stats.first_mut() {
             first.drops[LossReason::Device] = self.device.count()?.send_drops + state.refused;
         }

@@ -108,7 +108,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Passes on what is measured until the run is over. `interrupted` hears of progress and says whether to
+/// Passes on what is measured until the run is over. `interrupted` is told of progress and says whether to
 /// stop.
 fn follow(
     mut supervisor: Supervisor,
@@ -185,7 +185,7 @@ fn start_engine(
     match forked {
         Ok(ForkResult::Child) => engine_main(ends, experiment, options),
         Ok(ForkResult::Parent { child }) => {
-            // The caller hears of the engine's death by the end of the pipe.
+            // The caller learns of the engine's death from the end of the pipe.
             drop(ends);
             match waitpid(child, None) {
                 Ok(WaitStatus::Exited(_, status)) => status,

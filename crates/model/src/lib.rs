@@ -1,6 +1,6 @@
 //! The words that appear in scenarios, paths and results, each written down once.
 //!
-//! Whoever needs a list of them, a count for each or a column for each loops over `ALL`: a new word
+//! What needs a list of them, a count for each or a column for each loops over `ALL`: a new word
 //! is one line here, and the place that has cause to say it. Python reads the same lists from
 //! `skyhop._core`.
 

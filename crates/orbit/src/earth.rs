@@ -99,13 +99,13 @@ pub struct Site {
 impl Site {
     /// The straight distance to a satellite, in metres.
     pub fn range_m(&self, satellite: Vec3) -> f64 {
-        self.position.distance_m(satellite)
+        self.position.distance(satellite)
     }
 
     /// The sine of a satellite's elevation above the horizon.
     pub fn sin_elevation(&self, satellite: Vec3) -> f64 {
         let sight = satellite - self.position;
-        sight.dot(self.up) / sight.norm()
+        sight.dot(self.up) / sight.length()
     }
 
     /// A satellite's elevation above the horizon, in degrees.

@@ -97,7 +97,7 @@ impl ElementSet {
     pub fn position(&self, time: UtcInstant) -> Option<Vec3> {
         let [x, y, z] = self.propagate(time).ok()?.position;
         let position = Vec3::new(x, y, z) * 1e3;
-        position.norm_squared().is_finite().then_some(position)
+        position.length_squared().is_finite().then_some(position)
     }
 
     /// Position (m) and velocity (m/s) at `time`, or why SGP4 cannot tell.
@@ -108,7 +108,7 @@ impl ElementSet {
         let state = self.propagate(time).map_err(|error| error.to_string())?;
         let metres = |[x, y, z]: [f64; 3]| Vec3::new(x, y, z) * 1e3;
         let (position, velocity) = (metres(state.position), metres(state.velocity));
-        let finite = (position.norm_squared() + velocity.norm_squared()).is_finite();
+        let finite = (position.length_squared() + velocity.length_squared()).is_finite();
         finite
             .then_some((position, velocity))
             .ok_or_else(|| "the position is not finite".to_owned())

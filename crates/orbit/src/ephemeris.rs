@@ -76,9 +76,9 @@ impl Ephemeris {
         for group in &self.groups {
             let first = positions.len();
             if group.extend(time, self.epoch, positions) == Axes::EarthFixed {
-                let back = self.earth.rotation().at(time).inverse();
+                let back = self.earth.rotation().at(time).transpose();
                 for position in &mut positions[first..] {
-                    *position = back.apply(*position);
+                    *position = back * *position;
                 }
             }
         }
@@ -96,7 +96,7 @@ impl Ephemeris {
                 Axes::OfDate => EarthRotation::MeanOfDate.at(time),
             };
             for position in &mut positions[first..] {
-                *position = self.earth.project(rotation.apply(*position));
+                *position = self.earth.project(rotation * *position);
             }
         }
     }
@@ -123,7 +123,7 @@ impl Ephemeris {
             Axes::Inertial => self.earth.rotation().at(time),
             Axes::OfDate => EarthRotation::MeanOfDate.at(time),
         };
-        self.earth.project(rotation.apply(position))
+        self.earth.project(rotation * position)
     }
 }
 
@@ -186,7 +186,7 @@ impl Motion {
         match self {
             Self::Shell(shell) => shell.largest_radius_m(),
             Self::ElementSets(sets) => sets.iter().map(apogee_m).fold(0.0, f64::max),
-            Self::Fixed(positions) => positions.iter().map(|p| p.norm()).fold(0.0, f64::max),
+            Self::Fixed(positions) => positions.iter().map(|p| p.length()).fold(0.0, f64::max),
         }
     }
 

@@ -132,10 +132,10 @@ impl Orbit {
     /// From position and velocity: the plane's normal gives the node. `None` where SGP4 cannot tell.
     fn at(id: u32, set: &ElementSet, time: UtcInstant) -> Option<Self> {
         let (position, velocity) = set.state(time).ok()?;
-        let normal = cross(position, velocity);
+        let normal = position.cross(velocity);
         let node = Vec3::new(-normal.y, normal.x, 0.0);
-        let along = position.dot(node) / node.norm();
-        let ahead = position.dot(cross(normal, node)) / (normal.norm() * node.norm());
+        let along = position.dot(node) / node.length();
+        let ahead = position.dot(normal.cross(node)) / (normal.length() * node.length());
         let orbit = Self {
             id,
             inclination_deg: set.elements().inclination_deg,
@@ -286,8 +286,4 @@ fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
         }
     }
     planes
-}
-
-fn cross(a: Vec3, b: Vec3) -> Vec3 {
-    Vec3::new(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x)
 }

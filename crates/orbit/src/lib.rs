@@ -19,7 +19,6 @@ mod ephemeris;
 mod formation;
 mod rotation;
 mod secular;
-mod vector;
 mod visibility;
 mod walker;
 
@@ -34,9 +33,13 @@ pub use ephemeris::Ephemeris;
 pub use formation::{
     Formation, FormationPlace, FormationPlane, FormationSatellite, FormationShell,
 };
-pub use rotation::{EarthRotation, Rotation};
+/// How to turn axes.
+pub use glam::DMat3 as Mat3;
+/// A position or a difference of positions in metres, or a direction: x points towards the equinox (inertial) or the
+/// prime meridian (earth-fixed), y 90 degrees east of x, z towards the north pole.
+pub use glam::DVec3 as Vec3;
+pub use rotation::EarthRotation;
 pub use secular::SecularRates;
-pub use vector::Vec3;
 pub use visibility::{Coverage, Sky};
 
 /// The speed of light in vacuum, in m/s (exact by definition).

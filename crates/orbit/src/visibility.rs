@@ -79,14 +79,14 @@ impl GeoArc {
         let seen_from = |site: &Site| -> Vec<Vec3> {
             let sights = arc.clone().map(|point| point - site.position);
             let above = sights.filter(|sight| sight.dot(site.up) > 0.0);
-            above.map(|sight| sight * (1.0 / sight.norm())).collect()
+            above.map(|sight| sight * (1.0 / sight.length())).collect()
         };
         let directions = sites.iter().map(seen_from).collect();
         Self { cos_avoided: degrees.to_radians().cos(), directions }
     }
 
     fn avoids(&self, site: usize, sight: Vec3) -> bool {
-        let limit = self.cos_avoided * sight.norm();
+        let limit = self.cos_avoided * sight.length();
         self.directions[site].iter().any(|direction| direction.dot(sight) > limit)
     }
 }
@@ -148,7 +148,7 @@ impl Sky {
             near.clear();
             let ids = (0_u32..).zip(positions);
             near.extend(
-                ids.filter(|(_, position)| (**position - site.position).norm_squared() <= limit)
+                ids.filter(|(_, position)| (**position - site.position).length_squared() <= limit)
                     .map(|(id, _)| id),
             );
         }

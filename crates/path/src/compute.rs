@@ -116,16 +116,7 @@ impl<'r> PathFrames<'r> {
             graph: self.topology.graph(),
             outlook: &Forecast { ephemeris: &self.ephemeris, sky: &self.sky, now: time },
         });
-        self.routed(at, selection).unwrap_or(Frame {
-            at,
-            nodes: Vec::new(),
-            hop_delays: Vec::new(),
-            delay: None,
-            delay_back: None,
-            rate: None,
-            loss: None,
-            events: Vec::new(),
-        })
+        self.routed(at, selection).unwrap_or(Frame { at, ..Frame::default() })
     }
 
     /// Brings the positions up to date: of all satellites, or of those that the ends could see where the others
@@ -182,9 +173,7 @@ impl<'r> PathFrames<'r> {
             hop_delays: hops.delays,
             delay,
             delay_back: delay,
-            rate: None,
-            loss: None,
-            events: Vec::new(),
+            ..Frame::default()
         })
     }
 

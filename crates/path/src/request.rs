@@ -200,7 +200,7 @@ pub enum PathError {
         /// Frames that were asked for.
         steps: u64,
     },
-    /// The path that was computed is none.
+    /// What was computed is not a path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }

@@ -59,6 +59,35 @@ pub struct PathHeader {
     pub seed: u64,
 }
 
+impl PathHeader {
+    /// Of a path that no constellation made: each value holds until the next, it begins at no time of day, and
+    /// nothing in it is random.
+    pub fn plain(
+        source: impl Into<String>,
+        [from, to]: [Endpoint; 2],
+        duration: Duration,
+        step: Duration,
+    ) -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            source: source.into(),
+            from,
+            to,
+            constellation: None,
+            satellites: 0,
+            relay: None,
+            handover: None,
+            outage: None,
+            compat: None,
+            start: None,
+            duration_ns: duration.as_nanos(),
+            step_ns: step.as_nanos(),
+            between_frames: BetweenFrames::Step,
+            seed: 0,
+        }
+    }
+}
+
 /// One end of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {
@@ -68,6 +97,13 @@ pub struct Endpoint {
     pub latitude_deg: Option<f64>,
     /// Longitude, east positive, where known.
     pub longitude_deg: Option<f64>,
+}
+
+impl Endpoint {
+    /// An end of which only the name is known.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), latitude_deg: None, longitude_deg: None }
+    }
 }
 
 /// What happens to the delay between two frames with the same nodes.
@@ -80,8 +116,8 @@ pub enum BetweenFrames {
     Step,
 }
 
-/// The path at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The path at one moment; by default there is none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     /// When this frame begins.
     pub at: Instant,
@@ -157,6 +193,20 @@ impl PathTrace {
             return Err(TraceError::NeverConnected { from, to });
         }
         Ok(())
+    }
+
+    /// One hop whose round trip never changes.
+    pub fn fixed(ends: [Endpoint; 2], rtt: Duration, duration: Duration) -> Self {
+        let there = rtt / 2;
+        let frame = Frame {
+            nodes: vec![NODE_FROM, NODE_TO],
+            hop_delays: vec![there],
+            delay: Some(there),
+            delay_back: Some(rtt - there),
+            ..Frame::default()
+        };
+        let header = PathHeader::plain("fixed", ends, duration, duration);
+        Self { header, frames: vec![frame] }
     }
 
     /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path;

@@ -7,7 +7,7 @@ use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::blind::Period;
 use skyhop_units::Duration;
 
-use crate::errors::{from_convert, input_error};
+use crate::errors::{Fallible, input_error};
 
 /// What a log says of the handover grid.
 #[pyclass(frozen, get_all)]
@@ -28,11 +28,9 @@ pub(crate) fn estimate_blindly(
     path: &str,
     log_format: Option<&str>,
     period: &str,
-) -> PyResult<GridEstimate> {
+) -> Fallible<GridEstimate> {
     let period = wanted_period(period)?;
-    let found = py
-        .detach(|| estimate_grid(Path::new(path), log_format, period))
-        .map_err(|error| from_convert(&error))?;
+    let found = py.detach(|| estimate_grid(Path::new(path), log_format, period))?;
     let grid = found.estimate.grid;
     Ok(GridEstimate {
         offset_s: grid.map(|grid| grid.offset.as_secs_f64()),
@@ -45,7 +43,7 @@ pub(crate) fn estimate_blindly(
 }
 
 /// What `--period` says.
-pub(crate) fn wanted_period(text: &str) -> PyResult<Period> {
+pub(crate) fn wanted_period(text: &str) -> Fallible<Period> {
     if text == "search" {
         return Ok(Period::Searched);
     }

@@ -8,7 +8,7 @@ use skyhop_link::QueueDiscipline;
 use skyhop_orbit::Constellation;
 use skyhop_scenario::catalogue;
 
-use crate::errors::{from_scenario, input_error, run_error};
+use crate::errors::Fallible;
 
 /// The source of what is code rather than data.
 const BUILT_IN: &str = "built in";
@@ -22,14 +22,12 @@ pub(crate) struct Entry {
 }
 
 #[pyfunction]
-pub(crate) fn list_constellations() -> PyResult<Vec<Entry>> {
+pub(crate) fn list_constellations() -> Fallible<Vec<Entry>> {
     catalogue::constellation_names()
         .into_iter()
         .map(|name| {
-            let (text, found) = catalogue::constellation_text(&name, Path::new(""), &name)
-                .map_err(|error| from_scenario(&error, None))?;
-            let constellation = Constellation::parse(&text, &found)
-                .map_err(|error| input_error(&error.to_string()))?;
+            let (text, found) = catalogue::constellation_text(&name, Path::new(""), &name)?;
+            let constellation = Constellation::parse(&text, &found)?;
             let Constellation { description, source, .. } = constellation;
             Ok(Entry { name, description, source })
         })
@@ -37,7 +35,7 @@ pub(crate) fn list_constellations() -> PyResult<Vec<Entry>> {
 }
 
 #[pyfunction]
-pub(crate) fn list_sites() -> PyResult<Vec<Entry>> {
+pub(crate) fn list_sites() -> Fallible<Vec<Entry>> {
     catalogue::site_list_names()
         .into_iter()
         .map(|name| {
@@ -51,9 +49,8 @@ pub(crate) fn list_sites() -> PyResult<Vec<Entry>> {
 
 /// The rows of a list of sites: name, latitude (deg), longitude (deg), altitude (m).
 #[pyfunction]
-pub(crate) fn sites(name: &str) -> PyResult<Vec<(String, f64, f64, f64)>> {
-    let rows = catalogue::site_list(name, Path::new(""), "sites", name)
-        .map_err(|error| from_scenario(&error, None))?;
+pub(crate) fn sites(name: &str) -> Fallible<Vec<(String, f64, f64, f64)>> {
+    let rows = catalogue::site_list(name, Path::new(""), "sites", name)?;
     Ok(rows
         .into_iter()
         .map(|row| (row.name, row.latitude_deg, row.longitude_deg, row.altitude_m))
@@ -92,31 +89,23 @@ fn parameters(qdisc: &QueueDiscipline) -> Vec<(String, String)> {
 
 #[pyfunction]
 pub(crate) fn list_apps() -> Vec<Entry> {
-    skyhop_app::APPS
-        .iter()
-        .map(|entry| Entry {
-            name: entry.name.to_owned(),
-            description: entry.summary.to_owned(),
-            source: BUILT_IN.to_owned(),
-        })
-        .collect()
+    skyhop_app::APPS.iter().map(|entry| built_in(entry.name, entry.summary)).collect()
 }
 
 #[pyfunction]
 pub(crate) fn list_handovers() -> Vec<Entry> {
     skyhop_path::handover::POLICIES
         .iter()
-        .map(|entry| Entry {
-            name: entry.name.to_owned(),
-            description: entry.summary.to_owned(),
-            source: BUILT_IN.to_owned(),
-        })
+        .map(|entry| built_in(entry.name, entry.summary))
         .collect()
+}
+
+fn built_in(name: &str, summary: &str) -> Entry {
+    Entry { name: name.to_owned(), description: summary.to_owned(), source: BUILT_IN.to_owned() }
 }
 
 /// The JSON Schema of a scenario file.
 #[pyfunction]
-pub(crate) fn scenario_schema() -> PyResult<String> {
-    serde_json::to_string_pretty(&skyhop_scenario::schema())
-        .map_err(|error| run_error(&error.to_string()))
+pub(crate) fn scenario_schema() -> Fallible<String> {
+    Ok(serde_json::to_string_pretty(&skyhop_scenario::schema())?)
 }

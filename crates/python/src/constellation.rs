@@ -5,7 +5,7 @@ use pyo3::types::PyBytes;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Formation, FormationPlace};
 use skyhop_units::UtcInstant;
 
-use crate::errors::{from_scenario, input_error};
+use crate::errors::{Fallible, input_error};
 use crate::experiment::PyScenario;
 
 /// A constellation as a scenario uses it.
@@ -18,10 +18,8 @@ type SatelliteRow = (u32, Option<String>, Option<u64>, Option<u32>, Option<u32>,
 #[pymethods]
 impl PyConstellation {
     #[staticmethod]
-    fn of(py: Python<'_>, scenario: &PyScenario) -> PyResult<Self> {
-        py.detach(|| scenario.0.constellation())
-            .map(Self)
-            .map_err(|error| from_scenario(&error, None))
+    fn of(py: Python<'_>, scenario: &PyScenario) -> Fallible<Self> {
+        Ok(Self(py.detach(|| scenario.0.constellation())?))
     }
 
     #[getter]
@@ -90,7 +88,7 @@ impl PyConstellation {
         py: Python<'py>,
         time: &str,
         inertial: bool,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    ) -> Fallible<Bound<'py, PyBytes>> {
         let time: UtcInstant = time.parse().map_err(|e| input_error(&format!("{e}")))?;
         let mut positions = Vec::new();
         let ephemeris = Ephemeris::new(&self.0, EarthModel::Wgs84);

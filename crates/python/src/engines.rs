@@ -10,7 +10,7 @@ use skyhop_live::{LiveEngine, LiveOptions};
 use skyhop_sim::Simulator;
 use skyhop_units::Duration;
 
-use crate::errors::{from_engine, input_error};
+use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyExperiment, PyRunDirectory};
 use crate::progress::PyProgress;
 
@@ -33,7 +33,7 @@ impl Options {
 }
 
 /// Every engine: its name, and how it is made.
-fn engine(name: &str, options: Options) -> PyResult<Box<dyn Engine + Send + Sync>> {
+fn engine(name: &str, options: Options) -> Fallible<Box<dyn Engine + Send + Sync>> {
     match name {
         "sim" => Ok(Box::new(Simulator)),
         "live" => Ok(Box::new(LiveEngine { options: options.live() })),
@@ -72,17 +72,17 @@ pub(crate) fn run_engine(
     directory: &PyRunDirectory,
     options: Options,
     progress: Py<PyAny>,
-) -> PyResult<(f64, bool, Option<i32>)> {
+) -> Fallible<(f64, bool, Option<i32>)> {
     let engine = engine(name, options)?;
     let progress = PyProgress::new(progress);
     let mut control = PyControl { progress: &progress, started: Instant::now() };
     let mut writer = directory.writer(&experiment.0)?;
     let result = py.detach(|| engine.run(&experiment.0, &mut writer, &mut control));
     drop(writer);
-    let Ended { at, interrupted, program_status } = result.map_err(|error| from_engine(&error))?;
+    let Ended { at, interrupted, program_status } = result?;
     match progress.take_raised() {
         // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.
-        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
+        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),
         _ => Ok((at.as_secs_f64(), interrupted, program_status)),
     }
 }

@@ -2,10 +2,14 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use skyhop_cc::CcError;
 use skyhop_convert::ConvertError;
 use skyhop_engine::EngineError;
 use skyhop_files::FileError;
 use skyhop_host::HostError;
+use skyhop_kernel::KernelError;
+use skyhop_orbit::ConstellationError;
+use skyhop_path::PathError;
 use skyhop_scenario::ScenarioError;
 
 /// An exception of the class `name` of `skyhop.errors`.
@@ -22,42 +26,71 @@ fn exception(name: &str, message: &str) -> PyErr {
     })
 }
 
+/// What a function for Python fails with: one of those exceptions, or what Python itself has raised. `?` makes one
+/// of every error of the crates.
+pub(crate) struct Failure(PyErr);
+
+pub(crate) type Fallible<T> = Result<T, Failure>;
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Self(error)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        failure.0
+    }
+}
+
 /// The user's input was wrong.
-pub(crate) fn input_error(message: &str) -> PyErr {
-    exception("InputError", message)
+pub(crate) fn input_error(message: &str) -> Failure {
+    Failure(exception("InputError", message))
 }
 
 /// The run failed.
-pub(crate) fn run_error(message: &str) -> PyErr {
-    exception("RunError", message)
+pub(crate) fn run_error(message: &str) -> Failure {
+    Failure(exception("RunError", message))
 }
 
-pub(crate) fn from_file(error: &FileError) -> PyErr {
-    if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
-}
-
-/// `interruption` is what the progress callback raised, if it did.
-pub(crate) fn from_scenario(error: &ScenarioError, interruption: Option<PyErr>) -> PyErr {
-    match error {
-        ScenarioError::Interrupted => {
-            interruption.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+macro_rules! failures {
+    ($($error:ty, $is_input:expr;)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                let is_input: fn(&$error) -> bool = $is_input;
+                let of = if is_input(&error) { input_error } else { run_error };
+                of(&error.to_string())
+            }
         }
-        ScenarioError::Record(error) => from_file(error),
-        other => input_error(&other.to_string()),
+    )*};
+}
+failures! {
+    CcError, |_| true;
+    ConstellationError, |_| true;
+    EngineError, EngineError::is_input;
+    FileError, FileError::is_input;
+    HostError, HostError::is_input;
+    KernelError, KernelError::is_input;
+    PathError, |_| true;
+    serde_json::Error, |_| true;
+}
+
+impl From<ConvertError> for Failure {
+    fn from(error: ConvertError) -> Self {
+        match error {
+            ConvertError::File(error) => error.into(),
+            other => input_error(&other.to_string()),
+        }
     }
 }
 
-pub(crate) fn from_convert(error: &ConvertError) -> PyErr {
-    match error {
-        ConvertError::File(error) => from_file(error),
-        other => input_error(&other.to_string()),
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        match error {
+            ScenarioError::Interrupted => Self(PyKeyboardInterrupt::new_err(())),
+            ScenarioError::Record(error) => error.into(),
+            other => input_error(&other.to_string()),
+        }
     }
-}
-
-pub(crate) fn from_host(error: &HostError) -> PyErr {
-    if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
-}
-
-pub(crate) fn from_engine(error: &EngineError) -> PyErr {
-    if error.is_input() { input_error(&error.to_string()) } else { run_error(&error.to_string()) }
 }

@@ -9,9 +9,11 @@ use skyhop_experiment::Experiment;
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
 use skyhop_record::{RunDirectory, RunWriter};
-use skyhop_scenario::{FindPlace, NamedScenario, read_scenario, scenario_from_json};
+use skyhop_scenario::{
+    FindPlace, NamedScenario, Progress, ScenarioError, read_scenario, scenario_from_json,
+};
 
-use crate::errors::{from_file, from_scenario, input_error, run_error};
+use crate::errors::{Fallible, input_error, run_error};
 use crate::progress::PyProgress;
 
 /// A checked scenario.
@@ -21,15 +23,13 @@ pub(crate) struct PyScenario(pub(crate) NamedScenario);
 #[pymethods]
 impl PyScenario {
     #[staticmethod]
-    fn read(path: &str, sets: Vec<String>) -> PyResult<Self> {
-        read_scenario(Path::new(path), &sets).map(Self).map_err(|error| from_scenario(&error, None))
+    fn read(path: &str, sets: Vec<String>) -> Fallible<Self> {
+        Ok(Self(read_scenario(Path::new(path), &sets)?))
     }
 
     #[staticmethod]
-    fn from_json(json: &str, origin: &str, sets: Vec<String>) -> PyResult<Self> {
-        scenario_from_json(json, origin, &sets)
-            .map(Self)
-            .map_err(|error| from_scenario(&error, None))
+    fn from_json(json: &str, origin: &str, sets: Vec<String>) -> Fallible<Self> {
+        Ok(Self(scenario_from_json(json, origin, &sets)?))
     }
 
     fn to_json(&self) -> String {
@@ -50,8 +50,8 @@ pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace)
 pub(crate) fn with_place_finder<T: Send>(
     py: Python<'_>,
     find_place: Py<PyAny>,
-    work: impl FnOnce(FindPlace<'_>) -> PyResult<T> + Send,
-) -> PyResult<T> {
+    work: impl FnOnce(FindPlace<'_>) -> Fallible<T> + Send,
+) -> Fallible<T> {
     let interruption = Mutex::new(None);
     let result = py.detach(|| {
         work(&|text: &str| {
@@ -69,9 +69,23 @@ pub(crate) fn with_place_finder<T: Send>(
         })
     });
     match interruption.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(interrupted) => Err(interrupted),
+        Some(interrupted) => Err(interrupted.into()),
         None => result,
     }
+}
+
+/// Calls `work` with a place finder, likewise, and with what tells `progress` how far it is.
+pub(crate) fn plan<T: Send>(
+    py: Python<'_>,
+    find_place: Py<PyAny>,
+    progress: Py<PyAny>,
+    work: impl FnOnce(FindPlace<'_>, Progress<'_>) -> Result<T, ScenarioError> + Send,
+) -> Fallible<T> {
+    let progress = PyProgress::new(progress);
+    with_place_finder(py, find_place, |find_place| {
+        work(find_place, &mut |done, total| progress.tell(done, total))
+            .map_err(|error| progress.failure(error))
+    })
 }
 
 /// A scenario with its path computed and its links built.
@@ -86,24 +100,17 @@ impl PyExperiment {
         scenario: &PyScenario,
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
-    ) -> PyResult<Self> {
-        let progress = PyProgress::new(progress);
-        with_place_finder(py, find_place, |find_place| {
-            scenario
-                .0
-                .experiment(find_place, &mut |done, total| progress.tell(done, total))
-                .map(Self)
-                .map_err(|error| from_scenario(&error, progress.take_raised()))
-        })
+    ) -> Fallible<Self> {
+        plan(py, find_place, progress, |find, tell| scenario.0.experiment(find, tell)).map(Self)
     }
 
     /// What another process or machine builds the same from.
-    fn to_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0).map_err(|error| input_error(&error.to_string()))
+    fn to_json(&self) -> Fallible<String> {
+        Ok(serde_json::to_string(&self.0)?)
     }
 
     #[staticmethod]
-    fn from_json(text: &str) -> PyResult<Self> {
+    fn from_json(text: &str) -> Fallible<Self> {
         let wrong = |error: serde_json::Error| input_error(&format!("not an experiment: {error}"));
         serde_json::from_str(text).map(Self).map_err(wrong)
     }
@@ -120,16 +127,15 @@ pub(crate) struct PyRunDirectory(Mutex<Option<RunDirectory>>);
 #[pymethods]
 impl PyRunDirectory {
     #[staticmethod]
-    fn reserve(path: &str, force: bool) -> PyResult<Self> {
-        RunDirectory::reserve(Path::new(path), force)
-            .map(|directory| Self(Mutex::new(Some(directory))))
-            .map_err(|error| from_file(&error))
+    fn reserve(path: &str, force: bool) -> Fallible<Self> {
+        let directory = RunDirectory::reserve(Path::new(path), force)?;
+        Ok(Self(Mutex::new(Some(directory))))
     }
 
-    fn abandon(&self) -> PyResult<()> {
+    fn abandon(&self) -> Fallible<()> {
         let mut guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         match guard.take() {
-            Some(directory) => directory.abandon().map_err(|error| from_file(&error)),
+            Some(directory) => Ok(directory.abandon()?),
             None => Ok(()),
         }
     }
@@ -137,9 +143,9 @@ impl PyRunDirectory {
 
 impl PyRunDirectory {
     /// Begins to write a run into it.
-    pub(crate) fn writer(&self, experiment: &Experiment) -> PyResult<RunWriter> {
+    pub(crate) fn writer(&self, experiment: &Experiment) -> Fallible<RunWriter> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        directory.writer(experiment.path()).map_err(|error| from_file(&error))
+        Ok(directory.writer(experiment.path())?)
     }
 }

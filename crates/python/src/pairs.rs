@@ -9,7 +9,7 @@ use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::{PathRequest, Place};
 use skyhop_scenario::{FindPlace, ScenarioError};
 
-use crate::errors::{from_file, from_scenario, input_error};
+use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
 use crate::progress::PyProgress;
 
@@ -22,17 +22,16 @@ pub(crate) fn write_all_pairs(
     sites: Vec<String>,
     file: &str,
     progress: Py<PyAny>,
-) -> PyResult<()> {
+) -> Fallible<()> {
     let progress = PyProgress::new(progress);
     with_place_finder(py, find_place, |find_place| {
         let places = places(find_place, &sites)?;
-        let request =
-            scenario.0.pairs_request(&places).map_err(|error| from_scenario(&error, None))?;
+        let request = scenario.0.pairs_request(&places)?;
         write(&request, &places, Path::new(file), &progress)
     })
 }
 
-fn places(find_place: FindPlace<'_>, names: &[String]) -> PyResult<Vec<Place>> {
+fn places(find_place: FindPlace<'_>, names: &[String]) -> Fallible<Vec<Place>> {
     names.iter().map(|name| find_place(name).map_err(|what| input_error(&what))).collect()
 }
 
@@ -41,17 +40,16 @@ fn write(
     sites: &[Place],
     file: &Path,
     progress: &PyProgress,
-) -> PyResult<()> {
-    let steps = AllPairs::new(request, sites).map_err(|error| input_error(&error.to_string()))?;
-    let mut writer = PairsWriter::create(file, header(request, sites).to_string())
-        .map_err(|error| from_file(&error))?;
+) -> Fallible<()> {
+    let steps = AllPairs::new(request, sites)?;
+    let mut writer = PairsWriter::create(file, header(request, sites).to_string())?;
     for (done, step) in (1..).zip(steps) {
-        writer.push(&step).map_err(|error| from_file(&error))?;
+        writer.push(&step)?;
         if progress.tell(done, request.steps()).is_break() {
-            return Err(from_scenario(&ScenarioError::Interrupted, progress.take_raised()));
+            return Err(progress.failure(ScenarioError::Interrupted));
         }
     }
-    writer.finish().map_err(|error| from_file(&error))
+    Ok(writer.finish()?)
 }
 
 fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {

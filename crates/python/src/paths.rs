@@ -14,9 +14,8 @@ use skyhop_scenario::catalogue;
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_convert, from_file, from_scenario, input_error};
-use crate::experiment::{FoundPlace, PyScenario, with_place_finder};
-use crate::progress::PyProgress;
+use crate::errors::{Fallible, input_error};
+use crate::experiment::{FoundPlace, PyScenario, plan};
 
 fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
     Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }
@@ -34,20 +33,13 @@ impl PyPathTrace {
         scenario: &PyScenario,
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
-    ) -> PyResult<Self> {
-        let progress = PyProgress::new(progress);
-        with_place_finder(py, find_place, |find_place| {
-            scenario
-                .0
-                .path(find_place, &mut |done, total| progress.tell(done, total))
-                .map(Self)
-                .map_err(|error| from_scenario(&error, progress.take_raised()))
-        })
+    ) -> Fallible<Self> {
+        plan(py, find_place, progress, |find, tell| scenario.0.path(find, tell)).map(Self)
     }
 
     #[staticmethod]
-    fn read(path: &str) -> PyResult<Self> {
-        read_path(Path::new(path)).map(Self).map_err(|error| from_file(&error))
+    fn read(path: &str) -> Fallible<Self> {
+        Ok(Self(read_path(Path::new(path))?))
     }
 
     #[staticmethod]
@@ -56,11 +48,9 @@ impl PyPathTrace {
         log_format: &str,
         ends: (Option<FoundPlace>, Option<FoundPlace>),
         texts: BTreeMap<String, String>,
-    ) -> PyResult<Self> {
+    ) -> Fallible<Self> {
         let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
-        import_log(Path::new(path), log_format, &options)
-            .map(Self)
-            .map_err(|error| from_convert(&error))
+        Ok(Self(import_log(Path::new(path), log_format, &options)?))
     }
 
     /// Writes the path for another tool, in one of the formats of `export_path`.
@@ -69,22 +59,21 @@ impl PyPathTrace {
         path: &str,
         path_format: &str,
         texts: BTreeMap<String, String>,
-    ) -> PyResult<()> {
-        export_path(&self.0, Path::new(path), path_format, &texts)
-            .map_err(|error| from_convert(&error))
+    ) -> Fallible<()> {
+        Ok(export_path(&self.0, Path::new(path), path_format, &texts)?)
     }
 
-    fn write(&self, path: &str) -> PyResult<()> {
-        write_path(&self.0, Path::new(path)).map_err(|error| from_file(&error))
+    fn write(&self, path: &str) -> Fallible<()> {
+        Ok(write_path(&self.0, Path::new(path))?)
     }
 
-    fn to_parquet<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = path_to_parquet(&self.0).map_err(|error| from_file(&error))?;
+    fn to_parquet<'py>(&self, py: Python<'py>) -> Fallible<Bound<'py, PyBytes>> {
+        let bytes = path_to_parquet(&self.0)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    fn header_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.0.header).map_err(|error| input_error(&error.to_string()))
+    fn header_json(&self) -> Fallible<String> {
+        Ok(serde_json::to_string(&self.0.header)?)
     }
 }
 
@@ -98,11 +87,9 @@ pub(crate) fn satellites_at(
     constellation: &str,
     compat: &str,
     unix_ns: i64,
-) -> PyResult<(Vec<Position>, f64)> {
-    let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")
-        .map_err(|error| from_scenario(&error, None))?;
-    let constellation =
-        Constellation::parse(&text, &file).map_err(|error| input_error(&error.to_string()))?;
+) -> Fallible<(Vec<Position>, f64)> {
+    let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")?;
+    let constellation = Constellation::parse(&text, &file)?;
     let earth = if compat == "leoem" { EarthModel::LeoemSphere } else { EarthModel::Wgs84 };
     let mut positions = Vec::new();
     Ephemeris::new(&constellation, earth)
@@ -113,13 +100,13 @@ pub(crate) fn satellites_at(
 
 /// Writes a file, whole or not at all.
 #[pyfunction(name = "replace_file")]
-pub(crate) fn write_bytes(path: &str, data: &[u8]) -> PyResult<()> {
-    replace_file(Path::new(path), data).map_err(|error| from_file(&error))
+pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
+    Ok(replace_file(Path::new(path), data)?)
 }
 
 /// The seconds of a text such as "2 min"; `origin` names it in the error.
 #[pyfunction]
-pub(crate) fn duration_s(origin: &str, text: &str) -> PyResult<f64> {
+pub(crate) fn duration_s(origin: &str, text: &str) -> Fallible<f64> {
     let parsed: Result<Duration, _> = text.parse();
     parsed.map(Duration::as_secs_f64).map_err(|error| input_error(&format!("{origin}: {error}")))
 }

@@ -5,6 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use skyhop_scenario::ScenarioError;
+
+use crate::errors::Failure;
 
 /// How often Python is asked and told: often enough for Ctrl-C, rarely enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -61,6 +64,12 @@ impl PyProgress {
     /// What was raised, if anything.
     pub(crate) fn take_raised(&self) -> Option<PyErr> {
         self.state().raised.take()
+    }
+
+    /// What was raised where that has ended the work, else the work's own error.
+    pub(crate) fn failure(&self, error: ScenarioError) -> Failure {
+        let raised = self.take_raised().filter(|_| matches!(error, ScenarioError::Interrupted));
+        raised.map_or_else(|| error.into(), Failure::from)
     }
 
     fn keep(&self, result: PyResult<()>) -> ControlFlow<()> {

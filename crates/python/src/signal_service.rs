@@ -14,7 +14,7 @@ use skyhop_signald::{
 };
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::errors::{from_convert, from_file, from_host, input_error};
+use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
@@ -40,7 +40,7 @@ pub(crate) fn serve_signal(
     socket: &str,
     note: Py<PyAny>,
     forecast: Option<ForecastOptions<'_>>,
-) -> PyResult<()> {
+) -> Fallible<()> {
     let grid = Grid {
         period: duration("--period", &grid.0, Duration::from_secs(1))?,
         offset: duration("--offset", &grid.1, Duration::ZERO)?,
@@ -61,12 +61,12 @@ pub(crate) fn serve_signal(
     let served = py.detach(|| serve(&options, &mut control));
     match control.raised {
         // Ctrl-C is how a service ends.
-        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-        _ => served.map_err(|error| from_host(&error)),
+        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),
+        _ => Ok(served?),
     }
 }
 
-fn duration(option: &str, text: &str, least: Duration) -> PyResult<Duration> {
+fn duration(option: &str, text: &str, least: Duration) -> Fallible<Duration> {
     let duration: Duration =
         text.parse().map_err(|error| input_error(&format!("{option}: {error}")))?;
     if duration < least {
@@ -78,7 +78,7 @@ fn duration(option: &str, text: &str, least: Duration) -> PyResult<Duration> {
 /// The scenario whose `[path]` says how, the file of element sets, the terminal's place and the other end.
 type ForecastOptions<'p> = (PyRef<'p, PyScenario>, &'p str, FoundPlace, Option<FoundPlace>);
 
-fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> PyResult<ServiceSource> {
+fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> Fallible<ServiceSource> {
     let plan = ForecastPlan {
         scenario: scenario.0.clone(),
         elements: PathBuf::from(elements),
@@ -86,7 +86,7 @@ fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> PyRes
         to: to.map(place),
     };
     // Whatever is wrong is found before anything begins.
-    plan.check().map_err(|error| from_host(&error))?;
+    plan.check()?;
     Ok(ServiceSource::Forecast(Box::new(plan)))
 }
 
@@ -95,7 +95,7 @@ fn service_source(
     file: Option<&str>,
     interface: Option<&str>,
     grid: Grid,
-) -> PyResult<ServiceSource> {
+) -> Fallible<ServiceSource> {
     let needed = |what: &str| {
         file.map(Path::new)
             .ok_or_else(|| input_error(&format!("--source {source} needs --file: {what}")))
@@ -103,10 +103,8 @@ fn service_source(
     match source {
         "schedule" => Ok(ServiceSource::Grid { grid, error: Duration::ZERO }),
         "path" => {
-            let trace = skyhop_files::read_path(needed("a path of skyhop path")?);
-            trace
-                .map(|trace| ServiceSource::Path(Box::new(trace)))
-                .map_err(|error| from_file(&error))
+            let trace = skyhop_files::read_path(needed("a path of skyhop path")?)?;
+            Ok(ServiceSource::Path(Box::new(trace)))
         }
         "blind" => match interface {
             Some(interface) => {
@@ -123,13 +121,12 @@ fn service_source(
 }
 
 /// The grid of a log, which says something of now only where its clock is the machine's.
-fn logged_grid(log: &Path, period: Duration) -> PyResult<ServiceSource> {
-    let found =
-        estimate_grid(log, None, Period::Known(period)).map_err(|error| from_convert(&error))?;
+fn logged_grid(log: &Path, period: Duration) -> Fallible<ServiceSource> {
+    let found = estimate_grid(log, None, Period::Known(period))?;
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));
     if found.last.is_some_and(|last| last < FIRST_WALL_CLOCK) {
         return Err(wrong(
-            "its times do not count from 1970, so that its grid says nothing of today's clock; \
+            "its times do not count from 1970, so its grid says nothing about today's clock; \
              log with ping -D, capture with the time of day, or give --interface"
                 .to_owned(),
         ));
@@ -149,7 +146,7 @@ fn namespace(netns: Option<&str>) -> NamespaceChoice {
     }
 }
 
-fn prefix(text: &str) -> PyResult<(Ipv4Addr, u8)> {
+fn prefix(text: &str) -> Fallible<(Ipv4Addr, u8)> {
     let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
     match (address.parse(), bits.parse()) {
         (Ok(address), Ok(bits)) if bits <= 32 => Ok((address, bits)),

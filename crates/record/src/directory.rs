@@ -5,13 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use skyhop_files::{FileError, temporary_beside, write_error};
+use skyhop_files::{FileError, file_beside, put_in_place, write_error};
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
-use crate::segments::{Segments, join, write_new};
+use crate::segments::{Segments, join};
 use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
 use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
+
+/// What a directory is called in which a run's files are before it ends; its process's number follows.
+const STAGING: &str = ".run.partial-";
 
 /// A place for a run's results, reserved before the run begins so that a wrong place is found early.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ impl RunDirectory {
     /// # Errors
     /// [`FileError::Write`] with the system's reason, a full disk for example.
     pub fn writer(&self, trace: &PathTrace) -> Result<RunWriter, FileError> {
-        let staging = temporary_beside(&self.path.join("run"));
+        let staging = self.path.join(format!("{STAGING}{}", std::process::id()));
         fs::create_dir_all(&staging).map_err(|e| write_error(&self.path, e))?;
         let writer = RunWriter::new(staging, self.path.clone());
         writer.about(skyhop_files::write_path(trace, &writer.staging.join("path.parquet")))?;
@@ -87,7 +90,7 @@ impl RunDirectory {
 
 /// Whether a name is that of what a process was writing that is there no more.
 fn is_of_a_killed_run(name: &str) -> bool {
-    let process = name.strip_prefix(".run.partial-").and_then(|pid| pid.parse::<u32>().ok());
+    let process = name.strip_prefix(STAGING).and_then(|pid| pid.parse::<u32>().ok());
     process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
 
@@ -194,7 +197,7 @@ impl RunWriter {
         let path = self.staging.join(name);
         let mut text = serde_json::to_string_pretty(value).map_err(|e| write_error(&path, e))?;
         text.push('\n');
-        write_new(&path, text.as_bytes())
+        put_in_place(file_beside(&path, text.as_bytes())?, &path)
     }
 
     /// Puts the tables together, and everything in its place.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long after it happened an event may be reported: until then rows wait for what belongs
-/// before them. A congestion control tells of a drain when that has ended.
+/// before them. A congestion control reports a drain when it has ended.
 const LATEST: Duration = Duration::from_secs(30);
 
 /// Makes the rows, run.json and summary.json of a run.

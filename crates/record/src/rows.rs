@@ -315,7 +315,7 @@ pub struct AppSummary {
     pub kind: String,
     /// What was completed.
     pub completed: u64,
-    /// What failed. What was not over when the run ended counts to neither.
+    /// What failed. What was not over when the run ended counts as neither.
     pub failed: u64,
     /// Median latency of what was completed.
     pub latency_p50_us: Option<u64>,

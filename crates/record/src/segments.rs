@@ -1,17 +1,18 @@
 //! One table of a run that grows: rows are written in segments as they come, each a whole Parquet
 //! file, and put together at the end.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use skyhop_files::{Column, FileError, concatenate, table_bytes, write_error};
+use skyhop_files::{
+    Column, FileError, concatenate, file_beside, put_in_place, table_bytes, write_error,
+};
 
 use crate::SCHEMA_VERSION;
 
-/// So many rows are kept in memory at the most …
+/// At most this many rows are kept in memory …
 const MOST_ROWS: usize = 16_384;
-/// … and so many if the first of them is `LONGEST_NS` of the run's time older than the last.
+/// … and this many if the first of them is `LONGEST_NS` of the run's time older than the last.
 const FEW_ROWS: usize = 1_024;
 const LONGEST_NS: i64 = 60_000_000_000;
 
@@ -63,7 +64,7 @@ impl<R> Segments<R> {
         let file = self.directory.join(format!("{name}.{part:06}.{number:06}.parquet"));
         let schema = Some(("skyhop", format!("{{\"schema\":{SCHEMA_VERSION}}}")));
         let bytes = table_bytes(columns(&self.rows), schema).map_err(|e| write_error(&file, e))?;
-        write_new(&file, &bytes)?;
+        put_in_place(file_beside(&file, &bytes)?, &file)?;
         self.rows.clear();
         self.written.push(file);
         Ok(())
@@ -77,14 +78,4 @@ pub(crate) fn join(segments: &[PathBuf], whole: &Path) -> Result<(), FileError> 
     }
     concatenate(segments, whole)?;
     segments.iter().try_for_each(|file| fs::remove_file(file).map_err(|e| write_error(file, e)))
-}
-
-/// Writes a file that nobody looks at before it is whole.
-pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(".partial");
-    let attempt = File::create(&hidden)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&hidden, path));
-    attempt.map_err(|e| write_error(path, e))
 }

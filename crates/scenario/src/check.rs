@@ -102,7 +102,7 @@ impl NamedScenario {
                     && !matches!(&tcp.app, App::Bulk(bulk) if bulk.bytes.is_none())
                 {
                     let what =
-                        "is of a bulk transfer, and the flow's `app` says otherwise; remove one";
+                        "is for a bulk transfer, but the flow's `app` is another; remove one";
                     return wrong(".bytes", what.to_owned());
                 }
                 if tcp.app.transport() != Transport::Stream {

@@ -60,10 +60,10 @@ impl NamedScenario {
                 Some(name) => self.check_name(name, &format!("{key}.link")),
                 None => Ok(()),
             },
-            (Some(_), None) => wrong(".via", "is missing: the flow's new way"),
-            (None, Some(_)) => wrong(".flow", "is missing: whose way it is"),
+            (Some(_), None) => wrong(".via", "is missing: the flow's new route"),
+            (None, Some(_)) => wrong(".flow", "is missing: the flow that takes it"),
             (Some(_), Some(_)) if of_a_link || change.link.is_some() => {
-                wrong("", "is of a flow and of a link; make two of it")
+                wrong("", "is about a flow and a link; make it two changes")
             }
             (Some(flow), Some(_)) if flow as usize >= flows => {
                 wrong(".flow", &format!("is {flow}; expected less than {flows}"))

@@ -524,7 +524,7 @@ impl SignalSection {
     /// What is added to the announced time.
     ///
     /// # Errors
-    /// `error` is none of what it may be.
+    /// `error` is not one of its possible values.
     pub fn timing_error(&self) -> Result<TimingError, TimingErrorText> {
         self.error.parse()
     }

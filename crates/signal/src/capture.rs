@@ -135,7 +135,7 @@ fn direction(link: Linktype, bytes: &[u8]) -> Result<Option<Direction>, CaptureE
         let kind = EtherType(u16::from_be_bytes(*kind));
         Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(header..)?))
     };
-    // A packet that is cut or malformed is nobody's.
+    // A packet that is cut or malformed belongs to no conversation.
     let packet = match link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),

@@ -3,7 +3,7 @@
 //! A source gives [`Handover`]s in the order in which they happen: [`path`] those of the path itself,
 //! [`schedule`] those of a grid in UTC, [`forecast`] those that element sets foretell. [`Timing`] turns
 //! them into [`Announcement`]s: how long before, and how wrong. An [`Agenda`] says which one is next. What
-//! to do about an announcement is up to whoever hears it.
+//! to do about an announcement is up to whoever receives it.
 //!
 //! ```
 //! use skyhop_signal::{Timing, TimingError, schedule};

@@ -1,4 +1,4 @@
-//! The path itself as the source: whoever computed it knows its handovers.
+//! The path itself as the source: its handovers are known.
 
 use skyhop_model::HandoverKind;
 use skyhop_model::PathEventKind;

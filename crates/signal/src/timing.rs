@@ -36,7 +36,7 @@ pub enum TimingError {
     Early(Duration),
 }
 
-/// What stands for a [`TimingError`] is neither of its names nor a duration.
+/// The text for a [`TimingError`] is neither one of its names nor a duration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "\"{0}\" is not a timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\""

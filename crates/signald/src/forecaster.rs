@@ -19,9 +19,9 @@ use skyhop_host::thread::spawn;
 const PIECE: Duration = Duration::from_secs(60);
 /// How many pieces the thread is ahead, at most: two hours.
 const PIECES_AHEAD: usize = 120;
-/// From so much ahead on handovers are taken over.
+/// How far ahead handovers are taken over.
 const TAKEN: Duration = Duration::from_secs(60);
-/// So long a forecast lasts; then the next one begins, with element sets read anew.
+/// How long a forecast lasts; then the next one begins, with element sets read anew.
 const LASTS: Duration = Duration::from_secs(24 * 3_600);
 /// Older element sets are worth a warning: operators publish every few hours.
 const OLD: Duration = Duration::from_secs(12 * 3_600);
@@ -68,9 +68,9 @@ pub(crate) struct Forecaster {
 
 /// What a forecaster has to say.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct Update {
     /// Whether it replaces whatever was said before.
-    pub(crate) is_anew: bool,
+    pub(crate) replaces: bool,
     /// Handovers, and the moment from which their times count.
     pub(crate) pieces: Vec<(UtcInstant, Vec<Handover>)>,
     pub(crate) notes: Vec<String>,
@@ -91,49 +91,54 @@ impl Forecaster {
     }
 
     /// What has been computed since the last call, as far as `until` and a little further.
-    pub(crate) fn news(&mut self, now: UtcInstant, until: UtcInstant) -> Result<News, HostError> {
-        let mut news = News::default();
-        self.replace_changed(now, &mut news)?;
+    pub(crate) fn update(
+        &mut self,
+        now: UtcInstant,
+        until: UtcInstant,
+    ) -> Result<Update, HostError> {
+        let mut update = Update::default();
+        self.replace_changed(now, &mut update)?;
         while self.current.until < until.after(TAKEN) {
-            match self.current.said.try_recv() {
-                Ok(Said::Begins { age }) => news.notes.extend(self.warning(age)),
-                Ok(Said::Piece { handovers, until }) => {
+            match self.current.outputs.try_recv() {
+                Ok(Output::Begins { age }) => update.notes.extend(self.warning(age)),
+                Ok(Output::Piece { handovers, until }) => {
                     self.current.until = self.current.start.after(until - Instant::START);
-                    news.pieces.push((self.current.start, handovers));
+                    update.pieces.push((self.current.start, handovers));
                 }
-                Ok(Said::Failed(what)) => {
-                    return Err(io::Error::other(what)).context("cannot go on with the forecast");
+                Ok(Output::Failed(what)) => {
+                    return Err(io::Error::other(what)).context("cannot continue the forecast");
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.restart(now.max(self.current.until))?,
             }
         }
-        Ok(news)
+        Ok(update)
     }
 
     /// Looks whether the file has changed, and takes over the forecast from it once it is there. What was forecast
     /// before holds until then, and for good where the new file cannot be used.
-    fn replace_changed(&mut self, now: UtcInstant, news: &mut News) -> Result<(), HostError> {
+    fn replace_changed(&mut self, now: UtcInstant, update: &mut Update) -> Result<(), HostError> {
         let written = written(&self.plan);
         if written.is_some() && written != self.written {
             self.written = written;
             self.next = Some(Running::start(&self.plan, now)?);
         }
         let Some(next) = &mut self.next else { return Ok(()) };
-        match next.said.try_recv() {
-            Ok(Said::Begins { age }) => {
+        match next.outputs.try_recv() {
+            Ok(Output::Begins { age }) => {
                 let file = self.plan.elements.display();
-                news.notes.push(format!("{file} has changed; forecasting from it"));
-                news.notes.extend(self.warning(age));
-                news.is_anew = true;
+                update.notes.push(format!("{file} has changed; forecasting from it"));
+                update.notes.extend(self.warning(age));
+                update.replaces = true;
                 self.current = self.next.take().expect("it was there");
             }
-            Ok(Said::Failed(what)) => {
-                news.notes
-                    .push(format!("warning: {what}; going on with the element sets of before"));
+            Ok(Output::Failed(what)) => {
+                update
+                    .notes
+                    .push(format!("warning: {what}; continuing with the previous element sets"));
                 self.next = None;
             }
-            Ok(Said::Piece { .. }) | Err(TryRecvError::Disconnected) => self.next = None,
+            Ok(Output::Piece { .. }) | Err(TryRecvError::Disconnected) => self.next = None,
             Err(TryRecvError::Empty) => {}
         }
         Ok(())
@@ -157,12 +162,12 @@ struct Running {
     start: UtcInstant,
     /// What has been taken over.
     until: UtcInstant,
-    said: Receiver<Said>,
+    outputs: Receiver<Output>,
 }
 
 /// What its thread says: how it begins, then piece after piece; or why it does not.
 #[derive(Debug)]
-enum Said {
+enum Output {
     Begins { age: Duration },
     Piece { handovers: Vec<Handover>, until: Instant },
     Failed(String),
@@ -173,43 +178,43 @@ impl Running {
         const SECOND_NS: i64 = 1_000_000_000;
         // On the full second, so that a step falls on the moments of a grid.
         let start = UtcInstant::from_unix_nanos(now.unix_nanos().div_euclid(SECOND_NS) * SECOND_NS);
-        let (say, said) = sync_channel(PIECES_AHEAD);
+        let (sender, outputs) = sync_channel(PIECES_AHEAD);
         let plan = plan.clone();
         spawn("forecast".to_owned(), move || {
-            forecast(&plan, start, &say);
+            forecast(&plan, start, &sender);
             Ok(())
         })?;
-        Ok(Self { start, until: start, said })
+        Ok(Self { start, until: start, outputs })
     }
 }
 
-/// Computes as fast as what is said is taken over; ends when nobody listens any more.
-fn forecast(plan: &ForecastPlan, start: UtcInstant, say: &SyncSender<Said>) {
+/// Computes as fast as its output is taken over; ends when nobody takes it any more.
+fn forecast(plan: &ForecastPlan, start: UtcInstant, sender: &SyncSender<Output>) {
     let request = match plan.request(start) {
         Ok(request) => request,
-        Err(error) => return say.send(Said::Failed(error.to_string())).unwrap_or(()),
+        Err(error) => return sender.send(Output::Failed(error.to_string())).unwrap_or(()),
     };
     let forecast = match Forecast::new(&request) {
         Ok(forecast) => forecast,
-        Err(error) => return say.send(Said::Failed(error.to_string())).unwrap_or(()),
+        Err(error) => return sender.send(Output::Failed(error.to_string())).unwrap_or(()),
     };
     let age = median_age(&request, start).unwrap_or(Duration::ZERO);
-    if say.send(Said::Begins { age }).is_err() {
+    if sender.send(Output::Begins { age }).is_err() {
         return;
     }
     let mut until = Instant::START + PIECE;
     let mut handovers = Vec::new();
     for step in forecast {
         if step.at >= until {
-            let piece = Said::Piece { handovers: std::mem::take(&mut handovers), until };
-            if say.send(piece).is_err() {
+            let piece = Output::Piece { handovers: std::mem::take(&mut handovers), until };
+            if sender.send(piece).is_err() {
                 return;
             }
             until += PIECE;
         }
         handovers.extend(step.handover);
     }
-    say.send(Said::Piece { handovers, until }).unwrap_or(())
+    sender.send(Output::Piece { handovers, until }).unwrap_or(())
 }
 
 fn written(plan: &ForecastPlan) -> Option<SystemTime> {
@@ -262,7 +267,7 @@ mod tests {
         let until = now.after(Duration::from_secs(seconds));
         let mut moments = Vec::new();
         while forecaster.current.until < until {
-            for (start, piece) in forecaster.news(now, until).unwrap().pieces {
+            for (start, piece) in forecaster.update(now, until).unwrap().pieces {
                 let utc = |one: &Handover| start.after(one.at.saturating_since(Instant::START));
                 moments.extend(piece.iter().map(utc));
             }
@@ -300,7 +305,7 @@ mod tests {
         let now: UtcInstant = "2026-01-01T12:00:00Z".parse().unwrap();
         let mut forecaster = Forecaster::start(&plan, now).unwrap();
         let error = loop {
-            match forecaster.news(now, now) {
+            match forecaster.update(now, now) {
                 Ok(_) => std::thread::yield_now(),
                 Err(error) => break error.to_string(),
             }

@@ -2,7 +2,7 @@
 //! the kernel, and to any program that listens on a Unix socket.
 
 mod forecaster;
-mod learning;
+mod grid_tracker;
 mod listeners;
 mod socket;
 mod upcoming;
@@ -20,7 +20,7 @@ use skyhop_units::Duration;
 use skyhop_host::clock::wake_precisely;
 use skyhop_host::error::HostError;
 
-use learning::Learning;
+use grid_tracker::GridTracker;
 use listeners::Listeners;
 use socket::Audience;
 use upcoming::{Notice, Upcoming};
@@ -36,11 +36,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What the service is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceOptions {
-    /// Who knows of handovers.
+    /// Where handovers are known from.
     pub source: ServiceSource,
     /// How long before a handover it is announced, and how wrong on purpose.
     pub timing: Timing,
-    /// Whose connections hear of it.
+    /// Whose connections are told.
     pub namespace: NamespaceChoice,
     /// Only connections to this IPv4 prefix.
     pub destination: Option<(Ipv4Addr, u8)>,
@@ -48,7 +48,7 @@ pub struct ServiceOptions {
     pub socket: PathBuf,
 }
 
-/// Who knows of handovers.
+/// Where handovers are known from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServiceSource {
     /// A grid in UTC, as wrong as `error` and the machine's clock.
@@ -87,7 +87,7 @@ pub trait ServiceControl {
 pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Result<(), HostError> {
     wake_precisely()?;
     let mut clock = WallClock::read()?;
-    let mut learning = Learning::start(&options.source)?;
+    let mut tracker = GridTracker::start(&options.source)?;
     let mut audience = Audience::open(&options.socket, &options.source)?;
     let mut listeners = Listeners::find(&options.namespace, options.destination)?;
     control.note(&format!("announcing on {}", options.socket.display()));
@@ -95,7 +95,7 @@ pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Resu
     tell_clock(&clock, options, control);
     tell_source(&options.source, control);
     let served =
-        announce_all(options, control, &mut clock, &mut audience, &mut listeners, &mut learning);
+        announce_all(options, control, &mut clock, &mut audience, &mut listeners, &mut tracker);
     listeners.withdraw().and(served)
 }
 
@@ -105,16 +105,16 @@ fn announce_all(
     clock: &mut WallClock,
     audience: &mut Audience,
     listeners: &mut Listeners,
-    learning: &mut Learning,
+    tracker: &mut GridTracker,
 ) -> Result<(), HostError> {
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock)?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.compare()? {
-            control.note("the clock was set; announcements are anchored anew");
+            control.note("the clock was set; announcements follow it");
             upcoming.clock_set(clock)?;
-            learning.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
+            tracker.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
         }
-        learning.look(&mut upcoming.agenda, clock.now(), control)?;
+        tracker.look(&mut upcoming.agenda, clock.now(), control)?;
         for note in upcoming.look_ahead(clock, options.timing.lead)? {
             control.note(&note);
         }
@@ -147,8 +147,8 @@ fn tell_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
 
 fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
     control.note(&match listeners.names() {
-        "" => "no module is loaded: announcements go to the socket alone".to_owned(),
-        names => format!("heard by {names}"),
+        "" => "no module is loaded: announcements go to the socket only".to_owned(),
+        names => format!("announcements reach {names}"),
     });
 }
 

@@ -1,18 +1,16 @@
 //! The congestion controls in the kernel that hear announcements.
 
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::thread;
 
-use nix::sched::{CloneFlags, setns};
 use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_maps};
 
 use crate::upcoming::Notice;
 use skyhop_host::error::{Context, HostError};
+use skyhop_host::namespace::NetNamespace;
 
-/// Whose connections hear of announcements.
+/// Whose connections receive announcements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NamespaceChoice {
     /// Those of the caller's network namespace.
@@ -44,7 +42,7 @@ impl Listeners {
     /// Looks again; true: others than before are loaded.
     pub(crate) fn refresh(&mut self) -> Result<bool, HostError> {
         self.maps = match pinned_signal_maps() {
-            // Whoever may not load may still announce to programs.
+            // Who may not load modules may still announce to programs.
             Err(KernelError::NotRoot | KernelError::NoLibbpf) => Vec::new(),
             maps => maps.context("cannot find the loaded modules")?,
         };
@@ -77,7 +75,7 @@ impl Listeners {
     /// Takes back what was announced last.
     pub(crate) fn withdraw(&self) -> Result<(), HostError> {
         for (_, map) in &self.maps {
-            map.withdraw(self.scope).context("cannot take an announcement back")?;
+            map.withdraw(self.scope).context("cannot withdraw an announcement")?;
         }
         Ok(())
     }
@@ -88,16 +86,8 @@ fn cookie_of(namespace: &NamespaceChoice) -> Result<u64, HostError> {
     match namespace {
         NamespaceChoice::Own => netns_cookie().context(action),
         NamespaceChoice::Handle(path) => {
-            let handle = File::open(path)
-                .context(&format!("cannot open the network namespace {}", path.display()))?;
-            let inside = || {
-                setns(&handle, CloneFlags::CLONE_NEWNET)
-                    .context(&format!("cannot enter the network namespace {}", path.display()))?;
-                netns_cookie().context(action)
-            };
-            // Only this thread goes there.
-            thread::scope(|scope| scope.spawn(inside).join())
-                .unwrap_or_else(|_| Err("a thread panicked").context(action))
+            let inside = NetNamespace::open(path)?.inside(|| netns_cookie().context(action));
+            inside.context(&format!("cannot use the network namespace {}", path.display()))
         }
     }
 }

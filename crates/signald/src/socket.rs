@@ -100,7 +100,7 @@ impl Audience {
         Ok(())
     }
 
-    /// Waits so long at most, and welcomes who comes meanwhile.
+    /// Waits at most that long, and welcomes those who connect meanwhile.
     pub(crate) fn wait(&mut self, at_most: Duration) -> Result<(), HostError> {
         let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(at_most.as_nanos()));
         let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
@@ -114,7 +114,7 @@ impl Audience {
     fn welcome(&mut self) -> Result<(), HostError> {
         let mut connection = match self.listener.accept() {
             Ok((connection, _)) => connection,
-            // It has gone again.
+            // It has already gone.
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
             {

@@ -71,14 +71,14 @@ impl Upcoming {
     ) -> Result<Vec<String>, HostError> {
         let Some(forecaster) = &mut self.forecaster else { return Ok(Vec::new()) };
         let now = clock.utc();
-        let news = forecaster.news(now, now.after(lead))?;
-        if news.is_anew {
+        let update = forecaster.update(now, now.after(lead))?;
+        if update.replaces {
             self.agenda.clear();
         }
-        for (start, piece) in news.pieces {
+        for (start, piece) in update.pieces {
             self.agenda.extend(clock.now(), start, &piece);
         }
-        Ok(news.notes)
+        Ok(update.notes)
     }
 
     /// What is to be said now, if anything. Where there is nothing, a grid's next moment is worked out by the

@@ -84,7 +84,7 @@ impl WallClock {
 
 /// Readings of both clocks that took longer than this were interrupted, and are repeated.
 const PROMPT_NS: i64 = 20_000;
-/// So often at most; then the promptest counts.
+/// How often at most; then the promptest counts.
 const READINGS: usize = 10;
 
 fn ahead_ns() -> Result<i64, HostError> {

@@ -28,7 +28,7 @@ const LOOK: TimeVal = TimeVal::new(0, 200_000);
 
 /// What the interface's arrivals say.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct Observation {
     /// The conversation that says it.
     pub(crate) conversation: String,
     pub(crate) estimate: Estimate,
@@ -36,7 +36,7 @@ pub(crate) struct Heard {
 
 /// Watches on a thread of its own, which also estimates, so that announcements are not kept waiting.
 pub(crate) struct Watcher {
-    heard: Receiver<Heard>,
+    observed: Receiver<Observation>,
     orders: Arc<Orders>,
     thread: Option<JoinHandle<Result<(), HostError>>>,
 }
@@ -52,13 +52,13 @@ impl Watcher {
     /// Begins to watch an interface of this network namespace for a grid of `period`.
     pub(crate) fn start(interface: &str, period: Duration) -> Result<Self, HostError> {
         let socket = open(interface)?;
-        let (sender, heard) = mpsc::channel();
+        let (sender, observed) = mpsc::channel();
         let orders = Arc::new(Orders::default());
         let watch = Watch {
             socket,
             period,
             orders: Arc::clone(&orders),
-            heard: sender,
+            observed: sender,
             conversations: Conversations::default(),
             next_estimate: None,
         };
@@ -66,12 +66,12 @@ impl Watcher {
             .name("watcher".to_owned())
             .spawn(move || watch.run())
             .context("cannot start a thread")?;
-        Ok(Self { heard, orders, thread: Some(thread) })
+        Ok(Self { observed, orders, thread: Some(thread) })
     }
 
     /// The latest estimate, where there is one that was not taken yet.
-    pub(crate) fn heard(&mut self) -> Result<Option<Heard>, HostError> {
-        let latest = self.heard.try_iter().last();
+    pub(crate) fn observed(&mut self) -> Result<Option<Observation>, HostError> {
+        let latest = self.observed.try_iter().last();
         match self.thread.take_if(|thread| thread.is_finished()) {
             Some(ended) => join(ended).map(|()| latest),
             None => Ok(latest),
@@ -104,7 +104,7 @@ struct Watch {
     socket: OwnedFd,
     period: Duration,
     orders: Arc<Orders>,
-    heard: Sender<Heard>,
+    observed: Sender<Observation>,
     conversations: Conversations,
     /// By the packets' own clock.
     next_estimate: Option<UtcInstant>,
@@ -139,8 +139,8 @@ impl Watch {
         if let Some((conversation, estimate)) =
             self.conversations.estimate(Period::Known(self.period))
         {
-            // Nobody listens any more: the next look at the orders says so too.
-            self.heard.send(Heard { conversation, estimate }).unwrap_or_default();
+            // If nobody listens any more, the next look at the orders says so too.
+            self.observed.send(Observation { conversation, estimate }).unwrap_or_default();
         }
     }
 }

@@ -12,11 +12,6 @@ const EXPECTED: &str = "an angle such as \"25 deg\"";
 pub struct Angle(f64);
 
 impl Angle {
-    /// From degrees.
-    pub const fn from_degrees(degrees: f64) -> Self {
-        Self(degrees)
-    }
-
     /// In degrees.
     pub const fn degrees(self) -> f64 {
         self.0

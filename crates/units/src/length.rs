@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Duration;
 use crate::quantity::{QuantityError, parse_scaled, text_quantity};
 
 const EXPECTED: &str = "a length such as \"550 km\"";
@@ -26,11 +25,6 @@ impl Length {
     /// In metres.
     pub const fn metres(self) -> f64 {
         self.0
-    }
-
-    /// The time that a signal takes at `speed_m_per_s`.
-    pub fn travel_time(self, speed_m_per_s: f64) -> Duration {
-        Duration::from_secs_f64(self.0 / speed_m_per_s)
     }
 }
 

@@ -93,13 +93,13 @@ const QUEUE_EXPECTED: &str =
 /// How much a queue may hold, in the unit in which it was given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueLimit {
-    /// So many packets, whatever their size.
+    /// This many packets, whatever their size.
     Packets(u64),
-    /// So many bytes on the wire.
+    /// This many bytes on the wire.
     Bytes(Bytes),
     /// What the link transmits in this time.
     Time(Duration),
-    /// So many bandwidth-delay products.
+    /// This many bandwidth-delay products.
     Bdp(f64),
 }
 

@@ -67,7 +67,7 @@ class ReportTiming:
 
 @dataclass(frozen=True)
 class TimingView:
-    """The figure of report timing errors: their eCDF, as SaTCP's Figure 4 has it."""
+    """The figure of report timing errors: their eCDF, as in SaTCP's Figure 4."""
 
     title: str
     errors_s: FloatArray

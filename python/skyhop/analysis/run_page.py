@@ -188,7 +188,8 @@ def _run_caption(run: RunRecord) -> str:
         parts.append("Retransmits and drops are counted per bar.")
     if run.apps:
         parts.append(
-            "Latencies stand where what they are of was due; what failed is marked above them."
+            "Latencies are shown at the time when a request, burst or message was due; failures "
+            "are marked above them."
         )
     return " ".join(parts)
 

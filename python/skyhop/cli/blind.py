@@ -32,7 +32,7 @@ def blind(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="The log or capture.")],
     log_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="Of the log; found out where not given."),
+        typer.Option("--format", metavar="FORMAT", help="Of the log; detected if not given."),
     ] = None,
     period: Annotated[
         str,

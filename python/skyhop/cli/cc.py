@@ -6,21 +6,16 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
-app = typer.Typer(
-    help=(
-        "Load skyhop's congestion controls into the running kernel, for any program to use.\n\n"
-        "Needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
-        "Example: sudo skyhop cc load cubic --set beta=0.8"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "Load skyhop's congestion controls into the running kernel, for any program to use.\n\n"
+    "Needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
+    "Example: sudo skyhop cc load cubic --set beta=0.8"
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of skyhop cc list.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list")
@@ -101,7 +96,7 @@ def unload(name: Name) -> None:
     print_note(f"{kernel_name}: unloaded")
     if sockets:
         users = "1 socket uses" if sockets == 1 else f"{sockets} sockets use"
-        print_note(f"{users} it still, until closed; the name is gone for new ones")
+        print_note(f"{users} it until closed; the name is gone for new ones")
 
 
 @app.command()
@@ -109,7 +104,7 @@ def check(name: Name, as_json: Json = False) -> None:
     """Have this kernel's verifier look at a congestion control, and load nothing.
 
     Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
-    ways through the hook. A hook that the kernel or the simulator never calls is refused.
+    paths through the hook. A hook that the kernel or the simulator never calls is refused.
 
     Example: sudo skyhop cc check bbr
     """

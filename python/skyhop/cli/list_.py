@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from skyhop.cli.cc import print_congestion_controls
+from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
     from skyhop._core import Entry
 
-app = typer.Typer(
-    help="List what there is to choose from, with sources.\n\nExample: skyhop list constellations",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "List what there is to choose from, with sources.\n\nExample: skyhop list constellations"
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.options import Force, Json, Scenario, Sets
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_comparison, print_note, progress_bar
 
@@ -33,12 +34,7 @@ Examples:
 
 
 def live(
-    scenario: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
-        ),
-    ],
+    scenario: Scenario,
     program: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- PROGRAM ...]", help="A program to run instead of TCP flows."),
@@ -46,10 +42,7 @@ def live(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
     ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as flow.0.cc=bbr."),
-    ] = None,
+    sets: Sets = None,
     server_cmd: Annotated[
         str | None,
         typer.Option("--server-cmd", metavar="COMMAND", help="Run at the far end, first."),
@@ -58,12 +51,8 @@ def live(
         str | None,
         typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
-    ] = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Run a scenario live."""
     from skyhop.engines import InterruptedRunError, Observer, Program, live

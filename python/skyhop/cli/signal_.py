@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     from skyhop import _core
     from skyhop.analysis.report_timing import ReportTiming
 
-app = typer.Typer(
-    help=(
-        "Announce handovers to the congestion controls in the kernel and to any program.\n\n"
-        "Example: sudo skyhop signal serve --source schedule"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "Announce handovers to the congestion controls in the kernel and to any program.\n\n"
+    "Example: sudo skyhop signal serve --source schedule"
 )
 
 _SOCKET_OF_ROOT = Path("/run/skyhop-signal.sock")
@@ -58,7 +54,7 @@ def _socket_to_watch() -> Path:
 @app.command()
 def serve(
     source: Annotated[
-        str, typer.Option(metavar="schedule|path|blind|forecast", help="Who knows of handovers.")
+        str, typer.Option(metavar="schedule|path|blind|forecast", help="What knows of handovers.")
     ] = "schedule",
     file: Annotated[
         Path | None,
@@ -83,7 +79,7 @@ def serve(
         typer.Option(metavar="FILE", help="For forecast: TLE or OMM, a file or an address."),
     ] = None,
     site: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal stands.")
+        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal is.")
     ] = None,
     to: Annotated[
         str | None,
@@ -105,7 +101,7 @@ def serve(
     ] = "none",
     netns: Annotated[
         str | None,
-        typer.Option(metavar="NAME|PID", help="Whose connections hear it; where not given, ours."),
+        typer.Option(metavar="NAME|PID", help="Whose connections; by default this namespace's."),
     ] = None,
     destination: Annotated[
         str | None, typer.Option(metavar="PREFIX", help="Only connections to this IPv4 prefix.")
@@ -114,7 +110,7 @@ def serve(
 ) -> None:
     """Announce handovers until Ctrl-C: to the modules that are loaded, and as JSON lines.
 
-    A path begins when the service does. With schedule and forecast the machine's clock counts:
+    A path begins when the service does. With schedule and forecast the machine's clock matters:
     where NTP does not keep it, a warning says so, and announcements carry the error that the clock
     may have. Blind takes the grid of a log once, or learns it from the busiest conversation that
     arrives at an interface, every 30 s anew; there it takes some minutes until the first
@@ -254,7 +250,7 @@ def timing(
         str | None,
         typer.Option(metavar="TIME", help="Leave out satellites that are further off."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare two snapshots of element sets: how wrong are predictions from the older.
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.options import Force, Json, Scenario, Sets
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_comparison, print_note, progress_bar
 
@@ -27,19 +28,11 @@ Examples:
 
 
 def sim(
-    scenario: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
-        ),
-    ],
+    scenario: Scenario,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
     ],
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as flow.0.cc=bbr."),
-    ] = None,
+    sets: Sets = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Instead of the scenario's seed.")
     ] = None,
@@ -50,12 +43,8 @@ def sim(
     jobs: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many repeats run at a time.")
     ] = 1,
-    force: Annotated[
-        bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
-    ] = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate a scenario."""
     from skyhop.engines import Observer, sim

@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows, progress_bar
 
 if TYPE_CHECKING:
     from skyhop.study import Study, StudyRun
     from skyhop.study.claims import ClaimResult
 
-app = typer.Typer(
-    help=(
-        "Answer a question with many runs: sweeps, statistics, claims, a report.\n\n"
-        "Example: skyhop study run studies/satcp-table1.toml -o runs/satcp-table1"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "Answer a question with many runs: sweeps, statistics, claims, a report.\n\n"
+    "Example: skyhop study run studies/satcp-table1.toml -o runs/satcp-table1"
 )
 
 _RUN_HELP = """\
@@ -46,7 +42,6 @@ Example:
   skyhop study show studies/satcp-table1.toml
 """
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Source = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study file, or a name of skyhop study list.")
 ]

@@ -85,7 +85,7 @@ class Path:
 
         unknown = options.keys() - {"step", "gateways"}
         if unknown:
-            raise InputError(f"{file}: --{unknown.pop()}: the format czml has no use for it")
+            raise InputError(f"{file}: --{unknown.pop()}: the format czml does not use it")
         step_s = _core.duration_s(f"{file}: --step", options.get("step", STEP))
         text = czml_text(self, step_s, options.get("gateways", GATEWAYS))
         write_file(pathlib.Path(file), text.encode())

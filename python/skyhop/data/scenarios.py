@@ -33,7 +33,7 @@ def load_scenario(
     """
     if isinstance(scenario, _core.Scenario):
         if sets:
-            raise InputError(f"{origin}: is checked already: give overrides when it is loaded")
+            raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
     loaded = _loaded(scenario, sets, origin)
     downloads = download_sets(loaded)

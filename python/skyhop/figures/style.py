@@ -32,7 +32,7 @@ _LEAST_IN_LEGEND = 12.0
 
 AXIS_COLOUR = "#BBBBBB"
 SHARES = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-"""Ticks of an axis of shares, and what stands at them."""
+"""Ticks of an axis of shares, and their labels."""
 
 
 def new_figure(height_in: float, ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:

@@ -52,7 +52,7 @@ from skyhop.study.results import Results
 _NEARLY_ALL = 0.98
 
 _WIDE = 20
-"""Numbers on the x axis whose ratio is above this stand on a log scale."""
+"""Numbers on the x axis whose ratio is above this get a log scale."""
 
 _SERIES = {
     "goodput": ("goodput", "Mbit/s"),

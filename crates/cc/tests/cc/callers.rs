@@ -34,12 +34,12 @@ fn a_hook_that_is_never_called_is_refused_by_its_name() {
 
 #[test]
 fn who_needs_ecn_is_refused_where_there_is_none() {
-    let deaf = Caller { name: "this TCP", has_ecn: false, ..EVERYTHING };
+    let without = Caller { name: "this TCP", has_ecn: false, ..EVERYTHING };
     assert_eq!(EVERYTHING.accept(Module::fixture("marks")), Ok(()));
-    let refused = deaf.accept(Module::fixture("marks")).unwrap_err().to_string();
+    let refused = without.accept(Module::fixture("marks")).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "marks needs ECN (TCP_CONG_NEEDS_ECN), which this TCP has not: run it where there is ECN"
+        "marks needs ECN (TCP_CONG_NEEDS_ECN), which this TCP does not have: run it where there is ECN"
     );
 }
 

@@ -1,4 +1,4 @@
-//! A controller in Rust: a window that stays what it is. The tests of crates/tcp and crates/sim have it, too.
+//! A controller in Rust: a window that stays what it is. The tests of crates/tcp and crates/sim use it, too.
 
 use skyhop_cc::{
     CcError, CongestionControl, Controller, Param, RateSample, Registry, Setup, TcpSock,

@@ -175,6 +175,32 @@ fn only_files_are_replaced_and_links_are_followed() {
 }
 
 #[test]
+fn a_file_has_the_permissions_that_any_new_file_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, usual) = (directory.path().join("ours"), directory.path().join("usual"));
+    write_path(&trace(), &ours).unwrap();
+    fs::write(&usual, "").unwrap();
+    let permissions = |file| fs::metadata(file).unwrap().permissions();
+    assert_eq!(permissions(ours), permissions(usual));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    // Longer than any file's name may be, which shows only in the end.
+    let path = directory.path().join("x".repeat(300));
+    let error = write_path(&trace(), &path).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{}: cannot write: File name too", path.display())));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    let nowhere = directory.path().join("missing/x.parquet");
+    let error = write_path(&trace(), &nowhere).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("{}: cannot write: No such file or directory (os error 2)", nowhere.display())
+    );
+}
+
+#[test]
 fn a_damaged_path_file_is_refused_or_read_but_never_panics() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.parquet");

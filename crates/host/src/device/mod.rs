@@ -48,8 +48,8 @@ impl Device {
         ends: [(&NetNamespace, &[Ipv4Addr]); 2],
     ) -> Result<[Self; 2], HostError> {
         choice::choose(asked, |kind| {
-            let [near, far] = ends;
-            Ok([Self::create(kind, near)?, Self::create(kind, far)?])
+            let [from, to] = ends;
+            Ok([Self::create(kind, from)?, Self::create(kind, to)?])
         })
     }
 
@@ -146,14 +146,14 @@ mod tests {
     use super::*;
     use crate::frame::MTU;
 
-    const NEAR: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
-    const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
+    const HERE: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
+    const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
 
     /// A namespace with a device, which root may have without further ado.
     fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
             namespace.tune()?;
-            let device = Device::create(kind, (&namespace, &[NEAR]))?;
+            let device = Device::create(kind, (&namespace, &[HERE]))?;
             Ok((namespace, device))
         });
         let need = if kind == DeviceKind::Tun { "tun" } else { "root" };
@@ -169,8 +169,8 @@ mod tests {
 
     fn send_from(namespace: &NetNamespace, payload: &[u8], packets: usize) {
         let sent = namespace.inside(|| {
-            let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
-            (0..packets).for_each(|_| assert!(socket.send_to(payload, FAR).is_ok()));
+            let socket = UdpSocket::bind((HERE, 0)).expect("the address is there");
+            (0..packets).for_each(|_| assert!(socket.send_to(payload, THERE).is_ok()));
             Ok::<_, HostError>(())
         });
         sent.expect("the namespace can be entered");
@@ -252,22 +252,22 @@ mod tests {
         let length = device.read(&mut buffer).unwrap().unwrap();
         let (socket, port) = namespace
             .inside(|| {
-                let socket = UdpSocket::bind((NEAR, 0)).expect("the address is there");
+                let socket = UdpSocket::bind((HERE, 0)).expect("the address is there");
                 let port = socket.local_addr().expect("it is bound").port();
                 Ok::<_, HostError>((socket, port))
             })
             .unwrap();
         // The way back: addresses swapped, which leaves the header's checksum; UDP needs none.
         let packet = &mut buffer[..length];
-        let (near, far) = packet[12..20].split_at_mut(4);
-        near.swap_with_slice(far);
+        let (source, destination) = packet[12..20].split_at_mut(4);
+        source.swap_with_slice(destination);
         packet[22..24].copy_from_slice(&port.to_be_bytes());
         packet[26..28].fill(0);
         assert!(device.write(packet).unwrap());
         assert!(!device.write(&[0; 40]).unwrap());
         let mut heard = [0; 16];
         let (length, from) = socket.recv_from(&mut heard).unwrap();
-        assert_eq!((&heard[..length], from.ip()), (&b"there"[..], FAR.0.into()));
+        assert_eq!((&heard[..length], from.ip()), (&b"there"[..], THERE.0.into()));
         assert_eq!(device.read(&mut buffer).unwrap(), None);
         let expected = DeviceCount { received: 1, sent: 1, send_drops: 0 };
         assert_eq!(device.count().unwrap(), expected);

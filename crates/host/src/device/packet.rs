@@ -1,7 +1,7 @@
 //! A veth pair and packet sockets: what a user may have who may not open /dev/net/tun.
 //!
 //! The end's namespace has one half of the pair; the other is in a namespace that nobody else is in.
-//! A packet socket on the first hears what the namespace sends in the moment in which the device
+//! A packet socket on the first sees what the namespace sends in the moment in which the device
 //! takes it, so that packets keep their order as they do in a TUN device's queue: at the other half
 //! each processor would deliver its own. Over there they end; nothing listens. A second packet
 //! socket sends from there what the namespace shall receive.
@@ -33,15 +33,15 @@ const MOST_READINGS: usize = 100;
 /// The packet device of one namespace.
 #[derive(Debug)]
 pub struct PacketDevice {
-    ear: OwnedFd,
-    heard: Mutex<Heard>,
-    mouth: OwnedFd,
+    receiver: OwnedFd,
+    received: Mutex<Received>,
+    sender: OwnedFd,
     peer_index: libc::c_uint,
 }
 
 /// What came out of the namespace.
 #[derive(Debug)]
-struct Heard {
+struct Received {
     ring: Ring,
     /// Packets that the kernel showed to the socket, and those for which the ring had no room.
     packets: u64,
@@ -62,32 +62,32 @@ impl PacketDevice {
         let peer_half = VethHalf { name: PEER, mac: PEER_MAC };
         rtnetlink::add_veth(own_half, peer_half, peer.as_fd()).map_err(without_veth)?;
         setup::turn_offloads_off(NAME)?;
-        let (mouth, peer_index) = peer.inside(|| {
+        let (sender, peer_index) = peer.inside(|| {
             setup::turn_offloads_off(PEER)?;
             setup::bring_up(PEER, libc::IFF_NOARP)?;
-            open_mouth().map_err(without_sockets)
+            open_sender().map_err(without_sockets)
         })?;
-        let (ear, ring) = open_ear().map_err(without_sockets)?;
+        let (receiver, ring) = open_receiver().map_err(without_sockets)?;
         // Without ARP whatever the namespace sends is addressed to its own device, which makes it
         // foreign at the other half.
         setup::configure(addresses, libc::IFF_NOARP)?;
         // That it was down when the socket was bound to it.
-        sockets::take_error(&ear).map_err(without_sockets)?;
-        let heard = Heard { ring, packets: 0, drops: 0, unfit: 0, missed: 0 };
-        Ok(Self { ear, heard: Mutex::new(heard), mouth, peer_index })
+        sockets::take_error(&receiver).map_err(without_sockets)?;
+        let received = Received { ring, packets: 0, drops: 0, unfit: 0, missed: 0 };
+        Ok(Self { receiver, received: Mutex::new(received), sender, peer_index })
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads one packet; `None` when there is none.
     pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
-        let mut heard = self.heard();
+        let mut received = self.received();
         loop {
-            match heard.ring.take(buffer)? {
+            match received.ring.take(buffer)? {
                 Taken::Packet(length) => return Some(length),
-                Taken::Unfit => heard.unfit += 1,
+                Taken::Unfit => received.unfit += 1,
             }
         }
     }
@@ -96,7 +96,7 @@ impl PacketDevice {
     pub fn write(&self, packet: &[u8], ethertype: u16) -> Result<bool, HostError> {
         let to = sockets::link_address(ethertype, self.peer_index, OWN_MAC);
         loop {
-            match sockets::send(&self.mouth, packet, &to) {
+            match sockets::send(&self.sender, packet, &to) {
                 Ok(()) => return Ok(true),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(false),
@@ -108,43 +108,43 @@ impl PacketDevice {
     /// Forgets that the device was taken down: as long as the socket has something to say of it,
     /// nobody can wait for packets.
     pub fn forget_error(&self) -> Result<(), HostError> {
-        sockets::take_error(&self.ear).context("cannot read a packet socket's error")
+        sockets::take_error(&self.receiver).context("cannot read a packet socket's error")
     }
 
     /// What the kernel has counted; `table` was read just before.
     ///
     /// veth takes for sent whatever reaches it. Here a packet is sent once it has been read.
     pub fn count(&self, table: DeviceCount) -> Result<DeviceCount, HostError> {
-        let mut heard = self.heard();
-        let mut unread = heard.ring.unread();
+        let mut received = self.received();
+        let mut unread = received.ring.unread();
         for _ in 0..MOST_READINGS {
-            heard.listen(&self.ear)?;
-            let before = std::mem::replace(&mut unread, heard.ring.unread());
+            received.add_statistics(&self.receiver)?;
+            let before = std::mem::replace(&mut unread, received.ring.unread());
             if before == unread {
                 break;
             }
         }
         // The other half may drop what the socket has had already: that came through.
         let passed = table.sent + table.send_drops;
-        heard.missed = heard.missed.max(passed.saturating_sub(heard.packets));
+        received.missed = received.missed.max(passed.saturating_sub(received.packets));
         Ok(DeviceCount {
             received: table.received,
-            sent: heard.packets.saturating_sub(heard.drops + heard.unfit + unread),
-            send_drops: heard.drops + heard.unfit + heard.missed,
+            sent: received.packets.saturating_sub(received.drops + received.unfit + unread),
+            send_drops: received.drops + received.unfit + received.missed,
         })
     }
 
     /// How many packets were dropped because they could not have been on a wire.
     pub fn unfit(&self) -> u64 {
-        self.heard().unfit
+        self.received().unfit
     }
 }
 
-impl Heard {
+impl Received {
     /// Adds up the socket's statistics, which start again from 0 with each reading.
-    fn listen(&mut self, ear: &OwnedFd) -> Result<(), HostError> {
-        let (packets, drops) =
-            sockets::take_statistics(ear).context("cannot read a packet socket's statistics")?;
+    fn add_statistics(&mut self, receiver: &OwnedFd) -> Result<(), HostError> {
+        let (packets, drops) = sockets::take_statistics(receiver)
+            .context("cannot read a packet socket's statistics")?;
         self.packets += packets;
         self.drops += drops;
         Ok(())
@@ -153,25 +153,25 @@ impl Heard {
 
 impl AsFd for PacketDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ear.as_fd()
+        self.receiver.as_fd()
     }
 }
 
 /// Of the calling thread's namespace, before its device is up: nothing is missed.
-fn open_ear() -> Result<(OwnedFd, Ring), Errno> {
-    let ear = sockets::open()?;
-    sockets::hear_only_outgoing(ear.as_fd())?;
-    let ring = Ring::map(&ear)?;
-    sockets::listen(ear.as_fd(), NAME)?;
-    Ok((ear, ring))
+fn open_receiver() -> Result<(OwnedFd, Ring), Errno> {
+    let receiver = sockets::open()?;
+    sockets::see_only_outgoing(receiver.as_fd())?;
+    let ring = Ring::map(&receiver)?;
+    sockets::listen(receiver.as_fd(), NAME)?;
+    Ok((receiver, ring))
 }
 
-fn open_mouth() -> Result<(OwnedFd, libc::c_uint), Errno> {
-    let mouth = sockets::open()?;
+fn open_sender() -> Result<(OwnedFd, libc::c_uint), Errno> {
+    let sender = sockets::open()?;
     // A packet is delivered or refused by the time the call returns, as with a TUN device.
     let bypass: libc::c_int = 1;
-    sockets::set_option(mouth.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &bypass)?;
-    Ok((mouth, if_nametoindex(PEER)?))
+    sockets::set_option(sender.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &bypass)?;
+    Ok((sender, if_nametoindex(PEER)?))
 }
 
 fn without_veth(errno: Errno) -> Failure {

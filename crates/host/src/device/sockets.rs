@@ -20,7 +20,7 @@ pub(super) fn open() -> Result<OwnedFd, Errno> {
 }
 
 /// Leaves a socket nothing but what its namespace sends: the device's other direction is our own.
-pub(super) fn hear_only_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn see_only_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [

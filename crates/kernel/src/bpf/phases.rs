@@ -19,7 +19,7 @@ pub struct PhaseReader {
 
 impl PhaseReader {
     pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
-        let action = "cannot read what a module tells";
+        let action = "cannot read what a module reports";
         let told = Arc::new(Mutex::new(Vec::new()));
         let mut builder = RingBufferBuilder::new();
         let sink = Arc::clone(&told);
@@ -37,7 +37,7 @@ impl PhaseReader {
     /// # Errors
     /// The kernel refuses.
     pub fn read(&self) -> Result<Vec<Told>, KernelError> {
-        self.ring.consume().context("cannot read what a module tells")?;
+        self.ring.consume().context("cannot read what a module reports")?;
         Ok(std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Debug for PhaseReader {
 pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
     let pin = pin_of(module_of(name)?).ok_or_else(|| not_loaded(name))?;
     let map = MapHandle::from_pinned_path(pin.phases())
-        .context(&format!("cannot open what {} tells", pin.kernel_name))?;
+        .context(&format!("cannot open what {} reports", pin.kernel_name))?;
     PhaseReader::new(&map)
 }
 

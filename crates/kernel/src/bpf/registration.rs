@@ -103,7 +103,7 @@ pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     Ok(if is_taken || kernel_ships(name) { format!("{PREFIX}{name}") } else { name.to_owned() })
 }
 
-/// A name that nobody has.
+/// A name that is not taken.
 pub(super) fn unused_name(module: &Module) -> Result<String, KernelError> {
     let taken = offered()?;
     // Inside of a PID namespace all engines have the same number; the clock tells them apart.
@@ -152,7 +152,7 @@ fn is_held(name: &str) -> bool {
     crate::names::held_module(name).is_some()
 }
 
-/// Deletes the registration of this name that hangs on no link; `false`: there is none.
+/// Deletes the registration of this name that no link holds; `false`: there is none.
 fn delete_registration(kernel_name: &str) -> Result<bool, KernelError> {
     let name = [kernel_name.as_bytes(), &[0]].concat();
     for info in query::MapInfoIter::default().filter(|info| info.ty == MapType::StructOps) {
@@ -171,7 +171,7 @@ fn wait_until_gone(kernel_name: &str) -> Result<(), KernelError> {
     let asked = Instant::now();
     while offered()?.iter().any(|name| name == kernel_name) {
         if asked.elapsed() > PATIENCE {
-            return Err("it is offered still; a live run or another program may hold it")
+            return Err("it is still offered; a live run or another program may hold it")
                 .context(&format!("cannot unload {kernel_name}"));
         }
         thread::sleep(Duration::from_millis(10));

@@ -1,7 +1,7 @@
 //! What only the parts can show: the way of kernels without links, and what the maps hold.
 
 use super::*;
-use crate::{Place, list, offered};
+use crate::{Status, list, offered};
 
 fn reno() -> &'static Module {
     Module::find("reno").unwrap()
@@ -22,7 +22,7 @@ fn without_links_a_holder_unregisters_at_its_end() {
     let held = hold_with(reno(), &[], Features { has_links: false, ..features }).unwrap();
     let name = held.kernel_name().to_owned();
     let entry = |name: &str| list().unwrap().into_iter().find(|entry| entry.name == name);
-    assert_eq!(entry(&name).unwrap().place, Place::Run("reno"));
+    assert_eq!(entry(&name).unwrap().status, Status::Run("reno"));
     drop(held);
     assert!(!offered().unwrap().contains(&name));
 }
@@ -49,7 +49,7 @@ fn the_object_for_older_kernels_is_taken_where_the_kernel_is_older() {
         prepared.load().and_then(|loaded| loaded.reports())
     };
     // Each kernel's verifier accepts the object that was built for it; the other reads `rs` from where
-    // this kernel has it not.
+    // this kernel does not have it.
     let own = instructions(features.has_four_arguments).unwrap();
     assert!(own.iter().any(|report| report.name == "bbr_cong_control"));
     let other = instructions(!features.has_four_arguments);

@@ -91,7 +91,7 @@ fn only_the_namespace_that_is_told_drains() {
     for _ in 0..3 {
         let (told, other, at_ns, cookie) = tell_one_of_two(held.kernel_name(), signals);
         let until_ns = at_ns + DRAINED_NS;
-        // What modules tell is told of the same connection alone.
+        // What modules report is about the same connection only.
         let said = phases.read().unwrap();
         assert!(said.iter().all(|told| told.netns_cookie == cookie), "{said:?}");
         let drained = (least(&told, at_ns, until_ns), least(&other, at_ns, until_ns));

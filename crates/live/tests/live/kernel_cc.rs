@@ -95,7 +95,7 @@ fn flows_run_ours_each_with_parameters_of_its_own() {
     for flow in &summary.flows {
         assert!(flow.goodput_bps > 300_000, "{flow:?}");
     }
-    // Two sets of parameters are two modules; the kernel's own is none.
+    // Two sets of parameters are two modules; the kernel's own is not counted.
     let new = witness.seen.iter().filter(|name| !before.contains(name)).count();
     assert_eq!(new, 3, "{:?}", witness.seen);
     assert_eq!(skyhop_kernel::offered().unwrap(), before);

@@ -11,7 +11,7 @@ use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
 use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
-use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
+use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::RunData;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
@@ -46,7 +46,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         scenario: serde_json::Value::Null,
         links: vec![LinkPlan {
             name: PATH_LINK.to_owned(),
-            trace: fixed_path(delay, duration),
+            trace: PathTrace::fixed(["from", "to"].map(Endpoint::named), delay * 2, duration),
             forward: link.clone(),
             back: link,
         }],
@@ -84,40 +84,6 @@ pub fn devices() -> Vec<LiveDevice> {
 fn may_open_tun() -> bool {
     let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
     opened.inspect_err(|error| skyhop_needs::missing("tun", error)).is_ok()
-}
-
-fn fixed_path(delay: Duration, duration: Duration) -> PathTrace {
-    let end =
-        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
-    PathTrace {
-        header: PathHeader {
-            schema: skyhop_path::trace::SCHEMA_VERSION,
-            source: "fixed".to_owned(),
-            from: end("from"),
-            to: end("to"),
-            constellation: None,
-            satellites: 0,
-            relay: None,
-            handover: None,
-            outage: None,
-            compat: None,
-            start: None,
-            duration_ns: duration.as_nanos(),
-            step_ns: duration.as_nanos(),
-            between_frames: BetweenFrames::Step,
-            seed: 1,
-        },
-        frames: vec![Frame {
-            at: Instant::START,
-            nodes: vec![-1, -2],
-            hop_delays: vec![delay],
-            delay: Some(delay),
-            delay_back: Some(delay),
-            rate: None,
-            loss: None,
-            events: Vec::new(),
-        }],
-    }
 }
 
 pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {

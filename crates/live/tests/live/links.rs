@@ -1,4 +1,4 @@
-//! Several links: chains, shared ones, delays of a flow's own, other routes; and who hears of handovers.
+//! Several links: chains, shared ones, delays of a flow's own, other routes; and who is told of handovers.
 
 use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;

@@ -36,7 +36,7 @@ fn flows_with_ecn_are_marked_and_those_without_lose_packets() {
             for flow in &data.summary.flows {
                 let asked = flow.id % 2 == 1;
                 assert_eq!(flow.marks > 0, asked, "{device}: {flow:?}");
-                // A machine that stalls fills the queue beyond its limit, whoever speaks ECN.
+                // A machine that stalls fills the queue beyond its limit, with ECN or without.
                 let lost = data.events.iter().filter(|row| {
                     row.reason == Some(LossReason::Queue)
                         && row.flow == Some(flow.id as i32)

@@ -136,7 +136,7 @@ impl Selection {
         }
         [start, start.after(self.duration)].into_iter().find_map(|time| match set.state(time) {
             Err(what) => Some(SkipReason::NotPropagated(what)),
-            Ok((position, _)) => (position.norm() < EQUATORIAL_RADIUS_M + LOWEST_ALTITUDE_M)
+            Ok((position, _)) => (position.length() < EQUATORIAL_RADIUS_M + LOWEST_ALTITUDE_M)
                 .then_some(SkipReason::Decayed),
         })
     }

@@ -65,7 +65,7 @@ fn positions_are_those_of_the_verification_vectors() {
                 assert_eq!(ours, None, "{text}{}", state.time);
                 continue;
             };
-            let apart_m = ours.expect(&text).distance_m(Vec3::new(x, y, z) * 1e3);
+            let apart_m = ours.expect(&text).distance(Vec3::new(x, y, z) * 1e3);
             let is_deep = set.elements().mean_motion_rev_per_day < 6.4;
             let largest_m = if is_deep { &mut deep_m } else { &mut near_m };
             *largest_m = largest_m.max(apart_m);

@@ -36,12 +36,7 @@ pub struct LeoemLogOptions {
 impl Default for LeoemLogOptions {
     /// Two nameless ends, LeoEM's own outages, no start.
     fn default() -> Self {
-        let nameless = |name: &str| Endpoint {
-            name: name.to_owned(),
-            latitude_deg: None,
-            longitude_deg: None,
-        };
-        let (from, to) = (nameless("from"), nameless("to"));
+        let [from, to] = ["from", "to"].map(Endpoint::named);
         Self { from, to, outage: OutageModel::Leoem, start: None }
     }
 }
@@ -107,7 +102,7 @@ fn parse_line(text: &str, line: usize) -> Result<Frame, String> {
         [_, nodes, count, delays, sum] => parse_route(nodes, count, delays, sum)?,
         _ => {
             return Err(format!(
-                "{} fields, expected cycle$[nodes]$count$[delays]$sum or cycle$NULL; is it cut?",
+                "{} fields, expected cycle$[nodes]$count$[delays]$sum or cycle$NULL; is it truncated?",
                 fields.len()
             ));
         }
@@ -146,7 +141,7 @@ fn parse_route(
     let total_s: f64 = delays_s.iter().sum();
     if (total_s - sum_s).abs() > SUM_TOLERANCE_S || sum_s.is_nan() {
         return Err(format!(
-            "the delays add up to {total_s} s, but the sum says {sum_s}; is it cut?"
+            "the delays add up to {total_s} s, but the sum says {sum_s}; is it truncated?"
         ));
     }
     Ok((nodes, delays_s.into_iter().map(Duration::from_secs_f64).collect()))

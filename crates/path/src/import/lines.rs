@@ -18,7 +18,7 @@ pub(super) const MOST_SAMPLES: usize = 1_000_000;
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// The file cannot be read on.
-    #[error("line {line}: cannot read on: {what}")]
+    #[error("line {line}: cannot read further: {what}")]
     Read {
         /// Counted from 1.
         line: usize,
@@ -101,7 +101,9 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         if read == LONGEST_LINE {
-            return Err(wrong(format!("it is longer than {LONGEST_LINE} bytes; is this a text?")));
+            return Err(wrong(format!(
+                "it is longer than {LONGEST_LINE} bytes; is this a text file?"
+            )));
         }
         self.bytes_left = self.bytes_left.checked_sub(read).ok_or_else(|| too_long(number))?;
         match std::str::from_utf8(&self.bytes) {
@@ -122,7 +124,9 @@ pub(super) fn read_whole(reader: impl BufRead) -> Result<Vec<u8>, ImportError> {
 
 fn unreadable(line: usize, error: &std::io::Error) -> ImportError {
     let what = match error.kind() {
-        ErrorKind::UnexpectedEof => "the compressed file ends too early; is it cut?".to_owned(),
+        ErrorKind::UnexpectedEof => {
+            "the compressed file ends too early; is it truncated?".to_owned()
+        }
         _ => error.to_string(),
     };
     ImportError::Read { line, what }

@@ -18,7 +18,7 @@ mod throughput;
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::trace::{BetweenFrames, Endpoint, PathHeader, SCHEMA_VERSION};
+use crate::trace::{Endpoint, PathHeader};
 
 pub use csv::parse_csv;
 pub use irtt::parse_irtt;
@@ -59,19 +59,12 @@ impl Default for MeasuredOptions {
     /// Two nameless ends; nothing else known.
     fn default() -> Self {
         Self {
-            from: Endpoint::nameless("from"),
-            to: Endpoint::nameless("to"),
+            from: Endpoint::named("from"),
+            to: Endpoint::named("to"),
             rtt: None,
             interval: None,
             direction: AccessDirection::default(),
         }
-    }
-}
-
-impl Endpoint {
-    /// An end of which only a name is known.
-    pub(crate) fn nameless(name: &str) -> Self {
-        Self { name: name.to_owned(), latitude_deg: None, longitude_deg: None }
     }
 }
 
@@ -83,21 +76,6 @@ fn measured_header(
     duration: Duration,
     step: Duration,
 ) -> PathHeader {
-    PathHeader {
-        schema: SCHEMA_VERSION,
-        source: format!("import {format}"),
-        from: options.from.clone(),
-        to: options.to.clone(),
-        constellation: None,
-        satellites: 0,
-        relay: None,
-        handover: None,
-        outage: None,
-        compat: None,
-        start,
-        duration_ns: duration.as_nanos(),
-        step_ns: step.as_nanos(),
-        between_frames: BetweenFrames::Step,
-        seed: 0,
-    }
+    let ends = [options.from.clone(), options.to.clone()];
+    PathHeader { start, ..PathHeader::plain(format!("import {format}"), ends, duration, step) }
 }

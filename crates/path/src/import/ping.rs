@@ -22,7 +22,7 @@ const IGNORED: [&str; 8] =
 /// Reads what ping printed.
 ///
 /// # Errors
-/// A line that is none of ping's, is damaged or out of order, with its number.
+/// A line that is not ping's, is damaged or out of order, with its number.
 pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     series(log, options)?.into_trace("ping", options)
 }
@@ -89,8 +89,8 @@ impl Log {
             return Ok(());
         }
         let sequence = number_after(text, &SEQUENCE_KEYS).ok_or("no icmp_seq=NUMBER in it")?;
-        let (_, time) = text.split_once("time=").ok_or("no time=… ms in it; is it cut?")?;
-        let (rtt_ms, _) = time.split_once(" ms").ok_or("its time=… has no ms; is it cut?")?;
+        let (_, time) = text.split_once("time=").ok_or("no time=… ms in it; is it truncated?")?;
+        let (rtt_ms, _) = time.split_once(" ms").ok_or("its time=… has no ms; is it truncated?")?;
         let rtt_ms = parse_between(rtt_ms, "time", (0.0, LONGEST_RTT_MS))?;
         let sequence = self.hear_of(sequence);
         if let Some(last) = self.answers.last() {
@@ -99,7 +99,7 @@ impl Log {
                     return Err("its time is before that of the answer above".to_owned());
                 }
                 (Some(_), None) | (None, Some(_)) => {
-                    return Err("some lines have times (ping -D) and some have not".to_owned());
+                    return Err("some lines have times (ping -D) and some do not".to_owned());
                 }
                 _ => {}
             }
@@ -131,7 +131,7 @@ impl Log {
         self.answers.sort_by_key(|answer| answer.sequence);
         self.answers.dedup_by_key(|answer| answer.sequence);
         let (Some(first), Some(last)) = (self.answers.first(), self.answers.last()) else {
-            return Err(ImportError::whole("not a single answer, a line with \"bytes from\""));
+            return Err(ImportError::whole("there is no answer, a line with \"bytes from\""));
         };
         let (first_sequence, last_sequence) = (first.sequence, last.sequence);
         let unix = first.unix_ns.is_some();

@@ -12,7 +12,7 @@
 //!   the far end until the next answered one was sent: answers that came are not lost again. Fewer,
 //!   and those on less than the way there, are random loss: their share of the probes of each second, or
 //!   of the time of twenty probes where that is longer. What is left of the series behind the last
-//!   such window counts to it: of a few probes, one lost would be a blackout.
+//!   such window counts towards it: of a few probes, one lost would be a blackout.
 
 use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;
@@ -267,13 +267,11 @@ impl State {
     fn frame(&self, at: Instant, events: Vec<PathEvent>) -> Frame {
         Frame {
             at,
-            nodes: Vec::new(),
-            hop_delays: Vec::new(),
             delay: self.up.then_some(self.there),
             delay_back: self.up.then_some(self.back),
-            rate: None,
             loss: self.loss,
             events,
+            ..Frame::default()
         }
     }
 }

@@ -60,7 +60,9 @@ fn parse_frame(text: &str) -> Result<Frame, String> {
     let fields: Vec<&str> = text.split(',').collect();
     let [at, nodes, hops, delay, delay_back, rate, loss, events] = fields[..] else {
         let found = fields.len();
-        return Err(format!("{found} fields, expected {COLUMN_COUNT}: {COLUMNS}; is it cut?"));
+        return Err(format!(
+            "{found} fields, expected {COLUMN_COUNT}: {COLUMNS}; is it truncated?"
+        ));
     };
     let duration = |text: &str, what: &str| {
         optional(text, |text| Ok(Duration::from_nanos(parse_whole(text, what)?)))

@@ -60,7 +60,7 @@ impl Recovered {
 enum Reach {
     /// As far as needed.
     Unlimited,
-    /// So many metres.
+    /// This many metres.
     Length(f64),
     /// As long as the straight line stays this far from the Earth's centre, in metres.
     Above(f64),
@@ -116,7 +116,7 @@ impl Reach {
                 // How far along the line from a to b the Earth's centre is nearest.
                 let along = a.dot(a - b) / (distance_m * distance_m);
                 let nearest = a + (b - a) * along.clamp(0.0, 1.0);
-                nearest.norm_squared() >= radius_m * radius_m
+                nearest.length_squared() >= radius_m * radius_m
             }
         }
     }
@@ -130,7 +130,7 @@ impl Topology for Grid {
         let (reach, light_m_per_s) = (self.reach, self.light_m_per_s);
         let changed = self.graph.reweigh(|a, b| {
             let (a, b) = (positions[a as usize], positions[b as usize]);
-            let distance_m = a.distance_m(b);
+            let distance_m = a.distance(b);
             if reach.includes(a, b, distance_m) {
                 distance_m / light_m_per_s
             } else {

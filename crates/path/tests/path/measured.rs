@@ -233,7 +233,7 @@ fn a_csv_export_reads_back_as_the_same_path() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     let ping_cases = [
-        ("", "not a single answer"),
+        ("", "there is no answer"),
         ("<!DOCTYPE html>\n<html>", "line 1: \"<!DOCTYPE html>\" is not a line of ping"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=nan ms", "line 1: time is NaN"),
         ("64 bytes from a: icmp_seq=1 ttl=5 time=-1 ms", "line 1: time is -1; expected 0"),

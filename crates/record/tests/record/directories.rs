@@ -5,47 +5,16 @@ use std::path::Path;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use skyhop_model::AppTable;
-use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION as PATH_VERSION};
-use skyhop_path::{BetweenFrames, Endpoint, Frame, PathHeader, PathTrace};
+use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{
     AppRow, Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION,
     Sink,
 };
-use skyhop_units::{Duration, Instant};
+use skyhop_units::Duration;
 
 fn trace() -> PathTrace {
-    let end =
-        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
-    let delay = Duration::from_millis(10);
-    PathTrace {
-        header: PathHeader {
-            schema: PATH_VERSION,
-            source: "test".to_owned(),
-            from: end("San Diego"),
-            to: end("New York"),
-            constellation: None,
-            satellites: 0,
-            relay: None,
-            handover: None,
-            outage: None,
-            compat: None,
-            start: None,
-            duration_ns: 2_000_000_000,
-            step_ns: 1_000_000_000,
-            between_frames: BetweenFrames::Step,
-            seed: 1,
-        },
-        frames: vec![Frame {
-            at: Instant::START,
-            nodes: vec![NODE_FROM, NODE_TO],
-            hop_delays: vec![delay],
-            delay: Some(delay),
-            delay_back: Some(delay),
-            rate: None,
-            loss: None,
-            events: Vec::new(),
-        }],
-    }
+    let ends = ["San Diego", "New York"].map(Endpoint::named);
+    PathTrace::fixed(ends, Duration::from_millis(20), Duration::from_secs(2))
 }
 
 const RUN_FILES: [&str; 7] = [
@@ -144,7 +113,7 @@ fn a_long_run_can_be_read_while_it_is_written_and_is_one_table_in_the_end() {
     assert_eq!(column(&staging.join("flows.000000.000000.parquet"), "t_ns")[..3], [0, 1, 2]);
     let segments = names(&staging);
     assert!(segments.iter().filter(|name| name.starts_with("flows.")).count() >= 3, "{segments:?}");
-    assert!(segments.iter().all(|name| !name.ends_with(".partial")), "{segments:?}");
+    assert!(segments.iter().all(|name| !name.starts_with(".skyhop-")), "{segments:?}");
     end(&mut writer, "run").unwrap();
     drop(writer);
     assert_eq!(names(directory.path()), RUN_FILES);

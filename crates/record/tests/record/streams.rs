@@ -57,7 +57,7 @@ fn a_reader_that_has_gone_is_an_error_and_no_crash() {
     let (near, far) = UnixStream::pair().unwrap();
     drop(far);
     let error = StreamSink::new(near).take(pieces().remove(0)).unwrap_err().to_string();
-    assert!(error.contains("cannot pass on what is measured"), "{error}");
+    assert!(error.contains("cannot pass on the measurements"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `[[change]]` entries applied to a path: new delays become frames of the path itself.
 
-use skyhop_path::trace::{NODE_FROM, NODE_TO};
 use skyhop_path::{Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
 
@@ -55,19 +54,4 @@ fn scale_hops(hops: &mut [Duration], total: Duration) {
         left = left.saturating_sub(*hop);
     }
     *last = left;
-}
-
-/// The frames of a path whose round trip never changes by itself.
-pub(crate) fn fixed_frames(rtt: Duration) -> Vec<Frame> {
-    let there = rtt / 2;
-    vec![Frame {
-        at: Instant::START,
-        nodes: vec![NODE_FROM, NODE_TO],
-        hop_delays: vec![there],
-        delay: Some(there),
-        delay_back: Some(rtt - there),
-        rate: None,
-        loss: None,
-        events: Vec::new(),
-    }]
 }

@@ -17,7 +17,7 @@ use crate::{ScenarioError, catalogue};
 /// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an
 /// operator's corrections come to less, and between two satellites of a plane there is more.
 const SAME_SATELLITE_M: f64 = 100e3;
-/// So many satellites say what a fleet is.
+/// How many satellites tell what a fleet is.
 const LOOKED_AT: usize = 200;
 
 impl NamedScenario {
@@ -49,7 +49,7 @@ impl NamedScenario {
     /// these ends, from `start` on; without `to` only the terminal's own satellite counts.
     ///
     /// # Errors
-    /// A file that is none or whose element sets cannot be used then, and whatever is wrong with `[path]`.
+    /// A file that is missing or whose element sets cannot be used then, and whatever is wrong with `[path]`.
     pub fn forecast_from(
         &self,
         elements: &Path,
@@ -119,7 +119,7 @@ fn stands_elsewhere(path: &PathRequest, elements: &Constellation) -> Option<Stri
     };
     let (own, known) = (places(&path.constellation), places(elements));
     let nearest_m = |place: &Vec3| {
-        let distances = own.iter().map(|own| (*own - *place).norm());
+        let distances = own.iter().map(|own| (*own - *place).length());
         distances.fold(f64::INFINITY, f64::min)
     };
     let every = known.len().div_ceil(LOOKED_AT);

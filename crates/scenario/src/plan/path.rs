@@ -3,14 +3,10 @@
 use std::ops::ControlFlow;
 
 use skyhop_model::Relay;
-use skyhop_path::trace::SCHEMA_VERSION;
-use skyhop_path::{
-    BetweenFrames, Endpoint, PathError, PathHeader, PathRequest, PathTrace, TraceError,
-};
+use skyhop_path::{Endpoint, PathError, PathRequest, PathTrace, TraceError};
 use skyhop_units::Duration;
 
 use crate::named::NamedScenario;
-use crate::plan::change::fixed_frames;
 use crate::plan::path_request::{DEFAULT_START, FindPlace};
 use crate::types::{FixedPath, PathKind};
 use crate::{ScenarioError, catalogue};
@@ -74,28 +70,11 @@ impl NamedScenario {
 
     fn fixed_path(&self, path: &FixedPath) -> PathTrace {
         let run = &self.scenario.run;
-        let end = |name: &Option<String>, default: &str| Endpoint {
-            name: name.clone().unwrap_or_else(|| default.to_owned()),
-            latitude_deg: None,
-            longitude_deg: None,
-        };
-        let header = PathHeader {
-            schema: SCHEMA_VERSION,
-            source: "fixed".to_owned(),
-            from: end(&path.from, "from"),
-            to: end(&path.to, "to"),
-            constellation: None,
-            satellites: 0,
-            relay: None,
-            handover: None,
-            outage: None,
-            compat: None,
-            start: Some(path.start.unwrap_or(DEFAULT_START)),
-            duration_ns: run.duration.as_nanos(),
-            step_ns: run.duration.as_nanos(),
-            between_frames: BetweenFrames::Step,
-            seed: run.seed,
-        };
-        PathTrace { header, frames: fixed_frames(path.rtt.unwrap_or(Duration::ZERO)) }
+        let ends = [(&path.from, "from"), (&path.to, "to")]
+            .map(|(name, default)| Endpoint::named(name.as_deref().unwrap_or(default)));
+        let mut trace = PathTrace::fixed(ends, path.rtt.unwrap_or(Duration::ZERO), run.duration);
+        trace.header.start = Some(path.start.unwrap_or(DEFAULT_START));
+        trace.header.seed = run.seed;
+        trace
     }
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
 use skyhop_link::{DelayPiece, Dismantled, Outage, Piece};
-use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_scenario::parse_scenario;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
@@ -47,25 +46,9 @@ fn event(at: u64, kind: PathEventKind, hop: Option<u16>, outage: u64) -> PathEve
 
 /// The experiment of a scenario whose path has these frames; `extra` follows the `[path]`.
 fn over(frames: Vec<Frame>, between_frames: BetweenFrames, extra: &str) -> Experiment {
-    let end =
-        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
-    let header = PathHeader {
-        schema: SCHEMA_VERSION,
-        source: "test".to_owned(),
-        from: end("from"),
-        to: end("to"),
-        constellation: None,
-        satellites: 100,
-        relay: None,
-        handover: None,
-        outage: None,
-        compat: None,
-        start: None,
-        duration_ns: 60_000_000_000,
-        step_ns: 1_000_000_000,
-        between_frames,
-        seed: 1,
-    };
+    let ends = ["from", "to"].map(Endpoint::named);
+    let plain = PathHeader::plain("test", ends, ms(60_000), ms(1_000));
+    let header = PathHeader { satellites: 100, between_frames, ..plain };
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.parquet");
     write_path(&PathTrace { header, frames }, &file).unwrap();

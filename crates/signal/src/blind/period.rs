@@ -1,4 +1,4 @@
-//! Which period handovers have, where nobody knows.
+//! Which period handovers have, where it is not known.
 
 use skyhop_units::Duration;
 

@@ -11,7 +11,7 @@ const FINE_NS: i64 = 1_000_000;
 const GAPS_PER_PERIOD: usize = 2;
 /// Phases that this share of the highest count covers belong to the peak.
 const AS_GOOD: f64 = 0.8;
-/// So long after an outage its losses may still be repaired, a retransmission timeout included.
+/// How long after an outage its losses may still be repaired, a retransmission timeout included.
 const AFTERMATH_BINS: usize = 1000;
 
 /// The first of the phases that most of the largest gaps cover. `tried` periods had the same opportunity.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skyhop_model::HandoverKind;
 use skyhop_model::PathEventKind;
 use skyhop_path::trace::{Endpoint, PathHeader};
-use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
+use skyhop_path::{Frame, PathEvent, PathTrace};
 use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Announcement, Handover, Timing, TimingError, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
@@ -19,25 +19,8 @@ fn ms(ms: u64) -> Duration {
 
 /// A path whose frames begin with these events: when (ms), what, and the outage (ms).
 fn trace(events: &[(u64, PathEventKind, u64)]) -> PathTrace {
-    let end =
-        |name: &str| Endpoint { name: name.to_owned(), latitude_deg: None, longitude_deg: None };
-    let header = PathHeader {
-        schema: 1,
-        source: "test".to_owned(),
-        from: end("a"),
-        to: end("b"),
-        constellation: None,
-        satellites: 0,
-        relay: None,
-        handover: None,
-        outage: None,
-        compat: None,
-        start: None,
-        duration_ns: 0,
-        step_ns: 0,
-        between_frames: BetweenFrames::Step,
-        seed: 0,
-    };
+    let ends = ["a", "b"].map(Endpoint::named);
+    let header = PathHeader::plain("test", ends, Duration::ZERO, Duration::ZERO);
     let mut frames: Vec<Frame> = Vec::new();
     for (at, kind, outage) in events {
         let event = PathEvent { at: at_ms(*at), kind: *kind, hop: None, outage: ms(*outage) };
@@ -45,13 +28,10 @@ fn trace(events: &[(u64, PathEventKind, u64)]) -> PathTrace {
             Some(frame) => frame.events.push(event),
             None => frames.push(Frame {
                 at: event.at,
-                nodes: Vec::new(),
-                hop_delays: Vec::new(),
                 delay: Some(ms(10)),
                 delay_back: Some(ms(10)),
-                rate: None,
-                loss: None,
                 events: vec![event],
+                ..Frame::default()
             }),
         }
     }

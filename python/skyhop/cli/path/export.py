@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.options import PathFile
 from skyhop.cli.terminal import print_note
 
 HELP = """\
@@ -25,7 +26,7 @@ Examples:
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="A path file (Parquet).")],
+    file: PathFile,
     path_format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="csv, mahimahi, czml or netem.")
     ],

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from skyhop.cli.options import Json, PathFile
 from skyhop.cli.terminal import print_rows
 
 HELP = """\
@@ -26,8 +24,8 @@ Examples:
 
 
 def stats(
-    file: Annotated[Path, typer.Argument(help="A path file (Parquet).")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    file: PathFile,
+    as_json: Json = False,
 ) -> None:
     """Print the figures of a path."""
     import skyhop

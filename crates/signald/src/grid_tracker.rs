@@ -4,18 +4,18 @@ use skyhop_signal::Agenda;
 use skyhop_signal::schedule::Grid;
 use skyhop_units::{Duration, Instant};
 
-use crate::watcher::{Heard, Watcher};
+use crate::watcher::{Observation, Watcher};
 use crate::{ServiceControl, ServiceSource};
 use skyhop_host::error::HostError;
 
 /// Passes on what a watcher hears; does nothing where the source needs none.
-pub(crate) struct Learning {
+pub(crate) struct GridTracker {
     watcher: Option<Watcher>,
     /// The grid and its error.
     known: Option<(Grid, Duration)>,
 }
 
-impl Learning {
+impl GridTracker {
     pub(crate) fn start(source: &ServiceSource) -> Result<Self, HostError> {
         let watcher = match source {
             ServiceSource::Watched { interface, period } => {
@@ -35,7 +35,7 @@ impl Learning {
         agenda.learn(now, self.known);
     }
 
-    /// Takes over what was heard since.
+    /// Takes over what was observed since.
     pub(crate) fn look(
         &mut self,
         agenda: &mut Agenda,
@@ -43,11 +43,11 @@ impl Learning {
         control: &mut dyn ServiceControl,
     ) -> Result<(), HostError> {
         let Some(watcher) = &mut self.watcher else { return Ok(()) };
-        let Some(heard) = watcher.heard()? else { return Ok(()) };
-        if let Some(news) = news(&heard, self.known.is_some()) {
-            control.note(&news);
+        let Some(observed) = watcher.observed()? else { return Ok(()) };
+        if let Some(note) = note(&observed, self.known.is_some()) {
+            control.note(&note);
         }
-        self.known = heard.estimate.grid.map(|grid| (grid, heard.estimate.evidence.error()));
+        self.known = observed.estimate.grid.map(|grid| (grid, observed.estimate.evidence.error()));
         agenda.learn(now, self.known);
         Ok(())
     }
@@ -60,9 +60,9 @@ fn moved((grid, error): (Grid, Duration), step_ns: i64) -> (Grid, Duration) {
     (Grid { offset, ..grid }, error)
 }
 
-/// What a user should know of it: that there is a grid, or that there is none any more.
-fn news(heard: &Heard, was_known: bool) -> Option<String> {
-    let Heard { conversation, estimate } = heard;
+/// What a user should know of it: that there is a grid, or that it is no longer seen.
+fn note(observed: &Observation, was_known: bool) -> Option<String> {
+    let Observation { conversation, estimate } = observed;
     match estimate.grid {
         Some(grid) if !was_known => Some(format!(
             "found a handover every {}, at {:.3} s, in {} packets of {conversation}",
@@ -71,7 +71,7 @@ fn news(heard: &Heard, was_known: bool) -> Option<String> {
             estimate.samples
         )),
         None if was_known => {
-            Some("there is no grid any more: announcements are withheld".to_owned())
+            Some("the grid is no longer seen: announcements are withheld".to_owned())
         }
         _ => None,
     }

@@ -1,0 +1,34 @@
+"""What several commands have: options, arguments, commands of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Scenario = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as flow.0.cc=bbr."),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+PathFile = Annotated[Path, typer.Argument(help="A path file (Parquet).")]
+
+
+def group(help_text: str) -> typer.Typer:
+    """Return a command that has commands of its own."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )

@@ -157,7 +157,10 @@ def test_the_globe_has_every_node_and_link(skyhop: Skyhop, file: str, path: sh.P
         (("sky", "x.parquet", "-o", "x.png", "--end", "middle"), "expected from or to"),
         (("stats", "x.csv"), "x.csv: "),
         (("export", "x.parquet", "--format", "czml", "-o", "x", "--step", "1 ms"), "too short"),
-        (("export", "x.parquet", "--format", "czml", "-o", "x", "--rate", "1 bit/s"), "does not use it"),
+        (
+            ("export", "x.parquet", "--format", "czml", "-o", "x", "--rate", "1 bit/s"),
+            "does not use it",
+        ),
     ],
 )
 def test_wrong_arguments(

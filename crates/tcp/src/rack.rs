@@ -2,7 +2,7 @@
 
 use crate::rate_sample::sent_after;
 use crate::rto::TimerKind;
-use crate::scoreboard::{EVER_RETRANS, Entry, RETRANS};
+use crate::scoreboard::{EVER_RETRANS, Entry, LOST, RETRANS};
 use crate::undo::ts_before;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
@@ -139,13 +139,29 @@ impl<C: CongestionControl> Sender<C> {
     fn rack_detect_loss(&mut self) -> Option<u64> {
         let deadline_us = self.rack.rtt_us + self.reo_wnd_us();
         let edge = self.board.advance_edge(self.rack.sent_us, self.rack.end)?;
-        let remaining_us =
-            |entry: &Entry, now_us: u64| (entry.sent_us + deadline_us).saturating_sub(now_us);
-        let wait_us = remaining_us(self.board.entry(edge), self.now_us);
-        while self.board.has_edge() {
-            let overdue = |seq: &u64| remaining_us(self.board.entry(*seq), self.now_us) == 0;
-            let Some(seq) = self.board.oldest_sent().filter(overdue) else { break };
-            self.mark_lost(seq, false);
+        let now_us = self.now_us;
+        let remaining_us = |entry: &Entry| (entry.sent_us + deadline_us).saturating_sub(now_us);
+        // A loss probe has sent again what is deemed lost already, and so it is in the list.
+        let is_probe = |entry: &Entry| entry.is(LOST) && !entry.is(RETRANS);
+        let last = *self.board.entry(edge);
+        let mut wait_us = 0;
+        let mut next = self.board.oldest_sent();
+        while let Some(seq) = next {
+            next = if seq == edge { None } else { self.board.sent_next(seq) };
+            let entry = self.board.entry(seq);
+            if is_probe(entry) {
+                continue;
+            }
+            if remaining_us(entry) == 0 {
+                self.mark_lost(seq, false);
+                continue;
+            }
+            // Those behind it wait longer.
+            wait_us = remaining_us(entry);
+            if !is_probe(&last) {
+                wait_us = remaining_us(&last);
+                break;
+            }
         }
         (wait_us > 0).then_some(wait_us)
     }

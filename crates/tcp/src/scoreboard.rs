@@ -300,12 +300,8 @@ impl Scoreboard {
         self.edge
     }
 
-    /// Whether any segment of the list lies on this side of the edge.
-    pub(crate) fn has_edge(&self) -> bool {
-        self.edge.is_some()
-    }
-
-    fn sent_next(&self, seq: u64) -> Option<u64> {
+    /// The segment of the list that was sent after this one.
+    pub(crate) fn sent_next(&self, seq: u64) -> Option<u64> {
         let later = self.entry(seq).later;
         (later != seq as u32).then(|| self.widen(later))
     }

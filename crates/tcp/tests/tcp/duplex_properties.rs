@@ -213,3 +213,20 @@ fn bulk_both_ways_at_once() {
     let none = Trouble::of_loss(0, 1);
     survives(&application, &application, [none, none]);
 }
+
+#[test]
+fn a_segment_deemed_lost_while_it_waits_is_not_looked_at_for_ever() {
+    let client =
+        Application { nodelay: false, cork: false, writes: vec![(0, 48_428)], reads: None };
+    let server = Application {
+        nodelay: false,
+        cork: false,
+        writes: vec![(2, 30_292), (18, 81)],
+        reads: Some((25_473, 2_439, 29)),
+    };
+    let forward =
+        Trouble { loss: 36_971, late: 50_106, twice: 48_241, seed: 11_831_460_768_518_338_824 };
+    let back =
+        Trouble { loss: 202_017, late: 106_005, twice: 55_465, seed: 11_024_132_010_305_805_994 };
+    survives(&client, &server, [forward, back]);
+}

@@ -8,10 +8,10 @@ use crate::path::Fate;
 /// How often, in parts per million, the network misbehaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Trouble {
-    loss: u64,
-    late: u64,
-    twice: u64,
-    seed: u64,
+    pub loss: u64,
+    pub late: u64,
+    pub twice: u64,
+    pub seed: u64,
 }
 
 impl Trouble {

@@ -24,8 +24,8 @@ impl Impairment {
     ///
     /// Asked once for each packet, in the order in which they leave the queue.
     #[inline]
-    pub(crate) fn strikes(&mut self, at: Instant) -> Option<LossReason> {
-        if self.loss.strikes(at) {
+    pub(crate) fn takes(&mut self, at: Instant) -> Option<LossReason> {
+        if self.loss.takes(at) {
             Some(LossReason::Loss)
         } else if self.outages.cover(at) {
             Some(LossReason::Outage)
@@ -48,7 +48,7 @@ impl RandomLoss {
     }
 
     #[inline]
-    fn strikes(&mut self, at: Instant) -> bool {
+    fn takes(&mut self, at: Instant) -> bool {
         let probability = self.probability.seek(at).value.fraction();
         probability > 0.0 && self.draw() < probability
     }

@@ -256,7 +256,7 @@ impl<P> Link<P> {
         let wire_size = queued.packet.wire_size;
         let ends = self.transmitter.transmit(at, wire_size, back_to_back);
         self.service = Service::Busy { ends, wire_size };
-        match self.impairment.strikes(ends) {
+        match self.impairment.takes(ends) {
             Some(reason) => self.doomed = Some(Box::new((reason, queued.packet))),
             None => self.line.enter(ends, queued),
         }

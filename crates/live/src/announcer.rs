@@ -7,7 +7,7 @@ use skyhop_experiment::Experiment;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie};
 use skyhop_record::EventRow;
 use skyhop_signal::blind::{BlindPlan, Estimate, Learner};
-use skyhop_signal::{Agenda, Announcement, Said};
+use skyhop_signal::{Agenda, Announcement, Statement};
 use skyhop_units::Duration;
 
 use crate::arrivals::Arrivals;
@@ -134,13 +134,13 @@ impl Announcer {
     }
 
     /// Passes on what a source says; its row, where it is an announcement.
-    fn publish(&self, said: &Said) -> Result<Option<EventRow>, HostError> {
+    fn publish(&self, said: &Statement) -> Result<Option<EventRow>, HostError> {
         match said {
-            Said::Announced(announcement) => {
+            Statement::Announced(announcement) => {
                 self.announce(announcement)?;
                 Ok(Some(EventRow::announced(announcement)))
             }
-            Said::Withdrawn => {
+            Statement::Withdrawn => {
                 self.for_each(|map, scope| map.withdraw(scope), "cannot withdraw a handover")?;
                 Ok(None)
             }

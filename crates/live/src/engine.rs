@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
         let timing = TimingRecorder::new()?;
         let pumps = [pump(Direction::Forward)?, pump(Direction::Back)?];
 
-        let stage = Stage { near: Arc::clone(&from), far: to, clock, stop, close };
+        let stage = Stage { from: Arc::clone(&from), to, clock, stop, close };
         let announcer = RunningAnnouncer::start(
             experiment,
             modules.signal_maps()?,

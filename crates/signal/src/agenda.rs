@@ -7,7 +7,7 @@ use crate::{Announcement, Handover, Timing, TimingError};
 
 /// Something to tell congestion controls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum Statement {
     /// A handover is to come.
     Announced(Announcement),
     /// What was announced last has turned out to be wrong.
@@ -111,20 +111,20 @@ impl Agenda {
     }
 
     /// What is to be said by `now`; call again until there is nothing more.
-    pub fn pop(&mut self, now: Instant) -> Option<Said> {
+    pub fn pop(&mut self, now: Instant) -> Option<Statement> {
         if std::mem::take(&mut self.withdrawn) {
             self.last = None;
-            return Some(Said::Withdrawn);
+            return Some(Statement::Withdrawn);
         }
         if self.listed.last().is_some_and(|one| one.announced <= now) {
-            return self.listed.pop().map(Said::Announced);
+            return self.listed.pop().map(Statement::Announced);
         }
         let (announcement, moment) = self.pending.filter(|(one, _)| one.announced <= now)?;
         self.last = Some((announcement, moment));
         self.pending = None;
         self.drawn += 1;
         self.plan_next(now);
-        Some(Said::Announced(announcement))
+        Some(Statement::Announced(announcement))
     }
 
     /// Works out the announcement of the grid's first moment that has not been announced and is still to
@@ -184,7 +184,7 @@ mod tests {
         while taken.len() < count {
             let now = agenda.next().expect("there is something to come");
             match agenda.pop(now) {
-                Some(Said::Announced(one)) => taken.push(one.at),
+                Some(Statement::Announced(one)) => taken.push(one.at),
                 other => panic!("{other:?}"),
             }
         }
@@ -246,7 +246,7 @@ mod tests {
             // Every 0.2 s, while NTP slews by 0.45 ms per second.
             for step in 0..1_500 {
                 let now = at_s(0.2 * f64::from(step));
-                while let Some(Said::Announced(one)) = agenda.pop(now) {
+                while let Some(Statement::Announced(one)) = agenda.pop(now) {
                     said.push(agenda.utc(one.at).unix_nanos());
                 }
                 let start = UtcInstant::from_unix_nanos(start_ns + drift_ns * i64::from(step));
@@ -275,7 +275,7 @@ mod tests {
         agenda.learn(at_s(30.0), grid(12_000));
         taken(&mut agenda, 1);
         agenda.learn(at_s(40.5), None);
-        assert_eq!(agenda.pop(at_s(40.5)), Some(Said::Withdrawn));
+        assert_eq!(agenda.pop(at_s(40.5)), Some(Statement::Withdrawn));
         assert_eq!((agenda.pop(at_s(40.5)), agenda.next()), (None, None));
     }
 

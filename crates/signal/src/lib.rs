@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant};
 
-pub use agenda::{Agenda, Said};
+pub use agenda::{Agenda, Statement};
 pub use timing::{Timing, TimingError, TimingErrorText};
 
 /// A handover, as its source knows it.

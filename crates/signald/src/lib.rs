@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use skyhop_path::PathTrace;
 use skyhop_signal::schedule::Grid;
-use skyhop_signal::{Said, Timing};
+use skyhop_signal::{Statement, Timing};
 use skyhop_units::Duration;
 
 use skyhop_host::clock::wake_precisely;
@@ -119,12 +119,12 @@ fn announce_all(
             control.note(&note);
         }
         match upcoming.pop(clock) {
-            Some(Said::Announced(announcement)) => {
+            Some(Statement::Announced(announcement)) => {
                 let notice = Notice::of(&announcement, &options.source, clock);
                 listeners.announce(&notice)?;
                 audience.announce(&notice)?;
             }
-            Some(Said::Withdrawn) => listeners.withdraw()?,
+            Some(Statement::Withdrawn) => listeners.withdraw()?,
             None if upcoming.is_over() => break,
             None => {
                 let wait = upcoming.wait(clock);

@@ -1,7 +1,7 @@
 //! What is to be announced next, and where it comes from.
 
 use skyhop_model::HandoverKind;
-use skyhop_signal::{Agenda, Announcement, Said, Timing, path};
+use skyhop_signal::{Agenda, Announcement, Statement, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ServiceSource;
@@ -83,7 +83,7 @@ impl Upcoming {
 
     /// What is to be said now, if anything. Where there is nothing, a grid's next moment is worked out by the
     /// clock as it was compared last: NTP moves it all the time.
-    pub(crate) fn pop(&mut self, clock: &WallClock) -> Option<Said> {
+    pub(crate) fn pop(&mut self, clock: &WallClock) -> Option<Statement> {
         let now = clock.now();
         let said = self.agenda.pop(now);
         if said.is_none() {

@@ -4,7 +4,7 @@ use skyhop_cc::{Handover, Phase};
 use skyhop_experiment::Experiment;
 use skyhop_record::EventRow;
 use skyhop_signal::blind::{Estimate, Learner};
-use skyhop_signal::{Agenda, Announcement, Said};
+use skyhop_signal::{Agenda, Announcement, Statement};
 use skyhop_units::{Duration, Instant};
 
 /// The announcements that are still to be made.
@@ -44,11 +44,11 @@ impl Signal {
             learner.learn(now, &estimate, &mut self.agenda);
         }
         Some(match self.agenda.pop(now)? {
-            Said::Announced(due) => {
+            Statement::Announced(due) => {
                 let is_new = self.learner.is_some();
                 (handover(&due), is_new.then(|| EventRow::announced(&due)))
             }
-            Said::Withdrawn => (Handover::default(), None),
+            Statement::Withdrawn => (Handover::default(), None),
         })
     }
 

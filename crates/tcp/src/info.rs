@@ -50,18 +50,7 @@ pub struct TcpInfo {
     pub undos: u64,
 }
 
-impl TcpInfo {
-    /// The congestion state's name: open, disorder, cwr, recovery or loss.
-    pub const fn state_name(&self) -> &'static str {
-        match self.ca_state {
-            CongestionState::Open => "open",
-            CongestionState::Disorder => "disorder",
-            CongestionState::Cwr => "cwr",
-            CongestionState::Recovery => "recovery",
-            CongestionState::Loss => "loss",
-        }
-    }
-}
+impl TcpInfo {}
 
 impl<C: CongestionControl> Sender<C> {
     /// A snapshot for the results.

@@ -57,8 +57,8 @@ pub(crate) const fn address(end: End) -> Ipv4Addr {
 /// Where traffic is made and when it ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
-    pub(crate) near: Arc<NetNamespace>,
-    pub(crate) far: Arc<NetNamespace>,
+    pub(crate) from: Arc<NetNamespace>,
+    pub(crate) to: Arc<NetNamespace>,
     pub(crate) clock: RunClock,
     /// Set when nothing more shall be sent.
     pub(crate) stop: Arc<Stop>,
@@ -69,8 +69,8 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn namespace(&self, end: End) -> &NetNamespace {
         match end {
-            End::From => &self.near,
-            End::To => &self.far,
+            End::From => &self.from,
+            End::To => &self.to,
         }
     }
 }

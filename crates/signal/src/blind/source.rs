@@ -103,7 +103,7 @@ impl BlindPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Said, TimingError};
+    use crate::{Statement, TimingError};
 
     fn plan(lead_ms: u64) -> BlindPlan {
         let timing =
@@ -138,7 +138,7 @@ mod tests {
         let mut said = Vec::new();
         while let Some(next) = agenda.next().filter(|next| *next < until) {
             match agenda.pop(next) {
-                Some(Said::Announced(one)) => {
+                Some(Statement::Announced(one)) => {
                     assert_eq!(one.error, Duration::from_millis(10));
                     said.push((one.announced.as_secs_f64(), one.at.as_secs_f64()));
                 }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(said(&mut agenda, at_s(104.5)).len(), 1);
         let nothing = Estimate { grid: None, ..source.estimate() };
         source.learn(at_s(103.5), &nothing, &mut agenda);
-        assert_eq!(agenda.pop(at_s(103.5)), Some(Said::Withdrawn));
+        assert_eq!(agenda.pop(at_s(103.5)), Some(Statement::Withdrawn));
         assert_eq!((agenda.pop(at_s(103.5)), agenda.next()), (None, None));
         // What is over need not be taken back.
         learned(&mut source, &mut agenda, at_s(104.0));

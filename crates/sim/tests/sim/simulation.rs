@@ -61,6 +61,9 @@ fn a_probe_sees_the_path_and_its_outages() {
     let text = fixed(50, 40, 250_000, 3, &format!("{outage}{probe}"));
     let held = simulate(&text.replace("rtt =", "during_outage = \"hold\"\nrtt ="));
     assert_eq!(held.summary.probes[0].lost, 0);
+    // What was held waits for the end of the outage, the first of it longest.
+    let longest_ns = held.probes.iter().filter_map(|row| row.rtt_ns).max().unwrap();
+    assert!((230_000_000..245_000_000).contains(&longest_ns), "{longest_ns}");
 }
 
 #[test]

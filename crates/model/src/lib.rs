@@ -27,5 +27,5 @@ pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS};
 pub use path::{Compat, DuringOutage, Relay};
-pub use tcp::{CongestionState, KeepAlive};
+pub use tcp::{BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownWord;

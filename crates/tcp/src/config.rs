@@ -1,17 +1,28 @@
 //! What a connection's two ends are set to.
 
-use skyhop_model::{KeepAlive, MSS};
+use skyhop_model::{BufferSizes, KeepAlive, MSS, Profile};
 use skyhop_units::{Bytes, Duration};
 
 /// The sending end. The defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderConfig {
+    /// Which Linux it is.
+    pub profile: Profile,
     /// Payload of a full segment: 1448 bytes at an MTU of 1500 with timestamps.
     pub mss: u32,
     /// Initial window in segments (RFC 6928 2).
     pub initial_cwnd: u32,
     /// What the kernel rounds its timers up to: 1/HZ. A module's own clock has to tick as fast.
     pub jiffy: Duration,
+    /// Whether the retransmission timer fires when the kernel's timer wheel comes to it, late by up to an eighth
+    /// (kernel/time/timer.c), rather than on the dot.
+    pub timer_wheel: bool,
+    /// Whether both ends send timestamps (RFC 7323; sysctl tcp_timestamps).
+    pub timestamps: bool,
+    /// Whether the other end reports what came out of order (RFC 2018; sysctl tcp_sack).
+    pub sack: bool,
+    /// How much may have been written and not acknowledged: sysctl tcp_wmem.
+    pub wmem: BufferSizes,
     /// Whether segments leave in bursts sized like the kernel's TSO packets (`sk_pacing_shift`,
     /// `min_tso_segs`), for which it waits a little where the window is short of one, rather than
     /// one by one. The kernel builds such packets even where the device cannot split them.
@@ -35,9 +46,14 @@ pub struct SenderConfig {
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
+            profile: Profile::default(),
             mss: MSS,
             initial_cwnd: 10,
             jiffy: Duration::from_millis(1),
+            timer_wheel: true,
+            timestamps: true,
+            sack: true,
+            wmem: BufferSizes::WMEM,
             tso: true,
             slow_start_after_idle: true,
             nodelay: false,

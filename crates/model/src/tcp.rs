@@ -82,7 +82,7 @@ pub struct BufferSizes {
 
 impl BufferSizes {
     /// What a receiving socket has where nothing is said: Linux's own at first, and at most what does not limit.
-    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(64 << 20) };
+    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(128 << 20) };
     /// The same of a sending one.
-    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(64 << 20) };
+    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(128 << 20) };
 }

@@ -27,6 +27,7 @@ mod keep_alive;
 mod leaving;
 mod lengths;
 mod nagle;
+mod newreno;
 mod pacing;
 mod packet;
 mod persist;

@@ -65,7 +65,7 @@ impl<C: CongestionControl> Sender<C> {
         let most = u64::from(sk.sk_gso_max_size);
         let mut bytes = sk.sk_pacing_rate >> sk.sk_pacing_shift;
         let short_path = self.rtt.min_rtt_us() >> TSO_RTT_LOG;
-        if short_path < 32 {
+        if self.rules.tso_by_rtt && short_path < 32 {
             bytes = bytes.saturating_add(most >> short_path);
         }
         let segments = bytes.min(most) as u32 / self.config.mss;

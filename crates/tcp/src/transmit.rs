@@ -260,7 +260,6 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         self.check_persist_timer();
-        self.check_space();
     }
 
     /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.

@@ -60,6 +60,7 @@ pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;
 pub use packet::{Outlet, PackedAck, Packet};
 pub use receiver::{Receiver, ReceiverStats};
+pub use rules::parameters_of;
 pub use sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 pub use segment::{Ack, Segment, SegmentKind};
 pub use sender::Sender;

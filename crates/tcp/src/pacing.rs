@@ -43,12 +43,13 @@ impl<C: CongestionControl> Sender<C> {
 
     /// A burst left: the next one has to wait for as long as this one takes at the pacing rate. A
     /// sender that is late gets back at most half of that.
-    pub(crate) fn pace(&mut self, burst_bytes: u64) {
+    pub(crate) fn pace(&mut self, segments: u32, burst_bytes: u64) {
         let prior_ns = self.tp.tcp_wstamp_ns;
         let now_ns = self.now.as_nanos().max(prior_ns);
         self.tp.tcp_wstamp_ns = now_ns;
         let rate = self.tp.sk().sk_pacing_rate;
-        if !self.is_paced() || rate == 0 || rate == u64::MAX || self.data_sent < UNPACED_SEGMENTS {
+        let sent = self.data_sent + u64::from(segments);
+        if !self.is_paced() || rate == 0 || rate == u64::MAX || sent < UNPACED_SEGMENTS {
             return;
         }
         let length_ns = burst_bytes * 1_000_000_000 / rate;

@@ -73,6 +73,7 @@ words! {
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = in_parts)]
 pub struct BufferSizes {
     /// At first.
     pub initial: Bytes,
@@ -80,9 +81,62 @@ pub struct BufferSizes {
     pub max: Bytes,
 }
 
+/// A table of sizes may hold one of them alone.
+fn in_parts(schema: &mut schemars::Schema) {
+    schema.remove("required");
+}
+
 impl BufferSizes {
-    /// What a receiving socket has where nothing is said: Linux's own at first, and at most what does not limit.
-    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(64 << 20) };
-    /// The same of a sending one.
+    /// What a sending socket has where nothing is said: Linux's own at first, and at most what does not limit.
     pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(64 << 20) };
+    /// The same of a receiving one.
+    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(64 << 20) };
+
+    /// The same under this Linux.
+    pub fn rmem(profile: Profile) -> Self {
+        match profile {
+            // net/ipv4/tcp.c, `tcp_init`; 128 KiB since 4.20 (a337531b942b).
+            Profile::Linux4_15 => Self { initial: Bytes::new(87_380), ..Self::RMEM },
+            _ => Self::RMEM,
+        }
+    }
+}
+
+/// What a file gives of [`BufferSizes`].
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct BufferKeys {
+    /// At first.
+    pub initial: Option<Bytes>,
+    /// At most.
+    pub max: Option<Bytes>,
+}
+
+impl BufferKeys {
+    /// These, and those of `others` that are not among them.
+    pub fn or(self, others: Self) -> Self {
+        Self { initial: self.initial.or(others.initial), max: self.max.or(others.max) }
+    }
+
+    /// What they stand for beside `others`.
+    pub fn values(self, others: BufferSizes) -> BufferSizes {
+        let BufferSizes { initial, max } = others;
+        BufferSizes { initial: self.initial.unwrap_or(initial), max: self.max.unwrap_or(max) }
+    }
+}
+
+impl From<BufferSizes> for BufferKeys {
+    fn from(BufferSizes { initial, max }: BufferSizes) -> Self {
+        Self { initial: Some(initial), max: Some(max) }
+    }
 }

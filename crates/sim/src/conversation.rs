@@ -4,8 +4,8 @@ use skyhop_app::{
     Action, App, Application, Event, FlowFacts, Kind as _, Reader, Side, TcpOptions, Transaction,
 };
 use skyhop_cc::{Controller, Handover, Phase};
-use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
-use skyhop_units::{Bytes, Instant};
+use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, SenderConfig, TcpInfo};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::controllers::Controllers;
 use crate::departure::Departure;
@@ -423,11 +423,21 @@ fn window_of(buffer: Bytes) -> Bytes {
 /// How both ends of an application's connections are set up.
 fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
     let mut config = EndpointConfig::default();
-    config.sender.nodelay = options.nodelay;
-    config.sender.cork = options.cork;
-    config.sender.ecn = options.ecn;
-    // A transfer for which nobody waits goes on when the path is back.
-    config.sender.gives_up = app.table().is_some();
+    config.sender = SenderConfig {
+        profile: options.profile,
+        jiffy: Duration::from_nanos(1_000_000_000 / u64::from(options.hz)),
+        timer_wheel: options.timer_wheel,
+        initial_cwnd: options.initial_cwnd,
+        wmem: options.wmem,
+        timestamps: options.timestamps,
+        sack: options.sack,
+        nodelay: options.nodelay,
+        cork: options.cork,
+        ecn: options.ecn,
+        // A transfer for which nobody waits goes on when the path is back.
+        gives_up: app.table().is_some(),
+        ..config.sender
+    };
     config.keepalive = options.keepalive;
     if let Some(buffer) = options.receive_buffer {
         config.receiver.window = window_of(buffer);

@@ -26,7 +26,7 @@ pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;
-pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS};
+pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownWord;

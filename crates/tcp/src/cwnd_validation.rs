@@ -36,7 +36,7 @@ impl<C: CongestionControl> Sender<C> {
         self.usage.used = self.usage.used.max(out);
         let idle = self.jiffies().wrapping_sub(self.tp.snd_cwnd_stamp);
         if self.config.slow_start_after_idle
-            && u64::from(idle) * self.jiffy_us >= self.rto_us
+            && idle >= self.tp.inet_conn.icsk_rto
             && !self.has_cong_control
         {
             self.shrink_unused_cwnd();

@@ -101,6 +101,9 @@ impl<C: CongestionControl> Sender<C> {
     /// RFC 6675 5 step 4: fast recovery begins.
     /// `marked`: a mark asks for the reduction too, so that it is not undone.
     pub(crate) fn enter_recovery(&mut self, marked: bool) {
+        if self.rules.undoes_without_retransmission {
+            self.clean_up_retrans_stamp();
+        }
         self.tp.prior_ssthresh = 0;
         self.begin_undo();
         if !self.in_cwnd_reduction() {
@@ -114,9 +117,7 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     fn try_to_open(&mut self, work: &AckWork) {
-        if !self.any_retransmission_out() {
-            self.undo.retrans_stamp = 0;
-        }
+        self.clean_up_retrans_stamp();
         if work.ece {
             self.enter_cwr();
         }

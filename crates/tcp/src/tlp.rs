@@ -1,7 +1,6 @@
 //! Tail loss probes (RFC 8985 section 7).
 
 use crate::ack::AckWork;
-use crate::rack::TIMEOUT_MIN_JIFFIES;
 use crate::rto::TimerKind;
 use crate::rtt::RTO_INITIAL_US;
 use crate::transmit::Forced;
@@ -51,16 +50,16 @@ impl<C: CongestionControl> Sender<C> {
         }
         let mut wait_us = RTO_INITIAL_US;
         if self.rtt.has_sample() {
-            wait_us = self.whole_jiffies(2 * self.rtt.srtt_us());
+            wait_us = 2 * self.rtt.srtt_us();
             wait_us += if packets_out == 1 {
                 SINGLE_SEGMENT_WAIT_US
             } else {
-                TIMEOUT_MIN_JIFFIES * self.jiffy_us
+                self.short_timer_margin_us()
             };
         }
         let rto_us = if advancing { self.rto_us } else { self.rto_remaining_us() };
         if rto_us > 0 {
-            wait_us = wait_us.min(self.whole_jiffies(rto_us));
+            wait_us = wait_us.min(rto_us);
         }
         self.arm(TimerKind::LossProbe, wait_us);
         true

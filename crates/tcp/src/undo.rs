@@ -42,9 +42,14 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RFC 3522 3.2 step 4: the ACK was caused by a segment sent before the first retransmission.
+    /// RFC 3522 3.2 step 4: the ACK was caused by a segment sent before the first retransmission; or nothing has been
+    /// retransmitted yet, because pacing holds it back.
     fn packet_was_delayed(&self, work: &AckWork) -> bool {
-        ts_before(work.tsecr, self.undo.retrans_stamp)
+        if self.undo.retrans_stamp != 0 {
+            return ts_before(work.tsecr, self.undo.retrans_stamp);
+        }
+        self.rules.undoes_without_retransmission
+            && (self.config.sack || self.board.una < self.high_seq)
     }
 
     fn may_undo(&self, work: &AckWork) -> bool {
@@ -91,21 +96,27 @@ impl<C: CongestionControl> Sender<C> {
         if self.board.retrans_out > 0 {
             return true;
         }
-        if !self.any_retransmission_out() {
-            self.undo.retrans_stamp = 0;
-        }
+        self.clean_up_retrans_stamp();
         self.undo_cwnd_reduction(true);
         self.try_keep_open();
         false
+    }
+
+    /// `tcp_retrans_stamp_cleanup`: the next retransmission is the first of an episode.
+    pub(crate) fn clean_up_retrans_stamp(&mut self) {
+        if !self.any_retransmission_out() {
+            self.undo.retrans_stamp = 0;
+        }
     }
 
     /// The end of a recovery or loss state: back to Open, undone where it was needless.
     pub(crate) fn try_undo_recovery(&mut self, work: &AckWork) {
         if self.may_undo(work) {
             self.undo_cwnd_reduction(false);
+        } else {
+            self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
         }
         self.set_state(CongestionState::Open);
-        self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
     }
 
     /// A timeout was spurious: F-RTO says so, D-SACK, or a timestamp.

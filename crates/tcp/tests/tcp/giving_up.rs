@@ -6,6 +6,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
 use crate::path::{Fate, ms};
+use crate::receiving::of_window;
 
 fn s(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -104,11 +105,7 @@ fn who_does_not_give_up_goes_on_for_ever() {
 /// A window that stays shut is no reason to give up as long as somebody answers.
 #[test]
 fn a_shut_window_is_given_up_only_where_nobody_answers() {
-    let receiver = ReceiverConfig {
-        window: Bytes::new(1448),
-        reads_at_once: false,
-        ..ReceiverConfig::default()
-    };
+    let receiver = ReceiverConfig { reads_at_once: false, ..of_window(1448) };
     let server = EndpointConfig { receiver, ..EndpointConfig::default() };
     let mut pair = Pair::new(giving_up(), server, ms(20));
     pair.client.write_without_end();

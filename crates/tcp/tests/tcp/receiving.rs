@@ -1,11 +1,22 @@
 //! Delayed ACKs, windows and SACK compression.
 
-use skyhop_model::Ecn;
+use skyhop_model::{BufferSizes, Ecn, Profile};
 use skyhop_tcp::{Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Path, ms};
 use crate::reno::{FixedWindow, Reno};
+
+/// A receiver whose buffer has room for a window of so many bytes, and neither grows nor is measured.
+pub fn of_window(bytes: u64) -> ReceiverConfig {
+    let memory = Bytes::new(2 * bytes);
+    ReceiverConfig {
+        profile: Profile::Linux5_4,
+        rmem: BufferSizes { initial: memory, max: memory },
+        auto_tuning: false,
+        ..ReceiverConfig::default()
+    }
+}
 
 /// A full-size segment at its place in a stream of such.
 pub fn segment(seq: u64) -> Segment {
@@ -15,7 +26,9 @@ pub fn segment(seq: u64) -> Segment {
         offset: 1448 * seq,
         len: 1448,
         tsval: 1,
+        tsecr: 0,
         fin: false,
+        push: false,
         retransmission: false,
         ecn: Ecn::NotEct,
         ece: false,
@@ -115,9 +128,9 @@ fn a_short_segment_is_acknowledged_when_it_is_read() {
         let acked = receiver.on_segment(Instant::START + ms(2), &last).is_some();
         assert_eq!(acked, reads_at_once);
         if !reads_at_once {
-            assert_eq!(receiver.read(Bytes::new(16 * 1448)), None);
-            assert_eq!(receiver.read(Bytes::new(299)), None);
-            assert!(receiver.read(Bytes::new(1)).is_some());
+            assert_eq!(receiver.read(Instant::START + ms(1), Bytes::new(16 * 1448)), None);
+            assert_eq!(receiver.read(Instant::START + ms(1), Bytes::new(299)), None);
+            assert!(receiver.read(Instant::START + ms(1), Bytes::new(1)).is_some());
         }
     }
 }
@@ -126,10 +139,7 @@ fn a_short_segment_is_acknowledged_when_it_is_read() {
 fn the_sender_respects_the_window() {
     let cc = FixedWindow { cwnd: 1000, rates: Vec::new() };
     let mut path = Path::new(cc, ms(20));
-    path.receiver = Receiver::new(ReceiverConfig {
-        window: Bytes::new(30 * 1448),
-        ..ReceiverConfig::default()
-    });
+    path.receiver = Receiver::new(of_window(30 * 1448));
     path.sender.write_without_end();
     path.run_for(Duration::from_secs(1));
     assert!(path.trace.iter().all(|(_, info)| info.inflight <= 30));

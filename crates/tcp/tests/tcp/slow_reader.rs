@@ -5,10 +5,10 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
 use crate::path::ms;
-use crate::receiving::segment;
+use crate::receiving::{of_window, segment};
 
 fn slow(window: u64) -> ReceiverConfig {
-    ReceiverConfig { window: Bytes::new(window), reads_at_once: false, ..ReceiverConfig::default() }
+    ReceiverConfig { reads_at_once: false, ..of_window(window) }
 }
 
 /// A receiver to which segments of given lengths come 1 ms apart.
@@ -38,7 +38,7 @@ impl Fed {
     }
 
     fn read(&mut self, bytes: u64) -> Option<u64> {
-        self.receiver.read(Bytes::new(bytes)).map(|ack| ack.window)
+        self.receiver.read(self.now, Bytes::new(bytes)).map(|ack| ack.window)
     }
 
     /// The window of the ACK that was delayed.

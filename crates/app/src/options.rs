@@ -13,7 +13,7 @@ const MOST_INITIAL_CWND: u32 = 10_000;
 
 layered! {
     /// `[tcp]`, and `tcp = { … }` of a flow: what both ends are set to.
-    TcpKeys => #[derive(Copy, Eq, serde::Deserialize)] TcpOptions {
+    TcpKeys => #[derive(Copy, Eq, serde::Deserialize)] #[serde(deny_unknown_fields)] TcpOptions {
         /// Which Linux the hosts run: rules in which they differ.
         profile: Profile = Profile::default(),
         /// The kernel's ticks per second (CONFIG_HZ): 100, 250, 300 or 1000.

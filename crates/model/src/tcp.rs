@@ -67,6 +67,27 @@ words! {
     }
 }
 
+impl Profile {
+    /// How it differs from those after it, in one line.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Linux4_15 => {
+                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged"
+            }
+            Self::Linux5_4 => {
+                "as linux-6.12; half of a buffer is window, pushed segments wait for a second one, the window grows in \
+                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on"
+            }
+            Self::Linux6_12 => {
+                "as linux-6.18; receive buffers grow faster, and bursts wait for an ACK due within half an RTT"
+            }
+            Self::Linux6_18 => {
+                "the latest: receive buffers as tight as the flow needs, bursts wait 1 ms at most"
+            }
+        }
+    }
+}
+
 /// How large a socket's buffer is at first, and may become: the second and third number of sysctl tcp_rmem or tcp_wmem.
 /// Memory, of which Linux counts what packets take of it, not their payload.
 #[derive(

@@ -458,16 +458,16 @@ fn tcp_values_of<S: Serializer>(keys: &TcpKeys, serializer: S) -> Result<S::Ok, 
 
 /// What is written of a flow's keys beside those of `[tcp]`: nothing where they change nothing.
 fn written(own: &TcpKeys, of_all: &TcpKeys) -> TcpKeys {
-    let keys = own.clone().or(of_all.clone());
-    let (values, of_all) = (keys.values(), of_all.values());
+    let values = own.clone().or(of_all.clone()).values();
+    let of_all = of_all.values();
     if values == of_all {
         return TcpKeys::default();
     }
     // What follows from the flow's profile would else be read as `[tcp]` has it.
-    let rmem = if values.rmem == of_all.rmem { keys.rmem } else { Some(values.rmem.into()) };
+    let rmem = if values.rmem == of_all.rmem { own.rmem } else { Some(values.rmem.into()) };
     // These three are always written, as when there were few others, so that a study knows its runs again.
     let TcpOptions { ecn, nodelay, cork, .. } = values;
-    TcpKeys { rmem, ecn: Some(ecn), nodelay: Some(nodelay), cork: Some(cork), ..keys }
+    TcpKeys { rmem, ecn: Some(ecn), nodelay: Some(nodelay), cork: Some(cork), ..own.clone() }
 }
 
 impl Kinds for App {

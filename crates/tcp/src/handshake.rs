@@ -51,6 +51,8 @@ impl<C: CongestionControl> Sender<C> {
         }
         if attempt > self.rules.linear_syns {
             self.back_off();
+        } else {
+            self.tp.inet_conn.icsk_retransmits += 1;
         }
         self.timer = None;
         self.phase = Phase::SynDue { attempt: attempt + 1 };

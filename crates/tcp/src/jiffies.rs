@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn timers_are_late_by_the_width_of_their_bucket() {
         let ms = Duration::from_millis(1);
-        let mut jiffies = Jiffies::new(ms, true);
         for (from_ms, to_ms, width_ms) in
             [(1, 62, 1), (63, 503, 8), (504, 4031, 64), (4032, 32_255, 512)]
         {
+            let mut jiffies = Jiffies::new(ms, true);
             for start_us in (0..1_000_000).step_by(37_313) {
                 let from = Instant::START + Duration::from_micros(start_us);
                 jiffies.advance(from);

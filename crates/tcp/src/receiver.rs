@@ -73,6 +73,8 @@ struct Compression {
 #[derive(Debug, Default)]
 struct HandshakeRtt {
     syn_acked: Option<Instant>,
+    again: bool,
+    answered: bool,
     /// Of this end, 0 while it is not known.
     srtt_us: u64,
 }
@@ -135,7 +137,7 @@ impl Receiver {
             SegmentKind::Syn => {
                 self.ts_recent = segment.tsval;
                 self.ecn.rcv_syn(segment);
-                self.handshake.syn_acked = Some(now);
+                self.handshake.on_syn(now);
                 Some(self.ack(true))
             }
             SegmentKind::HandshakeAck => {
@@ -155,12 +157,14 @@ impl Receiver {
 
     /// What arrived answers the SYN-ACK, if none has before.
     fn on_established(&mut self) {
-        if let Some(syn_acked) = self.handshake.syn_acked.take() {
+        let Some(syn_acked) = self.handshake.syn_acked.take() else { return };
+        self.handshake.answered = true;
+        self.tuner.on_established(self.now);
+        if !self.handshake.again {
             let mut rtt = RttEstimator::new();
             rtt.sample((self.now - syn_acked).as_micros(), 0, 0);
             let of = Duration::from_micros;
             self.set_rtt(of(rtt.srtt_us()), of(rtt.rto_us()));
-            self.tuner.on_established(self.now);
         }
     }
 
@@ -496,6 +500,16 @@ impl Receiver {
             tsval: if self.config.timestamps { timestamp_at(self.now) } else { 0 },
             tsecr: self.ts_recent,
             ece,
+        }
+    }
+}
+
+impl HandshakeRtt {
+    /// RFC 6298 3: an answer to a SYN-ACK that left twice tells nothing.
+    fn on_syn(&mut self, now: Instant) {
+        if !self.answered {
+            self.again |= self.syn_acked.is_some();
+            self.syn_acked = Some(now);
         }
     }
 }

@@ -4,10 +4,10 @@ use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet, ReceiverConfi
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, describe};
-use crate::path::{Fate, ms};
+use crate::path::{Fate, ms, on_the_dot};
 use crate::receiving::of_window;
 
-const CONFIG: fn() -> EndpointConfig = EndpointConfig::default;
+const CONFIG: fn() -> EndpointConfig = on_the_dot;
 
 #[test]
 fn a_request_leaves_at_once_and_the_response_carries_its_acknowledgement() {

@@ -4,7 +4,7 @@ use skyhop_tcp::{EndpointConfig, Receiver, ReceiverConfig, Segment, SegmentKind}
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
-use crate::path::ms;
+use crate::path::{ms, on_the_dot};
 use crate::receiving::{of_window, segment};
 
 fn slow(window: u64) -> ReceiverConfig {
@@ -103,8 +103,8 @@ fn reading_acknowledges_what_was_not_while_the_window_shrank() {
 }
 
 fn pair(window: u64) -> Pair {
-    let server = EndpointConfig { receiver: slow(window), ..EndpointConfig::default() };
-    let mut pair = Pair::new(EndpointConfig::default(), server, ms(20));
+    let server = EndpointConfig { receiver: slow(window), ..on_the_dot() };
+    let mut pair = Pair::new(on_the_dot(), server, ms(20));
     pair.run_for(ms(60));
     pair.sent.clear();
     pair

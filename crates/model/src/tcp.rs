@@ -109,9 +109,9 @@ fn in_parts(schema: &mut schemars::Schema) {
 
 impl BufferSizes {
     /// What a sending socket has where nothing is said: Linux's own at first, and at most what does not limit.
-    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(64 << 20) };
+    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(128 << 20) };
     /// The same of a receiving one.
-    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(64 << 20) };
+    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(128 << 20) };
 
     /// The same under this Linux.
     pub fn rmem(profile: Profile) -> Self {

@@ -16,13 +16,15 @@ pub(crate) struct ReceiveBuffer {
     at_once: bool,
     mss: u64,
     /// The buffer's memory (`sk_rcvbuf`), how much it may become, and which share of memory is window.
-    pub(crate) memory: u64,
+    memory: u64,
     most: u64,
-    pub(crate) share: WindowShare,
-    /// The largest window that all of the buffer allows (`window_clamp`).
-    pub(crate) clamp: u64,
+    share: WindowShare,
+    /// The window that all of the memory allows (`window_clamp`, `tcp_full_space`).
+    space: u64,
     /// The largest window that may be told as yet (`rcv_ssthresh`).
     ssthresh: u64,
+    /// The window that is told while nothing waits.
+    widest: u64,
     /// Windows are told in steps of 2 to this power.
     scale: u32,
     /// How much has arrived in order.
@@ -46,21 +48,50 @@ impl ReceiveBuffer {
         } else {
             (memory, share.of(memory))
         };
-        Self {
+        let mut buffer = Self {
             at_once: config.reads_at_once,
             mss: config.mss.into(),
             memory,
             most,
             share,
-            clamp: share.of(memory),
+            space: 0,
             ssthresh: first,
+            widest: 0,
             scale: scaled.max(1).ilog2().saturating_sub(15).min(MAX_WINDOW_SCALE),
             in_order: 0,
             read: 0,
             beyond: 0,
             offered_end: first,
             offered: first,
-        }
+        };
+        buffer.resize(memory, share);
+        buffer
+    }
+
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    pub(crate) fn share(&self) -> WindowShare {
+        self.share
+    }
+
+    /// The window that all of the memory allows.
+    pub(crate) fn space(&self) -> u64 {
+        self.space
+    }
+
+    /// It has so much memory now, of which so much is window.
+    pub(crate) fn resize(&mut self, memory: u64, share: WindowShare) {
+        (self.memory, self.share) = (memory, share);
+        self.space = share.of(memory);
+        self.limit_window(self.ssthresh);
+    }
+
+    /// No larger window than `ssthresh` is told.
+    fn limit_window(&mut self, ssthresh: u64) {
+        self.ssthresh = ssthresh;
+        self.widest = self.space.min(ssthresh).next_multiple_of(1 << self.scale);
     }
 
     pub(crate) fn unread(&self) -> u64 {
@@ -91,50 +122,48 @@ impl ReceiveBuffer {
         self.offered
     }
 
-    /// `tcp_full_space`
-    fn full_space(&self) -> u64 {
-        self.share.of(self.memory)
+    /// What waits, for the application or for a gap to be filled.
+    pub(crate) fn held(&self) -> u64 {
+        self.unread() + self.beyond
     }
 
     /// `tcp_space`
     fn free(&self) -> u64 {
-        self.full_space().saturating_sub(self.unread() + self.beyond)
-    }
-
-    /// The window that would be told last of all: `full_space` of `__tcp_select_window`.
-    pub(crate) fn capacity(&self) -> u64 {
-        self.full_space().min(self.clamp)
+        self.space.saturating_sub(self.held())
     }
 
     /// `tcp_grow_window`: a segment of `len` bytes that has just come lets the window grow by two; whether it did.
     #[inline]
     pub(crate) fn grow_window(&mut self, len: u32) -> bool {
-        if self.ssthresh >= self.clamp {
-            return false;
-        }
         // The segment itself still waits to be read.
         let own = if self.at_once { len.into() } else { 0 };
-        let room = self.clamp.min(self.free().saturating_sub(own));
-        let step = self.share.growth(self.ssthresh, len, self.mss, self.most);
-        if self.ssthresh >= room || step == 0 {
+        let room = self.free().saturating_sub(own);
+        if self.ssthresh >= room {
             return false;
         }
-        self.ssthresh = room.min(self.ssthresh + step);
-        true
+        let step = self.share.growth(self.ssthresh, len, self.mss, self.most);
+        self.limit_window(room.min(self.ssthresh + step));
+        step > 0
     }
 
     /// Less than half is free: `__tcp_select_window` gives up quick ACKs then.
+    #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.free() < self.capacity() / 2
+        self.held() > 0 && self.free() < self.space / 2
     }
 
     /// `__tcp_select_window`: the window that there is room for; none rather than a silly one.
+    #[inline]
     pub(crate) fn room(&self, rcv_mss: u64) -> u64 {
+        if self.held() == 0 { self.widest } else { self.room_beside(self.held(), rcv_mss) }
+    }
+
+    fn room_beside(&self, held: u64, rcv_mss: u64) -> u64 {
         let step = 1 << self.scale;
-        let mut free = self.free();
-        if free < self.capacity() / 2 {
+        let mut free = self.space.saturating_sub(held);
+        if free < self.space / 2 {
             free -= free % step;
-            if free < self.full_space() >> 4 || free < rcv_mss.min(self.capacity()) {
+            if free < self.space >> 4 || free < rcv_mss.min(self.space) {
                 return 0;
             }
         }
@@ -142,6 +171,7 @@ impl ReceiveBuffer {
     }
 
     /// `tcp_select_window`: the window that an ACK tells now. What was offered stays so.
+    #[inline]
     pub(crate) fn offer(&mut self, rcv_mss: u64) -> u64 {
         let (left, room) = (self.window_left(), self.room(rcv_mss));
         let window = if room < left { left.next_multiple_of(1 << self.scale) } else { room };

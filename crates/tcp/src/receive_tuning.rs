@@ -1,10 +1,11 @@
 //! How the receive buffer begins and grows with the flow: Linux's receiver auto-tuning (dynamic right-sizing).
 
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 use crate::config::ReceiverConfig;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::rules::{ReceiveTuning, Rules};
+use crate::segment::timestamp_at;
 
 /// The window's share of memory is counted in parts of 256 (`TCP_RMEM_TO_WIN_SCALE`).
 const SHARE_SHIFT: u32 = 8;
@@ -25,7 +26,7 @@ const TIMESTAMPS: u64 = 12;
 const LEAST_GROWING: u32 = 128;
 
 /// Which share of a buffer's memory is window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowShare {
     of_256: u64,
 }
@@ -91,6 +92,8 @@ pub(crate) struct ReceiveTuner {
     space: u64,
     begin: u64,
     since: Instant,
+    /// When the present one ends; never while its length is not known.
+    until: Instant,
     /// `rcv_rtt_est`: eight times the round trip in microseconds, 0 while it is not known; and when and up to where the
     /// window reached from which it is measured without timestamps.
     rtt_x8: u64,
@@ -124,6 +127,7 @@ impl ReceiveTuner {
             space: buffer.offered().min(INITIAL_SEGMENTS * mss),
             begin: 0,
             since: Instant::START,
+            until: Instant::NEVER,
             rtt_x8: 0,
             window_since: None,
             window_end: 0,
@@ -142,13 +146,17 @@ impl ReceiveTuner {
         self.rtt_x8
     }
 
-    /// `tcp_rcv_rtt_measure_ts`: a full segment that echoes another timestamp than the last one, `elapsed_ms` ago.
+    /// `tcp_rcv_rtt_measure_ts`: a segment came, which echoes another timestamp than the last one.
     #[inline]
-    pub(crate) fn on_echo(&mut self, tsecr: u32, elapsed_ms: u32, is_full: bool) {
-        if tsecr == self.last_tsecr {
-            return;
+    pub(crate) fn on_echo(&mut self, now: Instant, tsecr: u32, is_full: bool) {
+        if tsecr != self.last_tsecr {
+            self.measure_echo(now, tsecr, is_full);
         }
+    }
+
+    fn measure_echo(&mut self, now: Instant, tsecr: u32, is_full: bool) {
         self.last_tsecr = tsecr;
+        let elapsed_ms = timestamp_at(now).wrapping_sub(tsecr);
         if is_full && elapsed_ms > 0 && tsecr != 0 {
             self.measure_rtt(u64::from(elapsed_ms) * 1000, false);
         }
@@ -178,6 +186,13 @@ impl ReceiveTuner {
         } else {
             old - old / 8 + rtt_us
         };
+        self.begin_round(self.begin, self.since);
+    }
+
+    /// A round trip began at byte `begin`.
+    fn begin_round(&mut self, begin: u64, since: Instant) {
+        (self.begin, self.since) = (begin, since);
+        self.until = since + Duration::from_nanos(125 * self.rtt_x8);
     }
 
     /// `tcp_measure_rcv_mss`: a segment longer than any before.
@@ -186,10 +201,9 @@ impl ReceiveTuner {
             return;
         }
         let share = WindowShare::measured(len);
-        if share.of_256 != buffer.share.of_256 {
-            buffer.share = share;
-            buffer.clamp = share.of(buffer.memory);
-            self.space = self.space.min(buffer.clamp);
+        if share != buffer.share() {
+            buffer.resize(buffer.memory(), share);
+            self.space = self.space.min(buffer.space());
         }
     }
 
@@ -200,16 +214,18 @@ impl ReceiveTuner {
     /// `tcp_rcv_space_adjust`: the application has read.
     #[inline]
     pub(crate) fn on_read(&mut self, now: Instant, buffer: &mut ReceiveBuffer) {
-        let elapsed_x8 = 8 * (now - self.since).as_nanos();
-        if self.rtt_x8 == 0 || elapsed_x8 < 1000 * self.rtt_x8 {
-            return;
+        if now >= self.until {
+            self.end_round(now, buffer);
         }
+    }
+
+    fn end_round(&mut self, now: Instant, buffer: &mut ReceiveBuffer) {
         let copied = (buffer.copied() - self.begin).saturating_sub(buffer.unread());
         if copied > self.space {
             self.grow(copied, buffer);
             self.space = copied;
         }
-        (self.begin, self.since) = (buffer.copied(), now);
+        self.begin_round(buffer.copied(), now);
     }
 
     /// `tcp_data_queue_ofo`: a segment came beyond a gap.
@@ -251,14 +267,13 @@ impl ReceiveTuner {
     /// The buffer grows to have room for `window`; it never shrinks.
     fn resize(&self, window: u64, buffer: &mut ReceiveBuffer) {
         let memory = if self.measures() {
-            buffer.share.memory_of(window)
+            buffer.share().memory_of(window)
         } else {
             window / self.mss * memory_of_segment(self.mss)
         };
         let memory = memory.min(self.most);
-        if memory > buffer.memory {
-            buffer.memory = memory;
-            buffer.clamp = buffer.share.of(memory);
+        if memory > buffer.memory() {
+            buffer.resize(memory, buffer.share());
         }
     }
 }

@@ -288,9 +288,8 @@ impl Receiver {
             return Some(self.ack(false));
         }
         self.ecn.accept_cwr(segment, &mut self.delayed);
-        let elapsed_ms = timestamp_at(now).wrapping_sub(segment.tsecr);
         let is_full = u64::from(segment.len) >= self.delayed.rcv_mss();
-        self.tuner.on_echo(segment.tsecr, elapsed_ms, is_full);
+        self.tuner.on_echo(now, segment.tsecr, is_full);
         if seq < self.next {
             // RFC 2883 4: tell at once. A retransmission in vain means that the sender is in
             // trouble: Linux helps with an ACK for every segment.
@@ -413,10 +412,9 @@ impl Receiver {
 
     /// `tcp_cleanup_rbuf`: the application has read; an ACK may be due for it, or for a window that at least doubled.
     fn clean_up_after_read(&mut self) -> Option<Ack> {
-        let all = self.buffer.unread() + self.buffer.beyond == 0;
-        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, all);
+        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, self.buffer.held() == 0);
         let left = self.buffer.window_left();
-        if !due && !self.is_finished() && 2 * left <= self.buffer.clamp {
+        if !due && !self.is_finished() && 2 * left <= self.buffer.space() {
             let window = self.select_window();
             due = window > 0 && window >= 2 * left;
         }

@@ -4,9 +4,11 @@ use skyhop_app::{
     Action, App, Application, Event, FlowFacts, Kind as _, Reader, Side, TcpOptions, Transaction,
 };
 use skyhop_cc::{Controller, Handover, Phase};
-use skyhop_model::BufferSizes;
-use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
-use skyhop_units::{Bytes, Instant};
+use skyhop_model::{BufferSizes, mss};
+use skyhop_tcp::{
+    ConnectionState, Endpoint, EndpointConfig, Packet, ReceiverConfig, SenderConfig, TcpInfo,
+};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::controllers::Controllers;
 use crate::departure::Departure;
@@ -415,18 +417,39 @@ impl End {
 
 /// How both ends of an application's connections are set up.
 fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
-    let mut config = EndpointConfig::default();
-    config.sender.nodelay = options.nodelay;
-    config.sender.cork = options.cork;
-    config.sender.ecn = options.ecn;
-    // A transfer for which nobody waits goes on when the path is back.
-    config.sender.gives_up = app.table().is_some();
-    config.keepalive = options.keepalive;
-    if let Some(buffer) = options.receive_buffer {
-        // Linux doubles what is asked for (`sk_setsockopt`).
-        let memory = buffer + buffer;
-        config.receiver.rmem = BufferSizes { initial: memory, max: memory };
-        config.receiver.auto_tuning = false;
+    let TcpOptions { profile, timer_wheel, timestamps, sack, .. } = options;
+    let jiffy = Duration::from_nanos(1_000_000_000 / u64::from(options.hz));
+    let mss = mss(timestamps);
+    // Linux doubles what is asked for (`sk_setsockopt`).
+    let fixed = options.receive_buffer.map(|buffer| buffer + buffer);
+    EndpointConfig {
+        sender: SenderConfig {
+            profile,
+            mss,
+            jiffy,
+            timer_wheel,
+            timestamps,
+            sack,
+            initial_cwnd: options.initial_cwnd,
+            wmem: options.wmem,
+            nodelay: options.nodelay,
+            cork: options.cork,
+            ecn: options.ecn,
+            // A transfer for which nobody waits goes on when the path is back.
+            gives_up: app.table().is_some(),
+            ..SenderConfig::default()
+        },
+        receiver: ReceiverConfig {
+            profile,
+            mss,
+            jiffy,
+            timer_wheel,
+            timestamps,
+            sack,
+            rmem: fixed.map_or(options.rmem, |size| BufferSizes { initial: size, max: size }),
+            auto_tuning: fixed.is_none(),
+            ..ReceiverConfig::default()
+        },
+        keepalive: options.keepalive,
     }
-    config
 }

@@ -25,6 +25,7 @@ mod path;
 mod properties;
 mod prr;
 mod rack;
+mod receive_window;
 mod receiving;
 mod reno;
 mod reordering;

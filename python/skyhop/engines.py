@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from skyhop import _core
 from skyhop.data.paths import Progress, ignore_progress
@@ -15,6 +15,9 @@ from skyhop.data.places import position_of
 from skyhop.data.scenarios import Scenario, load_scenario
 from skyhop.errors import RunError
 from skyhop.runs import Run
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ class _Place:
 @contextmanager
 def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
     """Reserve the output before the work, and leave nothing of it when the work fails."""
-    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
+    keep = _temporary() if output is None else None
     path = Path(keep.name if keep else os.fspath(output or ""))
     directory = _core.RunDirectory.reserve(str(path), force)
     try:
@@ -159,3 +162,9 @@ def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator
     except BaseException:
         directory.abandon()
         raise
+
+
+def _temporary() -> TemporaryDirectory[str]:
+    from tempfile import TemporaryDirectory
+
+    return TemporaryDirectory(prefix="skyhop-")

@@ -21,9 +21,10 @@ from skyhop.analysis.binning import binned
 from skyhop.analysis.statistics import delay_inflation, in_windows, jain, power, statistic
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
 from skyhop.data.arrays import FloatArray
+from skyhop.data.heads import FLOW_SUMMARY_KEYS
 from skyhop.data.quantities import seconds
 from skyhop.data.reading import run_record
-from skyhop.data.records import FLOW_SUMMARY_KEYS, FlowSeries, RunRecord
+from skyhop.data.records import FlowSeries, RunRecord
 from skyhop.errors import InputError
 from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms

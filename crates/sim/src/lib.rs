@@ -27,9 +27,18 @@ use crate::sampler::Sampler;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Simulator;
 
-/// What only run.json of a simulated run says: nothing.
+/// What only run.json of a simulated run says.
 #[derive(Serialize)]
-struct Own {}
+struct Own {
+    timing: Timing,
+}
+
+/// How long it took.
+#[derive(Serialize)]
+struct Timing {
+    /// Of the wall clock's seconds those in which packets moved: none of what is planned before or written.
+    engine_s: f64,
+}
 
 impl Engine for Simulator {
     fn name(&self) -> &'static str {
@@ -49,10 +58,12 @@ impl Engine for Simulator {
         let mut network = network(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         let mut sampler = Sampler::new(experiment, &network);
-        let mut interrupted = false;
+        let (mut interrupted, mut engine_s) = (false, 0.0);
         while !sampler.is_over() && !interrupted {
             let due = sampler.next();
+            let before_s = control.wall_s();
             network.run_until(due);
+            engine_s += control.wall_s() - before_s;
             sampler.sample(&mut network, &mut recorder)?;
             control.progress(due.saturating_since(Instant::START), experiment.duration);
             interrupted = !sampler.is_over() && control.interrupted();
@@ -62,7 +73,7 @@ impl Engine for Simulator {
         let ending = Ending {
             wall_s: control.wall_s(),
             grid: grid.as_ref(),
-            ..Ending::of_run(at, interrupted, Own {})
+            ..Ending::of_run(at, interrupted, Own { timing: Timing { engine_s } })
         };
         recorder.finish(ending)?;
         Ok(Ended { at, interrupted, program_status: None })

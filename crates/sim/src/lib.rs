@@ -33,11 +33,13 @@ struct Own {
     timing: Timing,
 }
 
-/// How long it took.
+/// How long it took, and for how much.
 #[derive(Serialize)]
 struct Timing {
     /// Of the wall clock's seconds those in which packets moved: none of what is planned before or written.
     engine_s: f64,
+    /// How often a packet came out of a link.
+    packet_hops: u64,
 }
 
 impl Engine for Simulator {
@@ -69,11 +71,12 @@ impl Engine for Simulator {
             interrupted = !sampler.is_over() && control.interrupted();
         }
         let at = sampler.conclude(&mut network, &mut recorder);
+        let packet_hops = network.links.iter().map(|link| link.stats().delivered_packets).sum();
         let grid = network.signal.found();
         let ending = Ending {
             wall_s: control.wall_s(),
             grid: grid.as_ref(),
-            ..Ending::of_run(at, interrupted, Own { timing: Timing { engine_s } })
+            ..Ending::of_run(at, interrupted, Own { timing: Timing { engine_s, packet_hops } })
         };
         recorder.finish(ending)?;
         Ok(Ended { at, interrupted, program_status: None })

@@ -34,7 +34,7 @@ pub use constant_rate::ConstantRate;
 pub use draw::{Distribution, Draw, Quantity};
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
-pub use options::TcpOptions;
+pub use options::{TcpKeys, TcpOptions};
 pub use probe::Probe;
 pub use reader::Reader;
 pub use request_response::RequestResponse;

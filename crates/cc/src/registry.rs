@@ -19,7 +19,7 @@ pub struct Setup<'a> {
     pub params: &'a [(&'a str, &'a str)],
     /// Where its random choices start from.
     pub seed: u64,
-    /// Ticks per second of Linux's coarse clock (CONFIG_HZ: 100, 250 or 1000).
+    /// Ticks per second of Linux's coarse clock (CONFIG_HZ: 100, 250, 300 or 1000).
     pub hz: u32,
 }
 

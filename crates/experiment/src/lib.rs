@@ -26,6 +26,8 @@ pub struct Experiment {
     pub links: Vec<LinkPlan>,
     /// The flows, ids ascending; a `[[flow]]` with `count = n` stands here n times.
     pub flows: Vec<FlowPlan>,
+    /// What the hosts' TCP is set to where flows say nothing else.
+    pub tcp: TcpOptions,
     /// The scenario's `[[change]]` entries, by time.
     pub changes: Vec<PlannedChange>,
     /// The announcements of `[signal]`, about the path of `[path]`, by when they are made.
@@ -145,6 +147,14 @@ impl FlowPlan {
         }
     }
 
+    /// What the hosts of a TCP flow are set to.
+    pub fn tcp_options(&self) -> Option<&TcpOptions> {
+        match &self.traffic {
+            Traffic::Tcp { options, .. } => Some(options),
+            Traffic::Udp { .. } => None,
+        }
+    }
+
     /// Its mean round trip without queueing, from `start` to `stop`; `trace_of` gives a link's path.
     pub fn mean_base_rtt<'t>(
         &self,
@@ -175,7 +185,7 @@ pub enum Traffic {
         cc: String,
         /// What its two ends do.
         app: App,
-        /// What they set on their sockets.
+        /// What the TCP of its hosts and its sockets are set to.
         options: TcpOptions,
         /// Parameters of the congestion control, by its name.
         parameters: BTreeMap<String, serde_json::Value>,

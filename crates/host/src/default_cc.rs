@@ -5,19 +5,17 @@
 //! kernel has.
 
 use std::fs;
-use std::net::Ipv4Addr;
 
-use crate::device;
 use crate::error::{Context, HostError};
-use crate::rtnetlink;
+use crate::rtnetlink::PeerRoute;
 use crate::socket::{check_congestion_control, unknown_congestion_control};
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Makes `cc` the default of the calling thread's namespace, whose only peer is `peer`.
+/// Makes `cc` the default of the calling thread's namespace, whose programs have one peer, over `route`.
 ///
 /// Returns what a user must know where only the route could be given the choice.
-pub fn set(cc: &str, peer: Ipv4Addr) -> Result<Option<String>, HostError> {
+pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> {
     check_congestion_control(cc)?;
     let current = fs::read_to_string(DEFAULT).context(&format!("cannot read {DEFAULT}"))?;
     if current.trim() == cc {
@@ -30,7 +28,8 @@ pub fn set(cc: &str, peer: Ipv4Addr) -> Result<Option<String>, HostError> {
         }
         Err(error) => error,
     };
-    rtnetlink::add_route(peer, device::NAME, cc)
+    PeerRoute { cc: Some(cc), ..route }
+        .set()
         .context(&format!("cannot add a route with congestion control {cc}"))?;
     Ok(Some(format!(
         "{cc} is not allowed as a namespace's default congestion control ({refused}), so the route \

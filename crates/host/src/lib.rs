@@ -17,3 +17,4 @@ pub mod thread;
 pub use device::DeviceKind;
 pub use error::{Context, HostError};
 pub use program::Program;
+pub use rtnetlink::PeerRoute;

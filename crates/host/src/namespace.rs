@@ -8,15 +8,38 @@ use std::thread;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
+use skyhop_model::BufferSizes;
 
 use crate::error::{Context, HostError, namespaces_forbidden};
 
-/// Socket buffers of both ends: minimum, default and maximum in bytes.
-const TCP_BUFFER: &str = "4096 67108864 67108864";
+/// The least that a socket's buffer may be cut to, in bytes.
+const LEAST_BUFFER: u64 = 4096;
 /// Whether connections ask for ECN where they begin; all accept it.
 const TCP_ECN: &str = "net/ipv4/tcp_ecn";
 const ECN_ASKED_FOR: &str = "1";
 const ECN_ACCEPTED: &str = "2";
+
+/// What a namespace's TCP is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// sysctl tcp_rmem.
+    pub rmem: BufferSizes,
+    /// sysctl tcp_wmem.
+    pub wmem: BufferSizes,
+    /// sysctl tcp_timestamps.
+    pub timestamps: bool,
+    /// sysctl tcp_sack.
+    pub sack: bool,
+    /// Whether programs inside ask for ECN: sysctl tcp_ecn.
+    pub ecn: bool,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        let (rmem, wmem) = (BufferSizes::RMEM, BufferSizes::WMEM);
+        Self { rmem, wmem, timestamps: true, sack: true, ecn: false }
+    }
+}
 
 /// A network namespace without a name.
 #[derive(Debug)]
@@ -72,27 +95,39 @@ impl NetNamespace {
     pub fn connecting<T>(&self, ecn: bool, connect: impl FnOnce() -> T) -> Result<T, HostError> {
         let mut asks = self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner);
         if *asks != ecn {
-            let value = if ecn { ECN_ASKED_FOR } else { ECN_ACCEPTED };
-            fs::write(format!("/proc/sys/{TCP_ECN}"), value).context("cannot ask for ECN")?;
+            fs::write(format!("/proc/sys/{TCP_ECN}"), ecn_value(ecn))
+                .context("cannot ask for ECN")?;
             *asks = ecn;
         }
         Ok(connect())
     }
 
     /// Sets buffers and the like; returns a warning for each setting that was refused.
-    pub fn tune(&self) -> Result<Vec<String>, HostError> {
+    pub fn tune(&self, tcp: &TcpSettings) -> Result<Vec<String>, HostError> {
+        let sizes = |BufferSizes { initial, max }: BufferSizes| {
+            format!("{LEAST_BUFFER} {} {}", initial.as_u64(), max.as_u64())
+        };
+        let (rmem, wmem) = (sizes(tcp.rmem), sizes(tcp.wmem));
+        let switch = |on: bool| if on { "1" } else { "0" };
         let settings = [
             ("net/ipv6/conf/all/disable_ipv6", "1"),
             ("net/ipv6/conf/default/disable_ipv6", "1"),
-            ("net/ipv4/tcp_rmem", TCP_BUFFER),
-            ("net/ipv4/tcp_wmem", TCP_BUFFER),
+            ("net/ipv4/tcp_rmem", &rmem),
+            ("net/ipv4/tcp_wmem", &wmem),
+            ("net/ipv4/tcp_timestamps", switch(tcp.timestamps)),
+            ("net/ipv4/tcp_sack", switch(tcp.sack)),
             ("net/ipv4/tcp_no_metrics_save", "1"),
-            (TCP_ECN, ECN_ACCEPTED),
+            (TCP_ECN, ecn_value(tcp.ecn)),
         ];
+        *self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner) = tcp.ecn;
         self.inside(|| {
             Ok(settings.into_iter().filter_map(|(name, value)| set(name, value)).collect())
         })
     }
+}
+
+fn ecn_value(asked_for: bool) -> &'static str {
+    if asked_for { ECN_ASKED_FOR } else { ECN_ACCEPTED }
 }
 
 /// Sets a sysctl of the calling thread's namespace.

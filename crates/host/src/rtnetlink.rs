@@ -28,24 +28,47 @@ pub fn set_queue_length(device: &str, packets: u32) -> Result<(), Errno> {
     request(RouteNetlinkMessage::SetLink(link), 0)
 }
 
-/// Adds a route to `peer` over `device` whose connections use the congestion control `cc`.
-pub fn add_route(peer: Ipv4Addr, device: &str, cc: &str) -> Result<(), Errno> {
-    let mut route = RouteMessage::default();
-    route.header = RouteHeader {
-        address_family: AddressFamily::Inet,
-        destination_prefix_length: 32,
-        table: RouteHeader::RT_TABLE_MAIN,
-        protocol: RouteProtocol::Static,
-        scope: RouteScope::Link,
-        kind: RouteType::Unicast,
-        ..RouteHeader::default()
-    };
-    route.attributes = vec![
-        RouteAttribute::Destination(RouteAddress::Inet(peer)),
-        RouteAttribute::Oif(if_nametoindex(device)?),
-        RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(cc.to_owned())]),
-    ];
-    request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_REPLACE)
+/// A route to one address, and what connections over it have of their own.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerRoute<'n> {
+    /// The address that it leads to.
+    pub peer: Ipv4Addr,
+    /// The device that it leads over.
+    pub device: &'n str,
+    /// The address that connections come from.
+    pub source: Ipv4Addr,
+    /// In segments; the kernel's own where not given.
+    pub initial_cwnd: Option<u32>,
+    /// The congestion control; what sockets choose where not given.
+    pub cc: Option<&'n str>,
+}
+
+impl PeerRoute<'_> {
+    /// Makes it one of the calling thread's namespace, in place of one to the same address.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set(self) -> Result<(), Errno> {
+        let mut route = RouteMessage::default();
+        route.header = RouteHeader {
+            address_family: AddressFamily::Inet,
+            destination_prefix_length: 32,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        let cc = self.cc.map(|cc| RouteMetric::CcAlgo(cc.to_owned()));
+        let metrics = self.initial_cwnd.map(RouteMetric::InitCwnd).into_iter().chain(cc);
+        route.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::Inet(self.peer)),
+            RouteAttribute::PrefSource(RouteAddress::Inet(self.source)),
+            RouteAttribute::Oif(if_nametoindex(self.device)?),
+            RouteAttribute::Metrics(metrics.collect()),
+        ];
+        request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_REPLACE)
+    }
 }
 
 /// One half of a veth pair.

@@ -23,6 +23,7 @@ mod error;
 mod names;
 mod pins;
 mod privilege;
+mod ticks;
 
 #[cfg(feature = "libbpf")]
 mod bpf;
@@ -37,6 +38,7 @@ pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
 pub use names::module_of;
+pub use ticks::ticks_per_second;
 
 /// What the kernel's TCP does for a module: it has no `get_info` for those that come from BPF.
 pub const CALLER: Caller = Caller { name: "the kernel", calls: Caller::LINUX_CALLS, has_ecn: true };

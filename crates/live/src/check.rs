@@ -4,8 +4,8 @@ use skyhop_app::Kind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 
-use crate::LiveOptions;
 use crate::traffic::tcp::check_options;
+use crate::{LiveOptions, hosts};
 use skyhop_host::frame::FIRST_PORT;
 
 /// Ports that are left for flows.
@@ -22,6 +22,7 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
         let what = format!("the scenario has {flows} flows; live runs at most {MOST_FLOWS}");
         return Err(Unsupported::new("flow", what));
     }
+    hosts::options(experiment, options.program.is_some())?;
     experiment.flows.iter().try_for_each(check_flow)
 }
 

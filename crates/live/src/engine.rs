@@ -1,6 +1,6 @@
 //! The run itself, inside the engine's process.
 
-use skyhop_model::{Direction, End, LARGEST_PACKET, LiveDevice};
+use skyhop_model::{Direction, End, LARGEST_PACKET};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
-use skyhop_app::Transaction;
+use skyhop_app::{TcpOptions, Transaction};
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
 use skyhop_link::LinkConfig;
@@ -32,7 +32,7 @@ use crate::traffic::plan::TrafficPlan;
 use crate::traffic::tcp::RunningTcp;
 use crate::traffic::udp::RunningUdp;
 use crate::traffic::{Addresses, Stage, address};
-use crate::{LiveOptions, NAME, Spin, summary};
+use crate::{LiveOptions, NAME, Spin, hosts, summary};
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
 use skyhop_host::default_cc;
 use skyhop_host::device::{Device, DeviceCount};
@@ -93,7 +93,7 @@ pub(crate) fn run(
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
     let limit = DescriptorLimit::raise()?;
-    let mut ends = Ends::create(experiment.device)?;
+    let mut ends = Ends::create(experiment, options.program.is_some())?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.without_announcements());
@@ -107,22 +107,34 @@ pub(crate) fn run(
 struct Ends {
     namespaces: [Arc<NetNamespace>; 2],
     devices: [Arc<Device>; 2],
+    tcp: TcpOptions,
     warnings: Vec<String>,
 }
 
 impl Ends {
-    fn create(asked: LiveDevice) -> Result<Self, HostError> {
+    fn create(experiment: &Experiment, with_program: bool) -> Result<Self, HostError> {
+        let tcp = hosts::options(experiment, with_program)
+            .map_err(|error| HostError::Unsupported(error.to_string()))?;
+        let settings = hosts::settings(&tcp, with_program);
         let [from, to] = [NetNamespace::create()?, NetNamespace::create()?];
-        let mut warnings = from.tune()?;
-        warnings.extend(to.tune()?);
+        let mut warnings = from.tune(&settings)?;
+        warnings.extend(to.tune(&settings)?);
         // Both ends have the same to say.
         warnings.sort();
         warnings.dedup();
+        let asked = experiment.flows.iter().filter_map(|flow| flow.tcp_options());
+        let asked = asked.filter(|_| !with_program).chain([&tcp]);
+        warnings.extend(hosts::not_as_asked(asked, &release()?)?);
         let [from_has, to_has] = [End::From, End::To].map(Addresses::all_of);
-        let devices = Device::create_pair(asked, [(&from, &from_has), (&to, &to_has)])?;
+        let ends = [(&from, from_has.as_slice()), (&to, to_has.as_slice())];
+        let devices = Device::create_pair(experiment.device, ends)?;
+        for (namespace, end) in [(&from, End::From), (&to, End::To)] {
+            hosts::set_initial_cwnd(namespace, end, &tcp)?;
+        }
         Ok(Self {
             devices: devices.map(Arc::new),
             namespaces: [Arc::new(from), Arc::new(to)],
+            tcp,
             warnings,
         })
     }
@@ -142,8 +154,8 @@ impl Ends {
             return Ok(());
         }
         for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
-            let peer = address(end.other());
-            let warning = namespace.inside(|| default_cc::set(default_cc, peer))?;
+            let route = hosts::route(end, Addresses::Path, &self.tcp);
+            let warning = namespace.inside(|| default_cc::set(default_cc, route))?;
             self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
         }
         Ok(())
@@ -524,6 +536,11 @@ fn packet_counts(
 }
 
 fn kernel() -> Result<String, HostError> {
+    let name = uname().context("cannot read the kernel's name")?;
+    Ok(format!("{} {}", name.sysname().to_string_lossy(), release()?))
+}
+
+fn release() -> Result<String, HostError> {
     let name = uname().context("cannot read the kernel's release")?;
-    Ok(format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()))
+    Ok(name.release().to_string_lossy().into_owned())
 }

@@ -11,6 +11,7 @@ mod announcer;
 mod arrivals;
 mod check;
 mod engine;
+mod hosts;
 mod info;
 mod kernel_cc;
 mod message;

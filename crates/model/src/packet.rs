@@ -11,5 +11,9 @@ pub const LARGEST_PACKET: Bytes = Bytes::new(MTU.as_u64() + ETHERNET_HEADER.as_u
 /// Payload of a full TCP segment: the MTU without 20 bytes of IPv4 header, 20 of TCP header and
 /// the 12 of timestamps (RFC 7323).
 pub const MSS: u32 = 1448;
+/// The same, with timestamps or without.
+pub const fn mss(timestamps: bool) -> u32 {
+    if timestamps { MSS } else { MSS + 12 }
+}
 /// IPv4 and UDP headers.
 pub const UDP_HEADERS: Bytes = Bytes::new(28);

@@ -67,12 +67,34 @@ words! {
     }
 }
 
+impl Profile {
+    /// How it differs from those after it, in one line.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Linux4_15 => {
+                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged"
+            }
+            Self::Linux5_4 => {
+                "as linux-6.12; half of a buffer is window, pushed segments wait for a second one, the window grows in \
+                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on"
+            }
+            Self::Linux6_12 => {
+                "as linux-6.18; receive buffers grow faster, and bursts wait for an ACK due within half an RTT"
+            }
+            Self::Linux6_18 => {
+                "the latest: receive buffers as tight as the flow needs, bursts wait 1 ms at most"
+            }
+        }
+    }
+}
+
 /// How large a socket's buffer is at first, and may become: the second and third number of sysctl tcp_rmem or tcp_wmem.
 /// Memory, of which Linux counts what packets take of it, not their payload.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = in_parts)]
 pub struct BufferSizes {
     /// At first.
     pub initial: Bytes,
@@ -80,9 +102,62 @@ pub struct BufferSizes {
     pub max: Bytes,
 }
 
+/// A table of sizes may hold one of them alone.
+fn in_parts(schema: &mut schemars::Schema) {
+    schema.remove("required");
+}
+
 impl BufferSizes {
-    /// What a receiving socket has where nothing is said: Linux's own at first, and at most what does not limit.
-    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(64 << 20) };
-    /// The same of a sending one.
-    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(64 << 20) };
+    /// What a sending socket has where nothing is said: Linux's own at first, and at most what does not limit.
+    pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(128 << 20) };
+    /// The same of a receiving one.
+    pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(128 << 20) };
+
+    /// The same under this Linux.
+    pub fn rmem(profile: Profile) -> Self {
+        match profile {
+            // net/ipv4/tcp.c, `tcp_init`; 128 KiB since 4.20 (a337531b942b).
+            Profile::Linux4_15 => Self { initial: Bytes::new(87_380), ..Self::RMEM },
+            _ => Self::RMEM,
+        }
+    }
+}
+
+/// What a file gives of [`BufferSizes`].
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct BufferKeys {
+    /// At first.
+    pub initial: Option<Bytes>,
+    /// At most.
+    pub max: Option<Bytes>,
+}
+
+impl BufferKeys {
+    /// These, and those of `others` that are not among them.
+    pub fn or(self, others: Self) -> Self {
+        Self { initial: self.initial.or(others.initial), max: self.max.or(others.max) }
+    }
+
+    /// What they stand for beside `others`.
+    pub fn values(self, others: BufferSizes) -> BufferSizes {
+        let BufferSizes { initial, max } = others;
+        BufferSizes { initial: self.initial.unwrap_or(initial), max: self.max.unwrap_or(max) }
+    }
+}
+
+impl From<BufferSizes> for BufferKeys {
+    fn from(BufferSizes { initial, max }: BufferSizes) -> Self {
+        Self { initial: Some(initial), max: Some(max) }
+    }
 }

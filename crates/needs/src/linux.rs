@@ -1,9 +1,12 @@
 //! What the Linux stack did: tests/linux, whose README says how it was asked.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::Deserialize;
 
+const LINUX_OWN: [&str; 5] = ["reno", "cubic", "bbr", "hybla", "vegas"];
 const SUMMARY: &str = include_str!("../../../tests/linux/summary.json");
 
 /// Terms of a run and what came of it.
@@ -27,6 +30,13 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
 }
 
+impl Scenario {
+    /// Whether its congestion controls are the kernel's own: of others what we have is a reading of our own.
+    pub fn is_linux_own(&self) -> bool {
+        self.flows.iter().all(|flow| LINUX_OWN.contains(&flow.cc.as_str()))
+    }
+}
+
 /// What one flow came to.
 #[derive(Debug, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
@@ -46,4 +56,13 @@ pub fn scenarios() -> Vec<Scenario> {
     let summary: BTreeMap<String, Scenario> =
         serde_json::from_str(SUMMARY).expect("tests/linux/summary.json holds scenarios");
     summary.into_iter().map(|(name, scenario)| Scenario { name, ..scenario }).collect()
+}
+
+/// How many segments a scenario's flow sent again in each tenth of a second after its connection was there.
+pub fn retransmits(name: &str, flow: usize) -> Vec<u32> {
+    let series = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/linux/series");
+    let text = fs::read_to_string(series.join(format!("{name}.flow{flow}.csv")));
+    let text = text.expect("every flow of the summary has a series");
+    let last = |line: &str| line.rsplit(',').next().and_then(|last| last.parse().ok());
+    text.lines().skip(1).map(|line| last(line).unwrap_or(0)).collect()
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use pyo3::prelude::*;
 use serde_json::Value;
 use skyhop_link::QueueDiscipline;
+use skyhop_model::Profile;
 use skyhop_orbit::Constellation;
 use skyhop_scenario::catalogue;
 
@@ -90,6 +91,11 @@ fn parameters(qdisc: &QueueDiscipline) -> Vec<(String, String)> {
 #[pyfunction]
 pub(crate) fn list_apps() -> Vec<Entry> {
     skyhop_app::APPS.iter().map(|entry| built_in(entry.name, entry.summary)).collect()
+}
+
+#[pyfunction]
+pub(crate) fn list_profiles() -> Vec<Entry> {
+    Profile::ALL.iter().map(|profile| built_in(profile.name(), profile.summary())).collect()
 }
 
 #[pyfunction]

@@ -34,6 +34,9 @@ impl NamedScenario {
         if let Some(index) = scenario.change.iter().position(|change| change.at >= run.duration) {
             return Err(self.wrong(format!("change.{index}.at"), "is not before the run's end"));
         }
+        if let Err((name, what)) = scenario.tcp.values().check() {
+            return Err(self.wrong(format!("tcp.{name}"), what));
+        }
         for (index, flow) in scenario.flow.iter().enumerate() {
             self.check_flow(flow, &format!("flow.{index}"))?;
         }
@@ -113,7 +116,8 @@ impl NamedScenario {
                 if let Err((name, what)) = tcp.app.check() {
                     return wrong(&format!(".app.{name}"), what);
                 }
-                if let Err((name, what)) = tcp.tcp.check() {
+                let options = tcp.tcp.clone().or(self.scenario.tcp.clone()).values();
+                if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);
                 }
                 let cc = skyhop_model::plain_cc_name(&tcp.cc);

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use skyhop_app::{App, Bulk, Probe, TcpOptions};
+use skyhop_app::{App, Bulk, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
-use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay};
+use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay, layered};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
@@ -32,6 +32,10 @@ pub struct Scenario {
     /// What changes at a moment, on any path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
+    /// What the TCP of all flows is set to.
+    #[serde(default, skip_serializing_if = "is_plain", serialize_with = "tcp_values_of")]
+    #[schemars(with = "TcpOptions")]
+    pub tcp: TcpKeys,
     /// The traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow: Vec<Flow>,
@@ -49,7 +53,13 @@ pub struct Scenario {
 impl Scenario {
     /// As JSON, with what is not given filled in.
     pub fn to_json(&self) -> Value {
-        let json = serde_json::to_value(self);
+        let mut whole = self.clone();
+        for flow in &mut whole.flow {
+            if let FlowKind::Tcp(tcp) = &mut flow.kind {
+                tcp.tcp = written(&tcp.tcp, &self.tcp);
+            }
+        }
+        let json = serde_json::to_value(whole);
         without_nulls(json.expect("a scenario has text keys and finite numbers only"))
     }
 }
@@ -214,42 +224,6 @@ pub struct FixedPath {
 pub struct TracePath {
     /// A path file.
     pub file: Option<String>,
-}
-
-/// Defines keys that may be given or not, and the values that count once all is said: the keys' own, or
-/// else the defaults that stand here.
-macro_rules! layered {
-    ($(#[$meta:meta])* $keys:ident => $values:ident {
-        $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr,)+
-    }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields)]
-        pub struct $keys { $($(#[$doc])* pub $key: Option<$type>,)+ }
-
-        #[doc = concat!("The values that [`", stringify!($keys), "`] stand for.")]
-        #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-        #[serde(default)]
-        pub struct $values { $($(#[$doc])* pub $key: $type,)+ }
-
-        impl $keys {
-            /// These keys, and those of `others` that are not among them.
-            pub fn or(self, others: Self) -> Self {
-                Self { $($key: self.$key.or(others.$key),)+ }
-            }
-
-            /// What they stand for, defaults included.
-            pub fn values(&self) -> $values {
-                $values { $($key: self.$key.clone().unwrap_or_else(|| $default),)+ }
-            }
-        }
-
-        impl Default for $values {
-            fn default() -> Self {
-                $keys::default().values()
-            }
-        }
-    };
 }
 
 layered! {
@@ -450,9 +424,9 @@ pub struct TcpFlow {
     #[serde(with = "by_kind", skip_serializing_if = "is_bulk")]
     #[schemars(with = "App")]
     pub app: App,
-    /// What they set on their sockets.
-    #[serde(skip_serializing_if = "is_plain")]
-    pub tcp: TcpOptions,
+    /// What the TCP of this flow is set to, beside what `[tcp]` says.
+    #[serde(skip_serializing_if = "says_nothing")]
+    pub tcp: TcpKeys,
 }
 
 impl TcpFlow {
@@ -469,8 +443,31 @@ fn is_bulk(app: &App) -> bool {
     *app == App::default()
 }
 
-fn is_plain(options: &TcpOptions) -> bool {
-    *options == TcpOptions::default()
+/// Scenarios that say nothing of TCP are written as they always were, so that a study knows its runs again.
+fn is_plain(keys: &TcpKeys) -> bool {
+    keys.values() == TcpOptions::default()
+}
+
+fn says_nothing(keys: &TcpKeys) -> bool {
+    *keys == TcpKeys::default()
+}
+
+fn tcp_values_of<S: Serializer>(keys: &TcpKeys, serializer: S) -> Result<S::Ok, S::Error> {
+    keys.values().serialize(serializer)
+}
+
+/// What is written of a flow's keys beside those of `[tcp]`: nothing where they change nothing.
+fn written(own: &TcpKeys, of_all: &TcpKeys) -> TcpKeys {
+    let values = own.clone().or(of_all.clone()).values();
+    let of_all = of_all.values();
+    if values == of_all {
+        return TcpKeys::default();
+    }
+    // What follows from the flow's profile would else be read as `[tcp]` has it.
+    let rmem = if values.rmem == of_all.rmem { own.rmem } else { Some(values.rmem.into()) };
+    // These three are always written, as when there were few others, so that a study knows its runs again.
+    let TcpOptions { ecn, nodelay, cork, .. } = values;
+    TcpKeys { rmem, ecn: Some(ecn), nodelay: Some(nodelay), cork: Some(cork), ..own.clone() }
 }
 
 impl Kinds for App {
@@ -479,12 +476,7 @@ impl Kinds for App {
 
 impl Default for TcpFlow {
     fn default() -> Self {
-        Self {
-            cc: "cubic".to_owned(),
-            bytes: None,
-            app: App::default(),
-            tcp: TcpOptions::default(),
-        }
+        Self { cc: "cubic".to_owned(), bytes: None, app: App::default(), tcp: TcpKeys::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The congestion controls of a flow's connections.
 
 use skyhop_app::Side;
-use skyhop_cc::{Controller, Registry, Setup};
+use skyhop_cc::{CcError, Controller, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::seed_for;
 
@@ -9,6 +9,8 @@ use skyhop_experiment::seed_for;
 pub(crate) struct Controllers {
     cc: String,
     parameters: Vec<(String, String)>,
+    /// Their clock's ticks per second.
+    hz: u32,
     seed: u64,
     /// The first one, made beforehand to find out whether it can be.
     first: Option<Controller>,
@@ -23,11 +25,15 @@ impl Controllers {
         id: u32,
         cc: &str,
         parameters: Vec<(String, String)>,
+        hz: u32,
         seed: u64,
     ) -> Result<Self, Unsupported> {
-        let first = start(cc, &parameters, seed)
+        let mut controllers = Self { cc: cc.to_owned(), parameters, hz, seed, first: None };
+        let first = controllers
+            .start(seed)
             .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
-        Ok(Self { cc: cc.to_owned(), parameters, seed, first: Some(first) })
+        controllers.first = Some(first);
+        Ok(controllers)
     }
 
     /// That of an end of the connection with this number.
@@ -35,18 +41,14 @@ impl Controllers {
         let first = if (number, side) == (0, Side::Client) { self.first.take() } else { None };
         first.unwrap_or_else(|| {
             let seed = seed_for(self.seed, &format!("{side:?} {number}"));
-            start(&self.cc, &self.parameters, seed).expect("the first could be made")
+            self.start(seed).expect("the first could be made")
         })
     }
-}
 
-fn start(
-    cc: &str,
-    parameters: &[(String, String)],
-    seed: u64,
-) -> Result<Controller, skyhop_cc::CcError> {
-    let params: Vec<(&str, &str)> =
-        parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let setup = Setup { params: &params, seed, ..Setup::default() };
-    Registry::global().start(cc, &setup, &skyhop_tcp::CALLER)
+    fn start(&self, seed: u64) -> Result<Controller, CcError> {
+        let params: Vec<(&str, &str)> =
+            self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let setup = Setup { params: &params, seed, hz: self.hz };
+        Registry::global().start(&self.cc, &setup, &skyhop_tcp::CALLER)
+    }
 }

@@ -4,8 +4,11 @@ use skyhop_app::{
     Action, App, Application, Event, FlowFacts, Kind as _, Reader, Side, TcpOptions, Transaction,
 };
 use skyhop_cc::{Controller, Handover, Phase};
-use skyhop_tcp::{ConnectionState, Endpoint, EndpointConfig, Packet, TcpInfo};
-use skyhop_units::{Bytes, Instant};
+use skyhop_model::{BufferSizes, mss};
+use skyhop_tcp::{
+    ConnectionState, Endpoint, EndpointConfig, Packet, ReceiverConfig, SenderConfig, TcpInfo,
+};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::controllers::Controllers;
 use crate::departure::Departure;
@@ -412,38 +415,41 @@ impl End {
     }
 }
 
-/// The most payload that Linux offers to take with this SO_RCVBUF: it doubles what is asked for, of which packets of
-/// 1500 B fill three fifths with payload (measured: 1.14 to 1.21 times what was asked for), and the header has 16 bits
-/// for it, scaled as little as the buffer needs (`tcp_select_initial_window`).
-fn window_of(buffer: Bytes) -> Bytes {
-    let scale = (0..14).find(|scale| buffer.as_u64() >> scale <= 65_535).unwrap_or(14);
-    Bytes::new(buffer.as_u64() * 6 / 5).min(Bytes::new(65_535 << scale))
-}
-
 /// How both ends of an application's connections are set up.
 fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
-    let mut config = EndpointConfig::default();
-    config.sender.nodelay = options.nodelay;
-    config.sender.cork = options.cork;
-    config.sender.ecn = options.ecn;
-    // A transfer for which nobody waits goes on when the path is back.
-    config.sender.gives_up = app.table().is_some();
-    config.keepalive = options.keepalive;
-    if let Some(buffer) = options.receive_buffer {
-        config.receiver.window = window_of(buffer);
-    }
-    config
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_are_those_that_linux_offers_for_a_buffer() {
-        // What TCP_INFO's snd_wnd reached under Linux 6.18, but for whole segments.
-        for (buffer, offered) in [(100_000, 120_000), (256_000, 262_140), (1_000_000, 1_048_560)] {
-            assert_eq!(window_of(Bytes::new(buffer)), Bytes::new(offered));
-        }
+    let TcpOptions { profile, timer_wheel, timestamps, sack, .. } = options;
+    let jiffy = Duration::from_nanos(1_000_000_000 / u64::from(options.hz));
+    let mss = mss(timestamps);
+    // Linux doubles what is asked for (`sk_setsockopt`).
+    let fixed = options.receive_buffer.map(|buffer| buffer + buffer);
+    EndpointConfig {
+        sender: SenderConfig {
+            profile,
+            mss,
+            jiffy,
+            timer_wheel,
+            timestamps,
+            sack,
+            initial_cwnd: options.initial_cwnd,
+            wmem: options.wmem,
+            nodelay: options.nodelay,
+            cork: options.cork,
+            ecn: options.ecn,
+            // A transfer for which nobody waits goes on when the path is back.
+            gives_up: app.table().is_some(),
+            ..SenderConfig::default()
+        },
+        receiver: ReceiverConfig {
+            profile,
+            mss,
+            jiffy,
+            timer_wheel,
+            timestamps,
+            sack,
+            rmem: fixed.map_or(options.rmem, |size| BufferSizes { initial: size, max: size }),
+            auto_tuning: fixed.is_none(),
+            ..ReceiverConfig::default()
+        },
+        keepalive: options.keepalive,
     }
 }

@@ -98,8 +98,8 @@ impl Flow {
         let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
-                let controllers =
-                    Controllers::new(plan.id, cc, cc_parameters(cc, parameters), seed)?;
+                let parameters = cc_parameters(cc, parameters);
+                let controllers = Controllers::new(plan.id, cc, parameters, options.hz, seed)?;
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),

@@ -5,8 +5,8 @@ use skyhop_experiment::{FlowPlan, Route, Traffic};
 
 /// The flows by what they are, each with its seed. Equal ones are interchangeable.
 ///
-/// The seed is a flow's own among those that differ in nothing but their congestion control and ECN. These
-/// leave the seed alone, so that two of them that make the same choices have the same to choose from.
+/// The seed is a flow's own among those that differ in nothing but their congestion control, ECN and what their hosts
+/// are like. These leave the seed alone, so that two of them that make the same choices have the same to choose from.
 pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
     let mut plans: Vec<(String, &FlowPlan)> =
         flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
@@ -22,7 +22,7 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     seeded
 }
 
-/// Everything that tells a flow from others, but its number, its congestion control and ECN.
+/// Everything that tells a flow from others, but its number, its congestion control, ECN and hosts.
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
     let sends = match traffic {
@@ -31,10 +31,14 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
             parameters: _,
             app: App::Bulk(Bulk { bytes, read_rate: None }),
             options,
-        } if (TcpOptions { ecn: false, ..*options }) == TcpOptions::default() => {
+        } if set_on_sockets(&TcpOptions { ecn: false, ..*options })
+            == set_on_sockets(&TcpOptions::default()) =>
+        {
             format!("tcp {bytes:?}")
         }
-        Traffic::Tcp { cc: _, parameters: _, app, options } => format!("tcp {app:?} {options:?}"),
+        Traffic::Tcp { cc: _, parameters: _, app, options } => {
+            format!("tcp {app:?} {}", set_on_sockets(options))
+        }
         Traffic::Udp { app: App::Probe(Probe { interval, size }) } => {
             format!("probe {interval:?} {size:?}")
         }
@@ -47,6 +51,15 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
         .collect();
     let ways = ways.join(", ");
     format!("({start:?}, {stop:?}, {from:?}, [{ways}], {extra_rtt:?}) {sends}")
+}
+
+/// Of what a flow's TCP is set to, what seeds are made of.
+fn set_on_sockets(options: &TcpOptions) -> String {
+    let TcpOptions { ecn, nodelay, cork, keepalive, receive_buffer, .. } = options;
+    format!(
+        "TcpOptions {{ ecn: {ecn}, nodelay: {nodelay}, cork: {cork}, keepalive: {keepalive:?}, \
+         receive_buffer: {receive_buffer:?} }}"
+    )
 }
 
 #[cfg(test)]

@@ -24,13 +24,15 @@ pub(crate) struct AckWork {
     slow_path: bool,
     /// It acknowledged data cumulatively, and some of that had been retransmitted.
     data_acked: bool,
-    retransmission_acked: bool,
+    pub(crate) retransmission_acked: bool,
     /// Something was newly SACKed.
     pub(crate) data_sacked: bool,
     /// It brings a D-SACK.
     pub(crate) dsack: bool,
     /// The D-SACK reports the loss probe.
     pub(crate) dsack_of_probe: bool,
+    /// So many segments it reports as having come twice.
+    pub(crate) duplicates: u32,
     /// It came with data.
     with_data: bool,
     /// It says nothing new at all.
@@ -98,25 +100,22 @@ impl<C: CongestionControl> Sender<C> {
         let prior_lost = self.tp.lost;
         let prior_out = self.board.packets_out();
         self.rexmit = Rexmit::None;
+        if ack.cumulative < self.board.una {
+            self.process_old_ack(ack, &mut work);
+            return;
+        }
         self.tag_sacked(ack, &mut work);
-        if ack.cumulative < self.board.una || prior_out == 0 {
-            // An old ACK, or nothing is out: only its SACKs may tell something.
-            if ack.cumulative >= self.board.una {
-                self.publish();
-                self.tell_in_ack_event(&work);
-            }
-            if work.data_sacked || work.dsack {
-                self.react(&mut work);
-            }
-            if prior_out == 0 {
-                self.on_persist_answer();
-            }
+        self.count_duplicates(&mut work);
+        if prior_out == 0 {
+            self.process_ack_of_nothing(&mut work);
             return;
         }
         let covered = self.clean_acknowledged(ack.cumulative, &mut work);
         let rtt_us = self.take_rtt(&covered, &mut work);
         self.tell_pkts_acked(&covered, rtt_us, &work);
-        self.rack.update_reo_wnd(work.sampler.sample.prior_delivered, self.tp.delivered);
+        if work.sampler.sample.prior_delivered != 0 {
+            self.rack.update_reo_wnd(work.sampler.sample.prior_delivered, self.tp.delivered);
+        }
         self.tell_in_ack_event(&work);
         self.process_tlp_ack(&work);
         if self.is_dubious(&work) {
@@ -135,6 +134,31 @@ impl<C: CongestionControl> Sender<C> {
             self.retransmit_lost();
         }
         self.assert_consistent();
+    }
+
+    /// `tcp_ack` behind `old_ack`: only its SACKs may tell something. What they report does not count as delivered.
+    fn process_old_ack(&mut self, ack: &Ack, work: &mut AckWork) {
+        if ack.sack.is_empty() {
+            return;
+        }
+        let delivered = (self.tp.delivered, self.tp.delivered_ce);
+        self.tag_sacked(ack, work);
+        (self.tp.delivered, self.tp.delivered_ce) = delivered;
+        self.react(work);
+        if self.rexmit == Rexmit::Lost {
+            self.retransmit_lost();
+        }
+    }
+
+    /// `tcp_ack` behind `no_queue`: nothing was out.
+    fn process_ack_of_nothing(&mut self, work: &mut AckWork) {
+        self.publish();
+        self.tell_in_ack_event(work);
+        if work.dsack {
+            self.react(work);
+        }
+        self.on_persist_answer();
+        self.process_tlp_ack(work);
     }
 
     fn begin_work(&mut self, ack: &Ack, with_data: bool) -> AckWork {
@@ -166,6 +190,7 @@ impl<C: CongestionControl> Sender<C> {
             data_sacked: false,
             dsack: false,
             dsack_of_probe: false,
+            duplicates: 0,
             with_data,
             duplicate_ack: false,
             original_acked: false,
@@ -196,8 +221,10 @@ impl<C: CongestionControl> Sender<C> {
                 work.original_acked |= seq < self.high_seq;
             }
             if !entry.is(SACKED) {
-                self.count_delivered(work);
-                self.rack_on_delivered(seq, &entry, work.tsecr);
+                if !self.is_reno() {
+                    self.count_delivered(work);
+                    self.rack_on_delivered(seq, &entry, work.tsecr);
+                }
                 work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
             }
         }
@@ -206,15 +233,35 @@ impl<C: CongestionControl> Sender<C> {
             work.set_timer = true;
             covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.mss;
             self.lengths.forget_below(cumulative);
-            self.check_reordering(lowest, work.prior_sacked_end);
+            if self.is_reno() {
+                self.remove_reno_sacks(covered.packets, work);
+                // What was sent once cannot be told from what was sent twice.
+                work.original_acked &= !covered.retransmitted;
+            } else {
+                self.check_reordering(lowest, work.prior_sacked_end);
+            }
         }
         covered
     }
 
     pub(crate) fn count_delivered(&mut self, work: &mut AckWork) {
-        work.newly_delivered += 1;
-        self.tp.delivered = self.tp.delivered.wrapping_add(1);
-        self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(u32::from(work.ece));
+        self.count_delivered_many(1, work);
+    }
+
+    /// A retransmission in vain has been delivered, too.
+    fn count_duplicates(&mut self, work: &mut AckWork) {
+        if work.duplicates > 0 {
+            self.count_delivered_many(work.duplicates, work);
+        }
+    }
+
+    /// `tcp_count_delivered`
+    #[inline]
+    pub(crate) fn count_delivered_many(&mut self, segments: u32, work: &mut AckWork) {
+        work.newly_delivered += segments;
+        self.tp.delivered = self.tp.delivered.wrapping_add(segments);
+        let marked = if work.ece { segments } else { 0 };
+        self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(marked);
     }
 
     /// RTT samples: from segments that were sent once (Karn, RFC 6298 3), else from the echoed

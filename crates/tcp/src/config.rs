@@ -1,7 +1,7 @@
 //! What a connection's two ends are set to.
 
 use skyhop_model::{BufferSizes, KeepAlive, MSS, Profile};
-use skyhop_units::{Bytes, Duration};
+use skyhop_units::Duration;
 
 /// The sending end. The defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,16 +65,29 @@ impl Default for SenderConfig {
     }
 }
 
-/// The receiving end. The defaults are Linux's, with a buffer that does not limit.
+/// The receiving end. The defaults are Linux's, with a buffer that may grow beyond what limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverConfig {
+    /// Which Linux it is.
+    pub profile: Profile,
     /// Payload of a full segment.
     pub mss: u32,
-    /// How much may wait for a gap to be filled or for the application: payload, without what Linux counts on top.
-    pub window: Bytes,
+    /// The buffer for what waits for a gap to be filled or for the application: sysctl tcp_rmem.
+    pub rmem: BufferSizes,
+    /// Whether the buffer grows from its initial size on as the flow needs it (sysctl tcp_moderate_rcvbuf). It does not
+    /// where the application has set its size (SO_RCVBUF).
+    pub auto_tuning: bool,
     /// Whether the application takes what is in order the moment that it arrives; else it calls
     /// [`Receiver::read`](crate::Receiver::read).
     pub reads_at_once: bool,
+    /// What the kernel counts its timers in: 1/HZ.
+    pub jiffy: Duration,
+    /// Whether the timer of delayed ACKs fires when the kernel's timer wheel comes to it.
+    pub timer_wheel: bool,
+    /// Whether both ends send timestamps (RFC 7323; sysctl tcp_timestamps).
+    pub timestamps: bool,
+    /// Whether it reports what came out of order (RFC 2018; sysctl tcp_sack).
+    pub sack: bool,
     /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
     /// tcp_comp_sack_delay_ns).
     pub sack_compression: bool,
@@ -85,9 +98,15 @@ pub struct ReceiverConfig {
 impl Default for ReceiverConfig {
     fn default() -> Self {
         Self {
+            profile: Profile::default(),
             mss: MSS,
-            window: Bytes::new(64 << 20),
+            rmem: BufferSizes::RMEM,
+            auto_tuning: true,
             reads_at_once: true,
+            jiffy: Duration::from_millis(1),
+            timer_wheel: true,
+            timestamps: true,
+            sack: true,
             sack_compression: true,
             ecn: true,
         }

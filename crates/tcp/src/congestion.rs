@@ -64,13 +64,24 @@ impl<C: CongestionControl> Sender<C> {
             return;
         }
         if self.in_cwnd_reduction() {
-            self.reduce_cwnd(s.acked_sacked, s.losses > 0, work.advanced);
+            let may_grow = self.prr_may_grow(work);
+            self.reduce_cwnd(s.acked_sacked, may_grow);
         } else if may_raise {
             self.cc.cong_avoid(&mut self.tp, ack, s.acked_sacked);
             self.tp.snd_cwnd_stamp = self.jiffies();
         }
         debug_assert!(self.tp.snd_cwnd >= 1, "the window holds a segment");
         self.update_pacing_rate();
+    }
+
+    /// Whether an ACK is good news for PRR: it advances and shows no new loss; before 5.14, it acknowledges
+    /// retransmissions, none of which was lost again.
+    fn prr_may_grow(&self, work: &AckWork) -> bool {
+        if self.rules.prr_grows_on_advance {
+            work.advanced && work.sampler.sample.losses == 0
+        } else {
+            work.retransmission_acked && !work.lost_retransmission
+        }
     }
 }
 

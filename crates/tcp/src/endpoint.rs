@@ -75,18 +75,18 @@ struct SynAckTimer {
 impl<C: CongestionControl> Endpoint<C> {
     /// The end that opens the connection, with its first [`Self::transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
-        Self::new(config, Sender::new(config.sender, cc))
+        Self::new(config, Sender::new(config.sender, cc), true)
     }
 
     /// The end that waits for the other to open it.
     pub fn server(config: EndpointConfig, cc: C) -> Self {
-        Self::new(config, Sender::listening(config.sender, cc))
+        Self::new(config, Sender::listening(config.sender, cc), false)
     }
 
-    fn new(config: EndpointConfig, sender: Sender<C>) -> Self {
+    fn new(config: EndpointConfig, sender: Sender<C>, opens: bool) -> Self {
         Self {
             sender,
-            receiver: Receiver::new(config.receiver),
+            receiver: Receiver::of_end(config.receiver, opens),
             ready: VecDeque::new(),
             syn_ack: SynAckTimer::default(),
             keepalive: config.keepalive,
@@ -108,13 +108,13 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.write_without_end();
     }
 
-    /// An application that always has more to send stops: what has been sent is all so far.
+    /// An application that always has more to send stops: what has been written is all so far.
     pub fn pause(&mut self) {
         self.sender.pause();
     }
 
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
-    /// has been sent. Data still arrives.
+    /// there was room for in the send buffer. Data still arrives.
     pub fn finish(&mut self) {
         self.idle = false;
         self.sender.finish();
@@ -128,7 +128,7 @@ impl<C: CongestionControl> Endpoint<C> {
 
     /// The application takes `bytes` of what is in order. Only where it does not read at once.
     pub fn read(&mut self, now: Instant, bytes: Bytes) {
-        let due = self.receiver.read(bytes);
+        let due = self.receiver.read(now, bytes);
         self.acknowledge(now, due);
     }
 
@@ -244,8 +244,8 @@ impl<C: CongestionControl> Endpoint<C> {
     #[cold]
     fn send_with_ack(&mut self, now: Instant, segment: Segment) {
         let ack = match segment.kind {
-            SegmentKind::Syn => self.receiver.window_of_syn(),
-            _ => self.receiver.carried_ack(),
+            SegmentKind::Syn => self.receiver.window_of_syn(now),
+            _ => self.receiver.carried_ack(now),
         };
         self.send_both(now, segment, ack);
     }
@@ -318,14 +318,26 @@ impl<C: CongestionControl> Endpoint<C> {
             self.sender.on_ack_with(now, ack, segment.len > 0 || segment.fin);
         }
         if segment.kind == SegmentKind::Data {
+            self.sender.note_timestamp(segment.tsval);
             self.sender.on_data(now, segment.ecn);
         }
+        if ack.is_some() || !self.receiver.has_received() {
+            self.tell_rtt();
+        }
         self.receiver.on_segment(now, segment)
+    }
+
+    /// The receiving half asks how far away the other end is.
+    fn tell_rtt(&mut self) {
+        if let Some((srtt, rto)) = self.sender.srtt_and_rto() {
+            self.receiver.set_rtt(srtt, rto);
+        }
     }
 
     fn on_syn(&mut self, now: Instant, syn: &Segment, ack: Option<&Ack>) -> Option<Ack> {
         self.idle = false;
         let answer = self.receiver.on_segment(now, syn);
+        self.sender.note_timestamp(syn.tsval);
         let speaks_ecn = self.receiver.speaks_ecn();
         self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), speaks_ecn);
         self.start_syn_ack_timer(now);
@@ -387,7 +399,7 @@ impl<C: CongestionControl> Endpoint<C> {
             self.fail(Failure::Unanswered);
             return;
         }
-        self.ready.push_back(Packet::ack(self.receiver.syn_ack()));
+        self.ready.push_back(Packet::ack(self.receiver.syn_ack(now)));
         self.sender.on_syn_ack_again(now);
         self.start_syn_ack_timer(now);
     }
@@ -419,7 +431,7 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// What a packet tells besides what it brings: that the other end is alive, and how far away it is.
+    /// What a packet tells besides what it brings: that the other end is alive.
     fn note_life(&mut self, now: Instant, packet: &Packet) {
         if let Some(config) = self.keepalive {
             let established = self.state() == ConnectionState::Established;
@@ -431,9 +443,6 @@ impl<C: CongestionControl> Endpoint<C> {
                 Some(_) => {}
                 timer => *timer = Some(KeepAliveTimer::new(config, now)),
             }
-        }
-        if let Some((rtt, rto)) = self.sender.rtt_of_data() {
-            self.receiver.set_rtt(rtt, rto);
         }
     }
 

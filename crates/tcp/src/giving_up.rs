@@ -23,7 +23,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// The same before the SYN leaves again, which has left `attempts` times.
     pub(crate) fn gives_up_opening(&mut self, attempts: u32) -> bool {
-        self.gives_up_if(attempts > SYN_RETRIES, Failure::Unanswered)
+        self.gives_up_if(attempts > SYN_RETRIES + self.rules.linear_syns, Failure::Unanswered)
     }
 
     /// The same before another window probe.

@@ -3,7 +3,6 @@
 use skyhop_units::Instant;
 
 use crate::leaving::{Leaving, What};
-use crate::rto::TimerKind;
 use crate::segment::Ack;
 use crate::{CongestionControl, Sender};
 
@@ -30,7 +29,7 @@ impl<C: CongestionControl> Sender<C> {
         let what = match self.phase {
             Phase::SynDue { attempt } => {
                 self.phase = Phase::SynSent { attempt, sent_us: self.now_us };
-                self.arm(TimerKind::Retransmission, self.rto_us);
+                self.arm_rto();
                 What::Syn
             }
             Phase::AckDue => {
@@ -42,7 +41,7 @@ impl<C: CongestionControl> Sender<C> {
             | Phase::SynSent { .. }
             | Phase::Established => return None,
         };
-        Some(Leaving { what, seq: 0 })
+        Some(Leaving { what, seq: 0, push: false })
     }
 
     /// No answer to the SYN (RFC 6298 5.5).
@@ -50,7 +49,11 @@ impl<C: CongestionControl> Sender<C> {
         if self.gives_up_opening(attempt) {
             return;
         }
-        self.back_off();
+        if attempt > self.rules.linear_syns {
+            self.back_off();
+        } else {
+            self.tp.inet_conn.icsk_retransmits += 1;
+        }
         self.timer = None;
         self.phase = Phase::SynDue { attempt: attempt + 1 };
     }
@@ -125,5 +128,6 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.cc.init(&mut self.tp);
         self.expand_sndbuf();
+        self.fill_sndbuf();
     }
 }

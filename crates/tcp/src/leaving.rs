@@ -4,7 +4,7 @@
 use skyhop_model::Ecn;
 
 use crate::handshake::Phase;
-use crate::segment::{Segment, SegmentKind};
+use crate::segment::{self, Segment, SegmentKind};
 use crate::{CongestionControl, Sender};
 
 /// A segment that leaves now.
@@ -13,6 +13,8 @@ pub(crate) struct Leaving {
     pub(crate) what: What,
     /// Its place in the stream; 0 where it has none.
     pub(crate) seq: u64,
+    /// Whether nothing follows at once.
+    pub(crate) push: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +42,18 @@ impl<C: CongestionControl> Sender<C> {
     /// The segment.
     #[inline(always)]
     pub(crate) fn segment(&mut self, leaving: Leaving) -> Segment {
-        let Leaving { what, seq } = leaving;
+        let Leaving { what, seq, push } = leaving;
         let is_data = matches!(what, What::NewData | What::DataAgain);
         let is_second_syn = matches!(self.phase, Phase::SynSent { attempt: 2.., .. });
         let mut segment = Segment {
             seq,
             offset: if is_data { self.lengths.start_of(seq) } else { 0 },
             len: if is_data { self.lengths.of(seq) } else { 0 },
-            tsval: self.timestamp_at(self.now_us),
+            tsval: if self.config.timestamps { segment::timestamp_at(self.now) } else { 0 },
+            tsecr: if self.config.timestamps { self.ts_recent } else { 0 },
             kind: what.kind(),
             fin: is_data && self.stream.is_fin(seq),
+            push,
             retransmission: what == What::DataAgain || is_second_syn,
             ecn: Ecn::NotEct,
             ece: false,

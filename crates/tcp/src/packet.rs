@@ -41,6 +41,7 @@ pub struct PackedAck {
     cumulative: u64,
     acknowledged: u64,
     window: u32,
+    tsval: u32,
     tsecr: u32,
     /// From `cumulative`, which a D-SACK may lie below.
     sack_starts: [i32; MAX_SACK_BLOCKS],
@@ -53,12 +54,13 @@ pub struct PackedAck {
 impl From<Ack> for PackedAck {
     #[inline]
     fn from(ack: Ack) -> Self {
-        let Ack { cumulative, sack, acknowledged, window, tsecr, syn, ece } = ack;
+        let Ack { cumulative, sack, acknowledged, window, tsval, tsecr, syn, ece } = ack;
         debug_assert!(window <= u32::MAX.into(), "a window has 16 bits and a scale of at most 14");
         let mut packed = Self {
             cumulative,
             acknowledged,
             window: window as u32,
+            tsval,
             tsecr,
             sack_starts: [0; MAX_SACK_BLOCKS],
             sack_lens: [0; MAX_SACK_BLOCKS],
@@ -78,18 +80,18 @@ impl PackedAck {
     /// All that it says.
     #[inline]
     pub fn whole(&self) -> Ack {
-        let Self { cumulative, acknowledged, window, tsecr, syn, ece, .. } = *self;
+        let Self { cumulative, acknowledged, window, tsval, tsecr, syn, ece, .. } = *self;
         let mut sack = SackBlocks::EMPTY;
         for place in 0..usize::from(self.sack_blocks) {
             let start = cumulative.wrapping_add_signed(self.sack_starts[place].into());
             sack.push(SackBlock { start, end: start + u64::from(self.sack_lens[place]) });
         }
-        Ack { cumulative, sack, acknowledged, window: window.into(), tsecr, syn, ece }
+        Ack { cumulative, sack, acknowledged, window: window.into(), tsval, tsecr, syn, ece }
     }
 
     #[inline]
     fn ip_size(&self) -> Bytes {
-        Ack::ip_size_with(self.syn, self.sack_blocks)
+        Ack::ip_size_with(self.syn, self.tsval != 0, self.sack_blocks)
     }
 }
 
@@ -147,6 +149,7 @@ mod tests {
             sack: SackBlocks::EMPTY,
             acknowledged: 14_480_000_000_000,
             window: 65_535 << 14,
+            tsval: 8,
             tsecr: 7,
             syn: false,
             ece: true,

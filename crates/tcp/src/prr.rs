@@ -32,7 +32,8 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// RFC 6937bis 6.2, once per ACK.
-    pub(crate) fn reduce_cwnd(&mut self, newly_delivered: u32, newly_lost: bool, advanced: bool) {
+    /// `may_grow` where the ACK is good news.
+    pub(crate) fn reduce_cwnd(&mut self, newly_delivered: u32, may_grow: bool) {
         if newly_delivered == 0 || self.tp.prior_cwnd == 0 {
             return;
         }
@@ -46,8 +47,13 @@ impl<C: CongestionControl> Sender<C> {
         } else {
             // Below: conservative bound, or the slow-start bound when the ACK is good news.
             let owed = i64::from(self.prr.delivered) - i64::from(self.prr.out);
-            let good = i64::from(advanced && !newly_lost);
-            (owed.max(newly_delivered.into()) + good).min(i64::from(ssthresh - in_flight))
+            let room = i64::from(ssthresh - in_flight);
+            match (may_grow, self.rules.prr_grows_on_advance) {
+                (true, _) => (owed.max(newly_delivered.into()) + 1).min(room),
+                (false, true) => owed.max(newly_delivered.into()).min(room),
+                // RFC 6937 3.1: conservation of packets.
+                (false, false) => i64::from(newly_delivered).min(room),
+            }
         };
         // The fast retransmit leaves in any case.
         let send = send.max(i64::from(self.prr.out == 0)).max(0);

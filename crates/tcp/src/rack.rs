@@ -12,9 +12,10 @@ const REO_WND_PERSIST: u8 = 16;
 /// Duplicate ACKs that count as a loss while no reordering has been seen (RFC 5681 3.2).
 pub(crate) const DUP_THRESH: u32 = 3;
 /// Degrees of reordering beyond this count the same (sysctl tcp_max_reordering).
-const MAX_REORDERING: u32 = 300;
-/// Linux's TCP_TIMEOUT_MIN, added to the short timers.
-pub(crate) const TIMEOUT_MIN_JIFFIES: u64 = 2;
+pub(crate) const MAX_REORDERING: u32 = 300;
+/// Linux's TCP_TIMEOUT_MIN_US, added to the short timers; before it was so many ticks.
+const TIMEOUT_MIN_US: u64 = 2000;
+const TIMEOUT_MIN_TICKS: u64 = 2;
 
 /// RFC 8985 5.3's variables.
 #[derive(Debug, Clone, Copy)]
@@ -125,9 +126,18 @@ impl<C: CongestionControl> Sender<C> {
         let Some(wait_us) = self.rack_detect_loss() else {
             return false;
         };
-        let wait_us = self.whole_jiffies(wait_us) + TIMEOUT_MIN_JIFFIES * self.jiffy_us;
+        let wait_us = self.whole_jiffies(wait_us + self.short_timer_margin_us());
         self.arm(TimerKind::Reordering, wait_us.min(self.rto_us));
         true
+    }
+
+    /// What short timers wait longer than what they wait for.
+    pub(crate) fn short_timer_margin_us(&self) -> u64 {
+        if self.rules.short_timers_in_us {
+            TIMEOUT_MIN_US
+        } else {
+            TIMEOUT_MIN_TICKS * self.jiffies.tick_us()
+        }
     }
 
     /// RACK_detect_loss: what was sent a round trip and the reordering window before now, and before
@@ -185,7 +195,7 @@ impl<C: CongestionControl> Sender<C> {
             if self.tp.ca_state() != CongestionState::Recovery {
                 self.enter_recovery(false);
                 if !self.has_cong_control {
-                    self.reduce_cwnd(1, false, false);
+                    self.reduce_cwnd(1, false);
                 }
             }
             self.retransmit_lost();

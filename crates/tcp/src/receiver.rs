@@ -7,10 +7,14 @@ use skyhop_units::{Bytes, Duration, Instant};
 use crate::config::ReceiverConfig;
 use crate::delayed_ack::DelayedAck;
 use crate::ecn::ReceiverEcn;
+use crate::jiffies::Jiffies;
 use crate::receive_buffer::ReceiveBuffer;
+use crate::receive_tuning::{ReceiveTuner, lets_grow};
+use crate::rtt::RttEstimator;
+use crate::rules::Rules;
 use crate::sack::{SackBlock, SackBlocks};
 use crate::sacked_ranges::SackedRanges;
-use crate::segment::{Ack, Segment, SegmentKind};
+use crate::segment::{Ack, Segment, SegmentKind, timestamp_at};
 
 /// Duplicate ACKs that leave at once before Linux begins to merge them.
 const UNCOMPRESSED_DUPLICATES: u32 = 3;
@@ -35,13 +39,21 @@ pub struct Receiver {
     ecn: ReceiverEcn,
     /// The timestamp to echo (RFC 7323 4.3).
     ts_recent: u32,
-    /// The path's RTT, as far as the receiver knows it: from the SYN-ACK to the first segment.
-    rtt: RttGuess,
+    jiffies: Jiffies,
+    /// The time of the last call.
+    now: Instant,
+    handshake: HandshakeRtt,
     buffer: ReceiveBuffer,
+    tuner: ReceiveTuner,
+    compresses: bool,
+    /// What the next ACK reports as having come twice.
+    duplicate: Option<SackBlock>,
     /// By how many bytes segments beyond a gap fall short of full size, where they do.
     short: BTreeMap<u64, u64>,
     /// The stream's last segment, once it has arrived.
     fin: Option<u64>,
+    /// Where the stream ends of all that has arrived, whatever is missing before, in bytes.
+    highest: u64,
     /// When a probe was last answered.
     probe_answered: Option<Instant>,
     stats: ReceiverStats,
@@ -57,10 +69,14 @@ struct Compression {
     deadline: Option<Instant>,
 }
 
+/// How long the other end took to answer the SYN-ACK.
 #[derive(Debug, Default)]
-struct RttGuess {
+struct HandshakeRtt {
     syn_acked: Option<Instant>,
-    rtt: Option<Duration>,
+    again: bool,
+    answered: bool,
+    /// Of this end, 0 while it is not known.
+    srtt_us: u64,
 }
 
 /// What the receiver has counted.
@@ -83,18 +99,32 @@ pub struct ReceiverStats {
 impl Receiver {
     /// A receiver that waits for a SYN.
     pub fn new(config: ReceiverConfig) -> Self {
+        Self::of_end(config, false)
+    }
+
+    /// The receiver of an end which `opens` the connection, or waits for the other to do so.
+    pub(crate) fn of_end(config: ReceiverConfig, opens: bool) -> Self {
+        let rules = Rules::of(config.profile);
+        let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
+        let (tuner, buffer) = ReceiveTuner::new(&config, opens);
         Self {
             config,
             next: 0,
             beyond: SackedRanges::default(),
-            delayed: DelayedAck::new(config.mss),
+            delayed: DelayedAck::new(config.mss, &jiffies, rules.acks_pushed),
             compression: Compression::default(),
             ecn: ReceiverEcn::new(config.ecn),
             ts_recent: 0,
-            rtt: RttGuess::default(),
-            buffer: ReceiveBuffer::new(&config),
+            jiffies,
+            now: Instant::START,
+            handshake: HandshakeRtt::default(),
+            buffer,
+            tuner,
+            compresses: config.sack && config.sack_compression && rules.sack_compression,
+            duplicate: None,
             short: BTreeMap::new(),
             fin: None,
+            highest: 0,
             probe_answered: None,
             stats: ReceiverStats::default(),
         }
@@ -102,15 +132,16 @@ impl Receiver {
 
     /// A segment arrived; the ACK that it causes at once, if any.
     pub fn on_segment(&mut self, now: Instant, segment: &Segment) -> Option<Ack> {
+        self.set_clock(now);
         match segment.kind {
             SegmentKind::Syn => {
                 self.ts_recent = segment.tsval;
                 self.ecn.rcv_syn(segment);
-                self.rtt.syn_acked = Some(now);
-                Some(self.ack(true, None))
+                self.handshake.on_syn(now);
+                Some(self.ack(true))
             }
             SegmentKind::HandshakeAck => {
-                self.rtt.measure(now);
+                self.on_established();
                 None
             }
             SegmentKind::Data => self.on_data(now, segment),
@@ -118,13 +149,37 @@ impl Receiver {
         }
     }
 
+    #[inline]
+    fn set_clock(&mut self, now: Instant) {
+        self.now = now;
+        self.jiffies.advance(now);
+    }
+
+    /// What arrived answers the SYN-ACK, if none has before.
+    fn on_established(&mut self) {
+        let Some(syn_acked) = self.handshake.syn_acked.take() else { return };
+        self.handshake.answered = true;
+        self.tuner.on_established(self.now);
+        if !self.handshake.again {
+            let mut rtt = RttEstimator::new();
+            rtt.sample((self.now - syn_acked).as_micros(), 0, 0);
+            let of = Duration::from_micros;
+            self.set_rtt(of(rtt.srtt_us()), of(rtt.rto_us()));
+        }
+    }
+
     /// The application takes `bytes` of what is in order; the ACK that this causes, if any. Only for who does not read
     /// at once.
-    pub fn read(&mut self, bytes: Bytes) -> Option<Ack> {
+    pub fn read(&mut self, now: Instant, bytes: Bytes) -> Option<Ack> {
         debug_assert!(!self.config.reads_at_once, "everything is read at once");
+        self.set_clock(now);
         let unread = self.buffer.unread();
         self.buffer.take(bytes.as_u64());
-        (self.buffer.unread() < unread).then(|| self.clean_up_after_read()).flatten()
+        if self.buffer.unread() == unread {
+            return None;
+        }
+        self.tuner.on_read(now, &mut self.buffer);
+        self.clean_up_after_read()
     }
 
     /// What is in order and has not been read.
@@ -143,33 +198,42 @@ impl Receiver {
     }
 
     /// The acknowledgement that a segment carries, and which counts as sent.
-    pub(crate) fn carried_ack(&mut self) -> Ack {
-        self.ack(false, None)
+    pub(crate) fn carried_ack(&mut self, now: Instant) -> Ack {
+        self.set_clock(now);
+        self.ack(false)
     }
 
     /// Data left this end.
     pub(crate) fn on_data_sent(&mut self, now: Instant) {
-        self.delayed.on_data_sent(now);
+        self.set_clock(now);
+        self.delayed.on_data_sent(self.jiffies.now());
     }
 
-    /// What the RTT and the timeout of this end's own data are.
+    /// What the smoothed RTT and the timeout of this end are.
     pub(crate) fn set_rtt(&mut self, rtt: Duration, rto: Duration) {
-        self.delayed.set_rtt(rtt, rto);
+        self.handshake.srtt_us = rtt.as_micros();
+        self.delayed.set_rtt(&self.jiffies, rtt, rto);
     }
 
     /// What the SACK option of an ACK would take now.
     pub(crate) fn sack_option_bytes(&self) -> u64 {
-        if self.beyond.is_empty() { 0 } else { self.beyond.blocks(None).option_bytes() }
+        if !self.config.sack || self.beyond.is_empty() {
+            0
+        } else {
+            self.beyond.blocks(None).option_bytes()
+        }
     }
 
     /// The SYN-ACK once more.
-    pub(crate) fn syn_ack(&mut self) -> Ack {
-        self.ack(true, None)
+    pub(crate) fn syn_ack(&mut self, now: Instant) -> Ack {
+        self.set_clock(now);
+        self.ack(true)
     }
 
     /// What this end's SYN says: how much it has room for. It acknowledges nothing.
-    pub(crate) fn window_of_syn(&mut self) -> Ack {
-        Ack { ece: false, ..self.compose(true, None) }
+    pub(crate) fn window_of_syn(&mut self, now: Instant) -> Ack {
+        self.set_clock(now);
+        Ack { ece: false, ..self.compose(true) }
     }
 
     pub(crate) fn speaks_ecn(&self) -> bool {
@@ -191,12 +255,13 @@ impl Receiver {
 
     /// Time has passed; the ACK that was due, if any.
     pub fn on_timer(&mut self, now: Instant) -> Option<Ack> {
+        self.set_clock(now);
         let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if due(self.delayed.deadline()) {
             self.delayed.on_expiry();
-            return Some(self.ack(false, None));
+            return Some(self.ack(false));
         }
-        due(self.compression.deadline).then(|| self.ack(false, None))
+        due(self.compression.deadline).then(|| self.ack(false))
     }
 
     /// The lowest segment that has not arrived.
@@ -210,43 +275,57 @@ impl Receiver {
     }
 
     fn on_data(&mut self, now: Instant, segment: &Segment) -> Option<Ack> {
-        self.rtt.measure(now);
+        self.on_established();
         self.stats.segments += 1;
-        let seq = segment.seq;
+        let (seq, end) = (segment.seq, segment.offset + u64::from(segment.len));
         // RFC 7323 4.3: the echo belongs to the segment that made the ACK advance.
         if seq <= self.delayed.acked && (segment.tsval.wrapping_sub(self.ts_recent) as i32) >= 0 {
             self.ts_recent = segment.tsval;
         }
         self.delayed.schedule();
-        if !self.buffer.accepts(segment.offset + u64::from(segment.len)) {
+        if !self.buffer.accepts(end) {
             self.stats.outside_window += 1;
-            return Some(self.ack(false, None));
+            return Some(self.ack(false));
         }
         self.ecn.accept_cwr(segment, &mut self.delayed);
-        let displaced = self.flush_merged(seq);
-        let duplicate = seq < self.next || (seq > self.next && !self.beyond.insert(seq));
-        if !duplicate {
-            self.delayed.on_arrival(now, segment.len, self.buffer.offered());
-        }
-        if seq >= self.next {
-            self.ecn.check_ce(segment, &mut self.delayed);
-        }
-        if duplicate {
+        let is_full = u64::from(segment.len) >= self.delayed.rcv_mss();
+        self.tuner.on_echo(now, segment.tsecr, is_full);
+        if seq < self.next {
             // RFC 2883 4: tell at once. A retransmission in vain means that the sender is in
             // trouble: Linux helps with an ACK for every segment.
             self.stats.duplicates += 1;
             self.delayed.enter_quick_mode(self.buffer.offered());
-            return Some(self.ack(false, Some(SackBlock { start: seq, end: seq + 1 })));
-        }
-        if segment.fin {
-            self.fin = Some(seq);
+            self.duplicate = Some(SackBlock { start: seq, end: seq + 1 });
+            return Some(self.ack(false));
         }
         if seq == self.next {
             return self.on_in_order(now, segment);
         }
-        self.buffer.beyond += u64::from(segment.len);
-        if segment.len < self.config.mss {
-            self.short.insert(seq, u64::from(self.config.mss - segment.len));
+        self.on_out_of_order(now, segment, end)
+    }
+
+    /// `tcp_data_queue_ofo`
+    fn on_out_of_order(&mut self, now: Instant, segment: &Segment, end: u64) -> Option<Ack> {
+        let seq = segment.seq;
+        self.ecn.check_ce(segment, &mut self.delayed);
+        let displaced = self.flush_merged(seq);
+        if self.beyond.insert(seq) {
+            if segment.fin {
+                self.fin = Some(seq);
+            }
+            self.buffer.beyond += u64::from(segment.len);
+            if segment.len < self.config.mss {
+                self.short.insert(seq, u64::from(self.config.mss - segment.len));
+            }
+            self.highest = self.highest.max(end);
+            // Without SACK the same window makes the ACK a duplicate.
+            if self.config.sack && self.buffer.grow_window(segment.len) {
+                self.delayed.on_grown_window();
+            }
+            self.tuner.on_out_of_order(&mut self.buffer, self.highest);
+        } else {
+            self.stats.duplicates += 1;
+            self.duplicate = Some(SackBlock { start: seq, end: seq + 1 });
         }
         self.acknowledge_gap(now).or(displaced)
     }
@@ -254,7 +333,7 @@ impl Receiver {
     /// The ACK that waits has to leave before a new range displaces what it would report.
     fn flush_merged(&mut self, seq: u64) -> Option<Ack> {
         let waits = self.compression.merged > 0 && !self.delayed.is_quick();
-        (waits && seq > self.next && self.beyond.would_displace(seq)).then(|| self.ack(false, None))
+        (waits && self.beyond.would_displace(seq)).then(|| self.ack(false))
     }
 
     /// Moves on behind a segment in order, and what it makes of those beyond the gap that it fills.
@@ -278,22 +357,50 @@ impl Receiver {
     }
 
     fn on_in_order(&mut self, now: Instant, segment: &Segment) -> Option<Ack> {
+        if segment.fin {
+            self.fin = Some(segment.seq);
+        }
         let had_gap = !self.beyond.is_empty();
         self.advance(now, segment);
-        if had_gap && self.beyond.is_empty() {
-            // RFC 5681 4.2: a gap that closes is acknowledged at once.
-            return Some(self.ack(false, None));
+        if segment.len > 0 {
+            self.learn_from(now, segment);
         }
-        if segment.fin || self.is_ack_due() {
-            return Some(self.ack(false, None));
+        let ack = self.acknowledge_in_order(now, segment, had_gap);
+        if !self.config.reads_at_once {
+            return ack;
+        }
+        self.tuner.on_read(now, &mut self.buffer);
+        ack.or_else(|| self.clean_up_after_read())
+    }
+
+    /// `tcp_event_data_recv`
+    fn learn_from(&mut self, now: Instant, segment: &Segment) {
+        if self.delayed.measure_mss(segment.len, segment.push) {
+            self.tuner.on_longer_segment(segment.len, &mut self.buffer);
+        }
+        self.tuner.on_arrival(now, &self.buffer);
+        self.delayed.on_arrival(self.jiffies.now(), self.buffer.offered());
+        self.ecn.check_ce(segment, &mut self.delayed);
+        if lets_grow(segment.len) && self.buffer.grow_window(segment.len) {
+            self.delayed.on_grown_window();
+        }
+    }
+
+    fn acknowledge_in_order(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        had_gap: bool,
+    ) -> Option<Ack> {
+        // RFC 5681 4.2: a gap that closes is acknowledged at once.
+        let closes_gap = had_gap && self.beyond.is_empty();
+        if closes_gap || segment.fin || self.is_ack_due() {
+            return Some(self.ack(false));
         }
         if had_gap {
             return self.acknowledge_gap(now);
         }
-        if self.delayed.delay(now) {
-            return Some(self.ack(false, None));
-        }
-        self.config.reads_at_once.then(|| self.clean_up_after_read()).flatten()
+        self.delayed.delay(now, &self.jiffies).then(|| self.ack(false))
     }
 
     /// `__tcp_ack_snd_check`: more than one full segment, and its application does not hold the window back; or each.
@@ -305,18 +412,13 @@ impl Receiver {
 
     /// `tcp_cleanup_rbuf`: the application has read; an ACK may be due for it, or for a window that at least doubled.
     fn clean_up_after_read(&mut self) -> Option<Ack> {
-        let all = self.buffer.unread() + self.buffer.beyond == 0;
-        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, all);
+        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, self.buffer.held() == 0);
         let left = self.buffer.window_left();
-        if !due
-            && !self.config.reads_at_once
-            && !self.is_finished()
-            && 2 * left <= self.buffer.capacity()
-        {
+        if !due && !self.is_finished() && 2 * left <= self.buffer.space() {
             let window = self.select_window();
             due = window > 0 && window >= 2 * left;
         }
-        due.then(|| self.ack(false, None))
+        due.then(|| self.ack(false))
     }
 
     fn answer_probe(&mut self, now: Instant) -> Option<Ack> {
@@ -325,7 +427,7 @@ impl Receiver {
             return None;
         }
         self.probe_answered = Some(now);
-        Some(self.ack(false, None))
+        Some(self.ack(false))
     }
 
     /// `__tcp_select_window`
@@ -338,8 +440,8 @@ impl Receiver {
 
     /// RFC 5681 4.2: out of order, so at once; but after three duplicates Linux merges them.
     fn acknowledge_gap(&mut self, now: Instant) -> Option<Ack> {
-        if self.delayed.is_quick() || !self.config.sack_compression {
-            return Some(self.ack(false, None));
+        if self.delayed.is_quick() || !self.compresses {
+            return Some(self.ack(false));
         }
         let compression = &mut self.compression;
         if compression.at != self.next {
@@ -348,20 +450,25 @@ impl Receiver {
         }
         if compression.duplicates < UNCOMPRESSED_DUPLICATES {
             compression.duplicates += 1;
-            return Some(self.ack(false, None));
+            return Some(self.ack(false));
         }
         if compression.merged >= COMPRESSED_MAX {
-            return Some(self.ack(false, None));
+            return Some(self.ack(false));
         }
         compression.merged += 1;
         if compression.deadline.is_none() {
-            let share = self.rtt.rtt.map_or(COMPRESSION_DELAY, |rtt| rtt / 20);
+            let srtt_us = self.handshake.srtt_us;
+            let mut rtt_us = self.tuner.rtt_x8() / 8;
+            if srtt_us > 0 {
+                rtt_us = rtt_us.min(srtt_us);
+            }
+            let share = Duration::from_micros(rtt_us / 20);
             compression.deadline = Some(now + share.min(COMPRESSION_DELAY));
         }
         None
     }
 
-    fn ack(&mut self, syn: bool, duplicate: Option<SackBlock>) -> Ack {
+    fn ack(&mut self, syn: bool) -> Ack {
         self.stats.acks += 1;
         self.compression.merged = 0;
         self.compression.deadline = None;
@@ -371,28 +478,36 @@ impl Receiver {
         if self.buffer.is_crowded() {
             self.delayed.end_quick_acks();
         }
-        self.compose(syn, duplicate)
+        self.compose(syn)
     }
 
-    fn compose(&mut self, syn: bool, duplicate: Option<SackBlock>) -> Ack {
-        let sack = if syn { SackBlocks::EMPTY } else { self.beyond.blocks(duplicate) };
+    fn compose(&mut self, syn: bool) -> Ack {
         let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
+        let reports = self.config.sack && !syn;
+        let duplicate = self.duplicate.take().filter(|_| reports);
         Ack {
             syn,
             cumulative: self.next,
-            sack,
+            sack: if reports { self.beyond.blocks(duplicate) } else { SackBlocks::EMPTY },
             acknowledged: self.buffer.in_order,
-            window: self.buffer.offer(self.delayed.rcv_mss()),
+            window: if syn {
+                self.buffer.offered()
+            } else {
+                self.buffer.offer(self.delayed.rcv_mss())
+            },
+            tsval: if self.config.timestamps { timestamp_at(self.now) } else { 0 },
             tsecr: self.ts_recent,
             ece,
         }
     }
 }
 
-impl RttGuess {
-    fn measure(&mut self, now: Instant) {
-        if let Some(syn_acked) = self.syn_acked.take() {
-            self.rtt = Some(now - syn_acked);
+impl HandshakeRtt {
+    /// RFC 6298 3: an answer to a SYN-ACK that left twice tells nothing.
+    fn on_syn(&mut self, now: Instant) {
+        if !self.answered {
+            self.again |= self.syn_acked.is_some();
+            self.syn_acked = Some(now);
         }
     }
 }

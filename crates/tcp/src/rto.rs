@@ -2,7 +2,7 @@
 
 use skyhop_cc::CaEvent;
 use skyhop_model::CongestionState;
-use skyhop_units::{Duration, Instant};
+use skyhop_units::Instant;
 
 use crate::ack::AckWork;
 use crate::rack::DUP_THRESH;
@@ -24,15 +24,23 @@ pub(crate) enum TimerKind {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// Arms the timer, in place of whatever it was armed for.
+    /// Arms the timer, in place of whatever it was armed for. The kernel counts its timers in jiffies and rounds up.
     pub(crate) fn arm(&mut self, kind: TimerKind, wait_us: u64) {
-        let at = Instant::from_nanos(self.now_us * 1000) + Duration::from_micros(wait_us);
-        self.timer = Some((kind, at));
+        self.arm_ticks(kind, self.jiffies.from_us(wait_us));
     }
 
-    /// The kernel counts its timers in jiffies and rounds up.
+    fn arm_ticks(&mut self, kind: TimerKind, ticks: u64) {
+        let now = Instant::from_nanos(self.now_us * 1000);
+        self.timer = Some((kind, self.jiffies.fires_at(now, ticks)));
+    }
+
+    /// Arms it for the timeout from now on.
+    pub(crate) fn arm_rto(&mut self) {
+        self.arm_ticks(TimerKind::Retransmission, self.tp.inet_conn.icsk_rto.into());
+    }
+
     pub(crate) fn whole_jiffies(&self, us: u64) -> u64 {
-        us.div_ceil(self.jiffy_us) * self.jiffy_us
+        self.jiffies.from_us(us) * self.jiffies.tick_us()
     }
 
     /// RFC 6298 5.1-5.3. Where another timer took its place meanwhile, the timeout still counts
@@ -44,12 +52,11 @@ impl<C: CongestionControl> Sender<C> {
         }
         let displaced =
             matches!(self.timer, Some((TimerKind::Reordering | TimerKind::LossProbe, _)));
-        let wait_us = if displaced {
-            self.whole_jiffies(self.rto_remaining_us().max(1))
+        if displaced {
+            self.arm(TimerKind::Retransmission, self.rto_remaining_us().max(1));
         } else {
-            self.rto_us
-        };
-        self.arm(TimerKind::Retransmission, wait_us);
+            self.arm_rto();
+        }
     }
 
     /// How long until the timeout of the first segment outstanding.
@@ -75,7 +82,7 @@ impl<C: CongestionControl> Sender<C> {
     fn set_rto(&mut self, rto_us: u64) {
         if rto_us != self.rto_us {
             self.rto_us = rto_us;
-            self.tp.inet_conn.icsk_rto = (rto_us / self.jiffy_us) as u32;
+            self.tp.inet_conn.icsk_rto = self.jiffies.from_us(rto_us) as u32;
         }
     }
 
@@ -88,7 +95,7 @@ impl<C: CongestionControl> Sender<C> {
         self.timeouts += 1;
         self.forced = Some(Forced::Retransmission(self.board.una));
         self.back_off();
-        self.arm(TimerKind::Retransmission, self.rto_us);
+        self.arm_rto();
     }
 
     /// RFC 5681 3.1 (equation 4 and below): a timeout closes the window.
@@ -125,6 +132,9 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 8985 6.3: the first segment, and what RACK has waited for long enough.
     fn mark_lost_by_timeout(&mut self) {
+        if self.is_reno() {
+            self.reset_reno_sack();
+        }
         let head = self.board.una;
         let mut next = self.board.first_unsacked(head, self.board.nxt);
         while let Some(seq) = next {
@@ -136,7 +146,7 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// What an ACK means in the loss state (RFC 5682 3.1 and the SACK variant in 3.2).
-    pub(crate) fn process_loss(&mut self, work: &AckWork) {
+    pub(crate) fn process_loss(&mut self, work: &mut AckWork) {
         let recovered = self.board.una >= self.high_seq;
         if work.advanced && self.try_undo_loss(work, false) {
             return;
@@ -164,6 +174,13 @@ impl<C: CongestionControl> Sender<C> {
         if recovered {
             self.try_undo_recovery(work);
             return;
+        }
+        if self.is_reno() {
+            if self.board.nxt > self.high_seq && work.duplicate_ack {
+                self.add_reno_sack(work);
+            } else if work.advanced {
+                self.reset_reno_sack();
+            }
         }
         self.rexmit = Rexmit::Lost;
     }

@@ -61,18 +61,20 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 2883 5, RFC 3708 3: the receiver got something twice.
     fn note_duplicate(&mut self, block: SackBlock, cumulative: u64, work: &mut AckWork) {
-        work.dsack = true;
         let count = block.end - block.start;
         self.duplicates += count;
         // More duplicates than retransmissions: the network made them (RFC 3708 3).
         if self.duplicates > u64::from(self.tp.total_retrans) {
             return;
         }
+        work.dsack = true;
         if self.tlp.is_probe(block.end) {
             work.dsack_of_probe = true;
-        } else {
+        } else if self.rack.reordering_seen {
             self.rack.dsack_seen = true;
         }
+        // What came twice has been delivered twice.
+        work.duplicates = count as u32;
         if block.end <= work.prior_una {
             self.uncount_retransmissions(count, block.end);
         } else {

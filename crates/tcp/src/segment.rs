@@ -5,14 +5,35 @@
 //! sent again. What counts bytes (windows, and how much has arrived) counts them from the stream's beginning.
 
 use skyhop_model::Ecn;
-use skyhop_units::Bytes;
+use skyhop_units::{Bytes, Instant};
 
 use crate::sack::SackBlocks;
 
-/// IPv4 header, TCP header and the timestamps option with its padding (RFC 7323 appendix A).
-const HEADERS_BYTES: u64 = 20 + 20 + 12;
-/// IPv4 header, TCP header, and MSS, SACK-permitted, timestamps and window scale options.
-const SYN_BYTES: u64 = 20 + 20 + 20;
+/// IPv4 header and TCP header.
+const HEADERS_BYTES: u64 = 20 + 20;
+/// The timestamps option with its padding (RFC 7323 appendix A).
+pub(crate) const TIMESTAMPS_BYTES: u64 = 12;
+/// MSS, SACK-permitted and window scale options; with timestamps they share their padding.
+const SYN_OPTIONS_BYTES: u64 = 12;
+const SYN_OPTIONS_WITH_TIMESTAMPS_BYTES: u64 = 20;
+
+/// The timestamp option's clock: milliseconds, never 0.
+#[inline]
+pub(crate) fn timestamp_at(now: Instant) -> u32 {
+    ((now.as_nanos() / 1_000_000) as u32).wrapping_add(1).max(1)
+}
+
+/// The size of an IP packet's headers: of a SYN, and with timestamps.
+#[inline]
+const fn headers_bytes(syn: bool, timestamps: bool) -> u64 {
+    HEADERS_BYTES
+        + match (syn, timestamps) {
+            (true, true) => SYN_OPTIONS_WITH_TIMESTAMPS_BYTES,
+            (true, false) => SYN_OPTIONS_BYTES,
+            (false, true) => TIMESTAMPS_BYTES,
+            (false, false) => 0,
+        }
+}
 
 /// What a segment from the sender is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +58,16 @@ pub struct Segment {
     pub offset: u64,
     /// Its payload in bytes: the MSS or less; none in a FIN that found nothing else to send.
     pub len: u32,
-    /// The sender's timestamp in milliseconds, never 0 (RFC 7323 3.2).
+    /// The sender's timestamp in milliseconds (RFC 7323 3.2); 0 where it sends none.
     pub tsval: u32,
+    /// The timestamp that it echoes, 0 where there is none.
+    pub tsecr: u32,
     /// What it is for.
     pub kind: SegmentKind,
     /// Whether it is the stream's last (its FIN).
     pub fin: bool,
+    /// Whether nothing follows at once: it ends a burst, or what has been written (its PSH).
+    pub push: bool,
     /// Whether it was sent before. The receiver does not look at it.
     pub retransmission: bool,
     /// The IP header's ECN bits; a queue on the way may make CE of them.
@@ -56,12 +81,8 @@ pub struct Segment {
 impl Segment {
     /// The size of the IP packet.
     pub const fn ip_size(&self) -> Bytes {
-        match self.kind {
-            SegmentKind::Syn => Bytes::new(SYN_BYTES),
-            SegmentKind::HandshakeAck | SegmentKind::Data | SegmentKind::Probe => {
-                Bytes::new(HEADERS_BYTES + self.len as u64)
-            }
-        }
+        let syn = matches!(self.kind, SegmentKind::Syn);
+        Bytes::new(headers_bytes(syn, self.tsval != 0) + self.len as u64)
     }
 }
 
@@ -77,6 +98,8 @@ pub struct Ack {
     pub acknowledged: u64,
     /// How many bytes from `acknowledged` on the receiver has room for.
     pub window: u64,
+    /// The receiver's timestamp in milliseconds; 0 where it sends none.
+    pub tsval: u32,
     /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
     pub tsecr: u32,
     /// Whether it is the SYN-ACK.
@@ -88,15 +111,12 @@ pub struct Ack {
 impl Ack {
     /// The size of the IP packet.
     pub const fn ip_size(&self) -> Bytes {
-        Self::ip_size_with(self.syn, self.sack.len() as u8)
+        Self::ip_size_with(self.syn, self.tsval != 0, self.sack.len() as u8)
     }
 
     /// That of one with so many SACK blocks.
     #[inline]
-    pub(crate) const fn ip_size_with(syn: bool, sack_blocks: u8) -> Bytes {
-        if syn {
-            return Bytes::new(SYN_BYTES);
-        }
-        Bytes::new(HEADERS_BYTES + SackBlocks::option_bytes_of(sack_blocks))
+    pub(crate) const fn ip_size_with(syn: bool, timestamps: bool, sack_blocks: u8) -> Bytes {
+        Bytes::new(headers_bytes(syn, timestamps) + SackBlocks::option_bytes_of(sack_blocks))
     }
 }

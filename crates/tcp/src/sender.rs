@@ -7,6 +7,7 @@ use crate::config::SenderConfig;
 use crate::cwnd_validation::Usage;
 use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
+use crate::jiffies::Jiffies;
 use crate::leaving::Leaving;
 use crate::lengths::Lengths;
 use crate::persist::Persist;
@@ -14,9 +15,10 @@ use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rto::TimerKind;
 use crate::rtt::{RTO_INITIAL_US, RttEstimator};
+use crate::rules::Rules;
 use crate::sack::SackBlocks;
 use crate::scoreboard::Scoreboard;
-use crate::segment::{Ack, Segment};
+use crate::segment::{self, Ack, Segment};
 use crate::stream::Stream;
 use crate::tlp::Tlp;
 use crate::transmit::{Flight, Forced, Rexmit};
@@ -72,10 +74,10 @@ pub struct Sender<C: CongestionControl> {
 
     pub(crate) timer: Option<(TimerKind, Instant)>,
     pub(crate) rto_us: u64,
-    pub(crate) jiffy_us: u64,
-    /// The kernel's coarse clock, and when it ticks next.
-    jiffies: u32,
-    next_jiffy_us: u64,
+    pub(crate) jiffies: Jiffies,
+    pub(crate) rules: Rules,
+    /// The other end's timestamp that is echoed (RFC 7323 4.3).
+    pub(crate) ts_recent: u32,
     pub(crate) now: Instant,
     pub(crate) now_us: u64,
 
@@ -84,6 +86,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) forced: Option<Forced>,
     pub(crate) flight: Flight,
     pub(crate) last_sent_us: u64,
+    /// An application that waits for room writes again when this byte of the stream has been acknowledged.
+    pub(crate) writes_again_at: u64,
     /// An application that writes without end has begun to since something left.
     pub(crate) resumes: bool,
 
@@ -106,9 +110,10 @@ impl<C: CongestionControl> Sender<C> {
     pub fn new(config: SenderConfig, cc: C) -> Self {
         let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
         tp.snd_cwnd = config.initial_cwnd;
-        let jiffy_us = config.jiffy.as_micros().max(1);
-        tp.inet_conn.icsk_rto = (RTO_INITIAL_US / jiffy_us) as u32;
+        let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
+        tp.inet_conn.icsk_rto = jiffies.from_us(RTO_INITIAL_US) as u32;
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
+        tp.sk_mut().sk_sndbuf = config.wmem.initial.as_u64().min(i32::MAX as u64) as i32;
         Self {
             config,
             has_cong_control: cc.has_cong_control(),
@@ -138,9 +143,9 @@ impl<C: CongestionControl> Sender<C> {
             duplicates: 0,
             timer: None,
             rto_us: RTO_INITIAL_US,
-            jiffy_us,
-            jiffies: 0,
-            next_jiffy_us: 0,
+            jiffies,
+            rules: Rules::of(config.profile),
+            ts_recent: 0,
             now: Instant::START,
             now_us: 0,
             rexmit: Rexmit::None,
@@ -148,6 +153,7 @@ impl<C: CongestionControl> Sender<C> {
             forced: None,
             flight: Flight::default(),
             last_sent_us: 0,
+            writes_again_at: 0,
             resumes: false,
             data_sent: 0,
             timeouts: 0,
@@ -165,24 +171,31 @@ impl<C: CongestionControl> Sender<C> {
             self.check_app_limited();
             self.restart_after_idle();
         }
+        let waits = self.stream.is_blocked();
         self.stream.write(bytes.as_u64());
+        if !waits && self.is_established() {
+            self.fill_sndbuf();
+        }
     }
 
     /// The application always has more to send, until [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.stream.write_without_end();
+        if self.is_established() {
+            self.fill_sndbuf();
+        }
         self.resumes = true;
     }
 
-    /// An application that always has more to send stops: what has been sent is all so far.
+    /// An application that always has more to send stops: what has been written is all so far.
     pub fn pause(&mut self) {
-        self.stream.pause(self.lengths.end());
+        self.stream.pause();
     }
 
-    /// The application has no more to send: what has been written is all, or, of an endless
-    /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
+    /// The application has no more to send: what has been written is all, as far as
+    /// there was room for it in the send buffer where it was without end. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {
-        self.stream.finish(self.lengths.end());
+        self.stream.finish();
     }
 
     /// The application wants short segments to wait, or no longer (TCP_CORK). Poll afterwards: what waits may leave now.
@@ -207,7 +220,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// What has been written and never left; without end, all there can be.
     pub fn unsent_bytes(&self) -> Bytes {
-        Bytes::new(self.unsent().bytes)
+        Bytes::new(self.stream.wanted() - self.lengths.end())
     }
 
     /// An acknowledgement arrived.
@@ -218,6 +231,7 @@ impl<C: CongestionControl> Sender<C> {
     /// An acknowledgement arrived, `with_data` where the segment that brought it took a place in its stream.
     pub(crate) fn on_ack_with(&mut self, now: Instant, ack: &Ack, with_data: bool) {
         self.set_clock(now);
+        self.note_timestamp(ack.tsval);
         match (self.phase, ack.syn) {
             (Phase::SynSent { attempt, sent_us }, true) => self.on_syn_ack(ack, attempt, sent_us),
             (Phase::Established, false) => self.process_ack(ack, with_data),
@@ -273,6 +287,16 @@ impl<C: CongestionControl> Sender<C> {
         }
         if self.phase != Phase::Established {
             return self.next_handshake_segment();
+        }
+        let leaving = self.next_segment();
+        if leaving.is_some() { leaving } else { self.end_or_go_on() }
+    }
+
+    /// Nothing more leaves now, unless the application has waited for room to write more.
+    fn end_or_go_on(&mut self) -> Option<Leaving> {
+        self.end_flight();
+        if !self.check_space() {
+            return None;
         }
         let leaving = self.next_segment();
         if leaving.is_none() {
@@ -331,11 +355,10 @@ impl<C: CongestionControl> Sender<C> {
         self.forced = Some(Forced::Probe);
     }
 
-    /// The RTT and the timeout, once data has been sent.
-    pub(crate) fn rtt_of_data(&self) -> Option<(Duration, Duration)> {
-        let known = self.data_sent > 0 && self.rtt.has_sample();
+    /// The smoothed RTT and the timeout.
+    pub(crate) fn srtt_and_rto(&self) -> Option<(Duration, Duration)> {
         let of = Duration::from_micros;
-        known.then(|| (of(self.rtt.srtt_us()), of(self.rto_us)))
+        self.rtt.has_sample().then(|| (of(self.rtt.srtt_us()), of(self.rto_us)))
     }
 
     pub(crate) fn speaks_ecn(&self) -> bool {
@@ -355,23 +378,27 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.now = now;
         self.now_us = now.as_nanos() / 1000;
-        if self.now_us >= self.next_jiffy_us {
-            let jiffies = self.now_us / self.jiffy_us;
-            self.jiffies = jiffies as u32;
-            self.next_jiffy_us = (jiffies + 1) * self.jiffy_us;
-        }
+        self.jiffies.advance(now);
         self.tp.tcp_clock_cache = now.as_nanos();
         self.tp.tcp_mstamp = self.now_us;
     }
 
     /// The kernel's coarse clock.
     pub(crate) fn jiffies(&self) -> u32 {
-        self.jiffies
+        self.jiffies.now()
     }
 
-    /// The timestamp option's clock: milliseconds, never 0.
+    /// What the timestamp option said, or would have, of a segment sent then.
     pub(crate) fn timestamp_at(&self, us: u64) -> u32 {
-        ((us / 1000) as u32).wrapping_add(1).max(1)
+        segment::timestamp_at(Instant::from_nanos(us * 1000))
+    }
+
+    /// The other end's timestamp came (`tcp_replace_ts_recent`).
+    #[inline]
+    pub(crate) fn note_timestamp(&mut self, tsval: u32) {
+        if tsval.wrapping_sub(self.ts_recent) as i32 >= 0 {
+            self.ts_recent = tsval;
+        }
     }
 
     /// The RTT that an echoed timestamp tells, at least one tick.

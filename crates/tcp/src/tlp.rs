@@ -1,7 +1,6 @@
 //! Tail loss probes (RFC 8985 section 7).
 
 use crate::ack::AckWork;
-use crate::rack::TIMEOUT_MIN_JIFFIES;
 use crate::rto::TimerKind;
 use crate::rtt::RTO_INITIAL_US;
 use crate::transmit::Forced;
@@ -46,21 +45,24 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn schedule_loss_probe(&mut self, advancing: bool) -> bool {
         let state = self.tp.ca_state();
         let packets_out = self.board.packets_out();
-        if packets_out == 0 || !matches!(state, CongestionState::Open | CongestionState::Cwr) {
+        if packets_out == 0
+            || self.is_reno()
+            || !matches!(state, CongestionState::Open | CongestionState::Cwr)
+        {
             return false;
         }
         let mut wait_us = RTO_INITIAL_US;
         if self.rtt.has_sample() {
-            wait_us = self.whole_jiffies(2 * self.rtt.srtt_us());
+            wait_us = 2 * self.rtt.srtt_us();
             wait_us += if packets_out == 1 {
                 SINGLE_SEGMENT_WAIT_US
             } else {
-                TIMEOUT_MIN_JIFFIES * self.jiffy_us
+                self.short_timer_margin_us()
             };
         }
         let rto_us = if advancing { self.rto_us } else { self.rto_remaining_us() };
         if rto_us > 0 {
-            wait_us = wait_us.min(self.whole_jiffies(rto_us));
+            wait_us = wait_us.min(rto_us);
         }
         self.arm(TimerKind::LossProbe, wait_us);
         true

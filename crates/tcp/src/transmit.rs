@@ -12,6 +12,8 @@ use crate::{CongestionControl, Sender};
 
 /// Linux holds a small burst back only this long after the last one.
 const TSO_DEFER_NS: u64 = 1_000_000;
+/// And only for an ACK that is expected this soon.
+const NEAR_ACK_US: u64 = 1000;
 /// sysctl tcp_tso_win_divisor: no burst waits to be larger than this part of the window.
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
@@ -45,8 +47,9 @@ pub(crate) struct Flight {
     probe: bool,
     /// The rest waits for room in the congestion window for a larger burst.
     deferred: bool,
-    /// Segments of the current burst that may leave without asking pacing again.
+    /// Segments of the current burst that may leave without asking pacing again, and whether it has more than one.
     burst_rest: u32,
+    is_burst: bool,
     /// The largest burst now; 0 before it was worked out.
     burst_most: u32,
 }
@@ -82,6 +85,7 @@ impl<C: CongestionControl> Sender<C> {
             Forced::RetransmissionProbe(seq) => self.retransmit(seq, false),
             Forced::NewDataProbe => {
                 self.flight.probe = true;
+                self.flight.is_burst = false;
                 self.send_new()
             }
             Forced::NewData => {
@@ -92,7 +96,7 @@ impl<C: CongestionControl> Sender<C> {
                 self.short_end = short_end;
                 leaving
             }
-            Forced::Probe => Leaving { what: What::Probe, seq: 0 },
+            Forced::Probe => Leaving { what: What::Probe, seq: 0, push: false },
         }
     }
 
@@ -110,7 +114,7 @@ impl<C: CongestionControl> Sender<C> {
             return None;
         }
         if seq == self.board.una && !matches!(self.timer, Some((TimerKind::Reordering, _))) {
-            self.arm(TimerKind::Retransmission, self.rto_us);
+            self.arm_rto();
         }
         if self.in_cwnd_reduction() {
             self.prr.out += 1;
@@ -154,14 +158,14 @@ impl<C: CongestionControl> Sender<C> {
         let quota = room.min((self.tp.snd_cwnd / 2).max(1));
         let (segments, bytes) = self.next_burst(most.min(quota));
         self.flight.burst_rest = segments - 1;
-        self.pace(bytes);
+        self.flight.is_burst = segments > 1;
+        self.pace(segments, bytes);
         true
     }
 
     /// Whether Linux waits for the next ACK rather than build a TSO packet below its size: while
     /// the last one left less than 1 ms ago, the window has room for neither a full one nor a third
-    /// of itself (sysctl tcp_tso_win_divisor), and the ACK of the head, sent half an RTT ago or
-    /// more, cannot be far.
+    /// of itself (sysctl tcp_tso_win_divisor), and the ACK of the head cannot be far.
     fn defers_burst(&self, room: u32, most: u32) -> bool {
         let board = &self.board;
         let mss = self.current_mss();
@@ -180,8 +184,14 @@ impl<C: CongestionControl> Sender<C> {
             return false;
         }
         let head_age_us = self.now_us - board.entry(board.una).sent_us;
+        let srtt_us = self.rtt.srtt_us();
+        let ack_is_near = if self.rules.defers_for_near_ack {
+            srtt_us <= head_age_us + (srtt_us / 2).min(NEAR_ACK_US)
+        } else {
+            head_age_us >= srtt_us / 2
+        };
         let is_the_end = self.stream.is_finished() && unsent.bytes.div_ceil(mss) < limit / mss;
-        head_age_us >= self.rtt.srtt_us() / 2 && !is_the_end
+        ack_is_near && !is_the_end
     }
 
     fn send_new(&mut self) -> Leaving {
@@ -202,11 +212,17 @@ impl<C: CongestionControl> Sender<C> {
             self.rearm_rto();
         }
         self.count_sent(self.lengths.of(seq));
-        Leaving { what: What::NewData, seq }
+        // `__tcp_transmit_skb` pushes what leaves as a burst, `tcp_push` the end of what is written.
+        let ends_burst = self.flight.is_burst && self.flight.burst_rest == 0;
+        let push = ends_burst || self.stream.written() == self.lengths.end();
+        Leaving { what: What::NewData, seq, push }
     }
 
     /// Sends a segment again; `counted` unless it is a loss probe.
     fn retransmit(&mut self, seq: u64, counted: bool) -> Leaving {
+        if self.board.in_flight() == 0 {
+            self.cwnd_event(CaEvent::TxStart);
+        }
         let packets_out = self.board.packets_out();
         let entry = self.board.entry_mut(seq);
         rate_sample::stamp(&mut self.tp, entry, self.now_us, packets_out);
@@ -216,9 +232,9 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.tp.total_retrans += 1;
         let len = self.lengths.of(seq);
-        self.pace(len.into());
+        self.pace(1, len.into());
         self.count_sent(len);
-        Leaving { what: What::DataAgain, seq }
+        Leaving { what: What::DataAgain, seq, push: false }
     }
 
     fn count_sent(&mut self, len: u32) {
@@ -244,8 +260,6 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         self.check_persist_timer();
-        self.check_app_limited();
-        self.check_space();
     }
 
     /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.

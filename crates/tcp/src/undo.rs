@@ -42,9 +42,14 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RFC 3522 3.2 step 4: the ACK was caused by a segment sent before the first retransmission.
+    /// RFC 3522 3.2 step 4: the ACK was caused by a segment sent before the first retransmission; or nothing has been
+    /// retransmitted yet, because pacing holds it back.
     fn packet_was_delayed(&self, work: &AckWork) -> bool {
-        ts_before(work.tsecr, self.undo.retrans_stamp)
+        if self.undo.retrans_stamp != 0 {
+            return ts_before(work.tsecr, self.undo.retrans_stamp);
+        }
+        self.rules.undoes_without_retransmission
+            && (self.config.sack || self.board.una < self.high_seq)
     }
 
     fn may_undo(&self, work: &AckWork) -> bool {
@@ -91,21 +96,32 @@ impl<C: CongestionControl> Sender<C> {
         if self.board.retrans_out > 0 {
             return true;
         }
-        if !self.any_retransmission_out() {
-            self.undo.retrans_stamp = 0;
-        }
+        self.clean_up_retrans_stamp();
         self.undo_cwnd_reduction(true);
         self.try_keep_open();
         false
     }
 
-    /// The end of a recovery or loss state: back to Open, undone where it was needless.
-    pub(crate) fn try_undo_recovery(&mut self, work: &AckWork) {
+    /// `tcp_retrans_stamp_cleanup`: the next retransmission is the first of an episode.
+    pub(crate) fn clean_up_retrans_stamp(&mut self) {
+        if !self.any_retransmission_out() {
+            self.undo.retrans_stamp = 0;
+        }
+    }
+
+    /// The end of a recovery or loss state: back to Open, undone where it was needless. Without SACK the state may have to
+    /// be held; whether it is.
+    pub(crate) fn try_undo_recovery(&mut self, work: &AckWork) -> bool {
         if self.may_undo(work) {
             self.undo_cwnd_reduction(false);
+        } else {
+            self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
+        }
+        if self.holds_state_without_sack() {
+            return true;
         }
         self.set_state(CongestionState::Open);
-        self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
+        false
     }
 
     /// A timeout was spurious: F-RTO says so, D-SACK, or a timestamp.
@@ -115,7 +131,9 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.undo_cwnd_reduction(true);
         self.tp.inet_conn.icsk_retransmits = 0;
-        self.set_state(CongestionState::Open);
+        if !self.holds_state_without_sack() && (by_frto || !self.is_reno()) {
+            self.set_state(CongestionState::Open);
+        }
         true
     }
 

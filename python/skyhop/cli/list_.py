@@ -66,6 +66,14 @@ def apps(as_json: Json = False) -> None:
 
 
 @app.command()
+def profiles(as_json: Json = False) -> None:
+    """List the Linuxes that hosts may run in the simulator, with how they differ."""
+    from skyhop import _core
+
+    _print(_core.list_profiles(), as_json)
+
+
+@app.command()
 def handovers(as_json: Json = False) -> None:
     """List the handover policies."""
     from skyhop import _core

@@ -145,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::frame::MTU;
+    use crate::namespace::TcpSettings;
 
     const HERE: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
     const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
@@ -152,7 +153,7 @@ mod tests {
     /// A namespace with a device, which root may have without further ado.
     fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
-            namespace.tune()?;
+            namespace.tune(&TcpSettings::default())?;
             let device = Device::create(kind, (&namespace, &[HERE]))?;
             Ok((namespace, device))
         });

@@ -19,7 +19,7 @@ use super::ring::{Ring, Taken};
 use super::setup::{self, NAME};
 use super::sockets::{self, Mac};
 use crate::error::{Context, HostError};
-use crate::namespace::NetNamespace;
+use crate::namespace::{NetNamespace, TcpSettings};
 use crate::rtnetlink::{self, VethHalf};
 
 /// The other half's name in its namespace.
@@ -57,7 +57,7 @@ impl PacketDevice {
     pub fn create(addresses: &[Ipv4Addr]) -> Result<Self, Failure> {
         let peer = NetNamespace::create()?;
         // What is refused here is refused in the end's namespace too, which says so.
-        peer.tune()?;
+        peer.tune(&TcpSettings::default())?;
         let own_half = VethHalf { name: NAME, mac: OWN_MAC };
         let peer_half = VethHalf { name: PEER, mac: PEER_MAC };
         rtnetlink::add_veth(own_half, peer_half, peer.as_fd()).map_err(without_veth)?;

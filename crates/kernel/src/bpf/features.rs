@@ -4,10 +4,10 @@ use std::path::Path;
 
 use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct};
 use libbpf_rs::btf::{Btf, ReferencesType};
-use nix::time::{ClockId, clock_getres};
 
 use crate::error::{Context, KernelError};
 use crate::privilege;
+use crate::ticks::ticks_per_second;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -59,16 +59,4 @@ fn cong_control_arguments(btf: &Btf<'_>) -> Option<usize> {
     let member = ops.iter().find(|member| member.name.is_some_and(|n| n == "cong_control"))?;
     let function = btf.type_by_id::<Ptr<'_>>(member.ty)?.referenced_type();
     FuncProto::try_from(function).ok().map(|function| function.len())
-}
-
-/// The coarse clock advances once per tick.
-fn ticks_per_second() -> Result<u32, KernelError> {
-    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
-        .context("cannot read the resolution of CLOCK_MONOTONIC_COARSE")?;
-    let tick_ns = tick.tv_sec() * 1_000_000_000 + tick.tv_nsec();
-    let hz = (1_000_000_000 + tick_ns / 2).checked_div(tick_ns);
-    hz.and_then(|hz| u32::try_from(hz).ok())
-        .filter(|hz| *hz > 0)
-        .ok_or("it is zero")
-        .context("cannot use the resolution of CLOCK_MONOTONIC_COARSE")
 }

@@ -54,6 +54,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         announcements: Vec::new(),
         blind: None,
         flows: Vec::new(),
+        tcp: TcpOptions::default(),
         changes: Vec::new(),
         duration,
         sample: ms(100),

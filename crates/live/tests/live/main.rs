@@ -4,6 +4,7 @@ mod applications;
 mod blind;
 mod devices;
 mod flows;
+mod hosts;
 mod isolation;
 mod kernel_cc;
 mod lab;

@@ -49,6 +49,7 @@ impl NamedScenario {
             blind: self.blind_plan(&trace)?,
             links: self.links(trace, &flows, find_place, progress)?,
             flows,
+            tcp: scenario.tcp.values(),
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,

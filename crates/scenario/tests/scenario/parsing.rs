@@ -1,9 +1,13 @@
 //! Scenario files: defaults as documented, and errors that name file, key and remedy in one line.
 
-use skyhop_app::Probe;
-use skyhop_model::LiveDevice;
-use skyhop_scenario::parse_scenario;
+use std::ops::ControlFlow;
+
+use serde_json::json;
+use skyhop_app::{Probe, TcpOptions};
+use skyhop_experiment::Experiment;
+use skyhop_model::{BufferSizes, LiveDevice, Profile};
 use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, TcpFlow};
+use skyhop_scenario::{NamedScenario, parse_scenario, scenario_from_json};
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 const MINIMAL: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
@@ -90,6 +94,23 @@ fn wrong_keys_and_values_are_named() {
             "[live]\ndevice = \"tap\"",
             "x.toml: live.device: unknown variant `tap`, expected one of `auto`, `tun`, `packet`",
         ),
+        ("[tcp]\nhz = 60", "x.toml: tcp.hz: is 60; expected 100, 250, 300 or 1000"),
+        ("[tcp]\ninitial_cwnd = 0", "x.toml: tcp.initial_cwnd: is 0; expected 1 to 10000"),
+        ("[tcp]\nprofile = \"linux-2.4\"", "x.toml: tcp.profile: unknown variant `linux-2.4`"),
+        ("[tcp]\nrmem.least = \"1 MB\"", "x.toml: tcp.rmem.least: unknown field `least`"),
+        (
+            "[tcp]\nrmem.max = \"100 kB\"",
+            "x.toml: tcp.rmem.max: is 100 kB, but the buffer has 131.072 kB",
+        ),
+        ("[tcp]\nwmem.initial = \"1 kB\"", "x.toml: tcp.wmem.initial: is 1 kB; expected at least"),
+        (
+            "[[flow]]\ntcp.cwnd = 3",
+            "x.toml: flow.0.tcp.cwnd: unknown field `cwnd`, expected one of",
+        ),
+        (
+            "[tcp]\nrmem.max = \"1 MB\"\n[[flow]]\ntcp.rmem.initial = \"2 MB\"",
+            "x.toml: flow.0.tcp.rmem.max: is 1 MB, but the buffer has 2 MB at first",
+        ),
         ("[live]\nqueue = 1", "x.toml: live.queue: unknown field `queue`, expected `device`"),
         ("[swim]\n", "x.toml: swim: unknown field `swim`"),
     ] {
@@ -159,4 +180,77 @@ fn what_would_have_no_effect_is_refused() {
     assert!(late.starts_with("x.toml: change.0.at: is not before the run's end"), "{late}");
     let many = error(&with("[[flow]]\ncount = 4000000000"), &[]);
     assert!(many.starts_with("x.toml: flow.0.count: is 4000000000; expected 1 to 10000"), "{many}");
+}
+
+const LAYERED: &str = "[tcp]\nhz = 250\nrmem = { max = \"6 MB\" }\nnodelay = true\n\
+                       [[flow]]\n[[flow]]\n\
+                       tcp = { hz = 100, rmem = { initial = \"1 MB\" }, profile = \"linux-4.15\" }\n";
+
+fn options(text: &str, sets: &[&str]) -> Vec<TcpOptions> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let named = parse_scenario(text, "x.toml", &sets).unwrap();
+    let experiment = experiment_of(&named);
+    experiment.flows.iter().map(|flow| *flow.tcp_options().unwrap()).collect()
+}
+
+fn experiment_of(named: &NamedScenario) -> Experiment {
+    let no_places = |name: &str| Err(format!("no place {name}"));
+    named.experiment(&no_places, &mut |_, _| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn a_flows_keys_win_over_those_of_all() {
+    let bytes = Bytes::new;
+    let all = TcpOptions {
+        hz: 250,
+        rmem: BufferSizes { initial: bytes(131_072), max: bytes(6_000_000) },
+        nodelay: true,
+        ..TcpOptions::default()
+    };
+    let own = TcpOptions {
+        hz: 100,
+        rmem: BufferSizes { initial: bytes(1_000_000), ..all.rmem },
+        profile: Profile::Linux4_15,
+        ..all
+    };
+    assert_eq!(options(&with(LAYERED), &[]), [all, own]);
+    let sets = ["tcp.initial_cwnd=30", "flow.1.tcp.rmem.max=9 MB", "flow.1.tcp.hz=1000"];
+    let all = TcpOptions { initial_cwnd: 30, ..all };
+    let rmem = BufferSizes { max: bytes(9_000_000), ..own.rmem };
+    assert_eq!(
+        options(&with(LAYERED), &sets),
+        [all, TcpOptions { initial_cwnd: 30, hz: 1000, rmem, ..own }]
+    );
+}
+
+#[test]
+fn the_older_linux_begins_with_its_own_buffer() {
+    let text = with("[[flow]]\ntcp = { profile = \"linux-4.15\" }");
+    assert_eq!(options(&text, &[])[0].rmem.initial, Bytes::new(87_380));
+    // Also where [tcp] is written whole, with the buffer of the usual one.
+    let named = parse_scenario(&text, "x.toml", &["tcp.hz=100".to_owned()]).unwrap();
+    let again = scenario_from_json(&named.scenario.to_json().to_string(), "y", &[]).unwrap();
+    assert_eq!(experiment_of(&again).flows, experiment_of(&named).flows);
+    assert_eq!(
+        experiment_of(&again).flows[0].tcp_options().unwrap().rmem.initial,
+        Bytes::new(87_380)
+    );
+}
+
+#[test]
+fn what_is_written_of_tcp_reads_the_same_and_is_nothing_where_nothing_was_said() {
+    let written = |text: &str| parse_scenario(text, "x.toml", &[]).unwrap().scenario.to_json();
+    for text in ["[[flow]]", "[tcp]\nhz = 1000\n[[flow]]", "[[flow]]\ntcp = { ecn = false }"] {
+        let json = written(&with(text));
+        assert_eq!((json.get("tcp"), json["flow"][0].get("tcp")), (None, None), "{text}");
+    }
+    // As before there was [tcp]: three of the keys, and no more than were given of the others.
+    let json = written(&with("[[flow]]\ntcp = { receive_buffer = \"256 kB\" }"));
+    let expected =
+        json!({"ecn": false, "nodelay": false, "cork": false, "receive_buffer": "256 kB"});
+    assert_eq!((json.get("tcp"), &json["flow"][0]["tcp"]), (None, &expected));
+    let named = parse_scenario(&with(LAYERED), "x.toml", &[]).unwrap();
+    let again = scenario_from_json(&named.scenario.to_json().to_string(), "y.toml", &[]).unwrap();
+    assert_eq!(again.scenario.to_json(), named.scenario.to_json());
+    assert_eq!(experiment_of(&again).flows, experiment_of(&named).flows);
 }

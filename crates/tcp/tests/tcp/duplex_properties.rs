@@ -13,6 +13,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, Side};
 use crate::path::ms;
+use crate::receiving::of_window;
 use crate::reno::Reno;
 use crate::trouble::Trouble;
 
@@ -38,8 +39,7 @@ impl Application {
     fn config(&self) -> EndpointConfig {
         let mut receiver = ReceiverConfig::default();
         if let Some((window, _, _)) = self.reads {
-            receiver.window = Bytes::new(window);
-            receiver.reads_at_once = false;
+            receiver = ReceiverConfig { reads_at_once: false, ..of_window(window) };
         }
         let sender =
             SenderConfig { nodelay: self.nodelay, cork: self.cork, ..SenderConfig::default() };

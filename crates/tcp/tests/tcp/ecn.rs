@@ -10,6 +10,7 @@ use skyhop_tcp::{
 use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, lose_once, ms};
+use crate::receiving::of_window;
 use crate::reno::Reno;
 
 fn asking() -> SenderConfig {
@@ -172,7 +173,7 @@ fn a_reduction_that_a_mark_asks_for_is_not_undone() {
 /// RFC 3168 6.1.3 leaves delayed ACKs alone; Linux does not let a mark wait.
 #[test]
 fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
-    let mut receiver = Receiver::new(ReceiverConfig::default());
+    let mut receiver = Receiver::new(of_window(45 * 1448));
     let now = |n: u64| Instant::START + ms(n);
     let plain = Segment {
         kind: SegmentKind::Syn,
@@ -180,7 +181,9 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
         offset: 0,
         len: 1448,
         tsval: 1,
+        tsecr: 0,
         fin: false,
+        push: false,
         retransmission: false,
         ecn: Ecn::NotEct,
         ece: true,

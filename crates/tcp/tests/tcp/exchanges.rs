@@ -4,9 +4,10 @@ use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet, ReceiverConfi
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, describe};
-use crate::path::{Fate, ms};
+use crate::path::{Fate, ms, on_the_dot};
+use crate::receiving::of_window;
 
-const CONFIG: fn() -> EndpointConfig = EndpointConfig::default;
+const CONFIG: fn() -> EndpointConfig = on_the_dot;
 
 #[test]
 fn a_request_leaves_at_once_and_the_response_carries_its_acknowledgement() {
@@ -128,11 +129,7 @@ fn a_pause_of_an_endless_writer_restarts_the_window() {
 /// An application that waits for room in the receiver's window is not idle.
 #[test]
 fn a_shut_window_does_not_restart_the_senders() {
-    let receiver = ReceiverConfig {
-        window: Bytes::new(100_000),
-        reads_at_once: false,
-        ..ReceiverConfig::default()
-    };
+    let receiver = ReceiverConfig { reads_at_once: false, ..of_window(100_000) };
     let server = EndpointConfig { receiver, ..CONFIG() };
     let mut pair = Pair::new(CONFIG(), server, ms(20));
     pair.client.write(pair.now, Bytes::new(300_000));

@@ -1,11 +1,12 @@
 //! Keep-alive, and when a connection is given up.
 
-use skyhop_model::KeepAlive;
+use skyhop_model::{KeepAlive, Profile};
 use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, ReceiverConfig, SenderConfig};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
-use crate::path::{Fate, ms};
+use crate::path::{Fate, ms, on_the_dot};
+use crate::receiving::of_window;
 
 fn s(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -13,12 +14,12 @@ fn s(n: u64) -> Duration {
 
 fn kept_alive() -> EndpointConfig {
     let keepalive = KeepAlive { time: s(10), interval: s(2), probes: 3 };
-    EndpointConfig { keepalive: Some(keepalive), ..EndpointConfig::default() }
+    EndpointConfig { keepalive: Some(keepalive), ..on_the_dot() }
 }
 
 fn giving_up() -> EndpointConfig {
-    let sender = SenderConfig { gives_up: true, ..SenderConfig::default() };
-    EndpointConfig { sender, ..EndpointConfig::default() }
+    let sender = SenderConfig { gives_up: true, ..on_the_dot().sender };
+    EndpointConfig { sender, ..on_the_dot() }
 }
 
 fn cut(pair: &mut Pair) {
@@ -27,7 +28,7 @@ fn cut(pair: &mut Pair) {
 
 #[test]
 fn an_idle_connection_is_probed() {
-    let mut pair = Pair::new(kept_alive(), EndpointConfig::default(), ms(20));
+    let mut pair = Pair::new(kept_alive(), on_the_dot(), ms(20));
     pair.run_for(ms(100));
     pair.sent.clear();
     pair.run_for(s(25));
@@ -47,7 +48,7 @@ fn an_idle_connection_is_probed() {
 
 #[test]
 fn an_end_that_has_gone_is_noticed() {
-    let mut pair = Pair::new(kept_alive(), EndpointConfig::default(), ms(20));
+    let mut pair = Pair::new(kept_alive(), on_the_dot(), ms(20));
     pair.run_for(ms(100));
     cut(&mut pair);
     pair.sent.clear();
@@ -59,17 +60,22 @@ fn an_end_that_has_gone_is_noticed() {
     assert_eq!(pair.client.state(), ConnectionState::Failed(Failure::KeepAlive));
 }
 
-/// sysctl tcp_syn_retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
+/// sysctl tcp_syn_retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s; with tcp_syn_linear_timeouts 1 s four times before.
 #[test]
-fn nobody_there_is_noticed_after_127_s() {
-    let mut pair = Pair::new(giving_up(), giving_up(), ms(20));
-    cut(&mut pair);
-    pair.run_for(s(126));
-    assert_eq!(pair.client.state(), ConnectionState::Opening);
-    pair.run_for(s(1));
-    assert_eq!(pair.client.state(), ConnectionState::Failed(Failure::Unanswered));
-    assert_eq!(pair.told(Client).len(), 7);
-    assert_eq!(pair.client.next_timer(), None);
+fn nobody_there_is_noticed_after_two_minutes() {
+    for (profile, after, syns) in [(Profile::Linux6_18, s(131), 11), (Profile::Linux5_4, s(127), 7)]
+    {
+        let mut config = giving_up();
+        config.sender.profile = profile;
+        let mut pair = Pair::new(config, config, ms(20));
+        cut(&mut pair);
+        pair.run_for(after - ms(1));
+        assert_eq!(pair.client.state(), ConnectionState::Opening);
+        pair.run_for(ms(1));
+        assert_eq!(pair.client.state(), ConnectionState::Failed(Failure::Unanswered));
+        assert_eq!(pair.told(Client).len(), syns);
+        assert_eq!(pair.client.next_timer(), None);
+    }
 }
 
 /// sysctl tcp_retries2 takes 924.6 s from the first retransmission. With a timeout of 240 ms, doubled up to 120 s, the
@@ -93,7 +99,7 @@ fn data_is_given_up_after_fifteen_retransmissions() {
 
 #[test]
 fn who_does_not_give_up_goes_on_for_ever() {
-    let mut pair = Pair::open(EndpointConfig::default(), ms(20));
+    let mut pair = Pair::open(on_the_dot(), ms(20));
     cut(&mut pair);
     pair.client.write(pair.now, Bytes::new(1448));
     pair.run_for(s(10_000));
@@ -104,12 +110,8 @@ fn who_does_not_give_up_goes_on_for_ever() {
 /// A window that stays shut is no reason to give up as long as somebody answers.
 #[test]
 fn a_shut_window_is_given_up_only_where_nobody_answers() {
-    let receiver = ReceiverConfig {
-        window: Bytes::new(1448),
-        reads_at_once: false,
-        ..ReceiverConfig::default()
-    };
-    let server = EndpointConfig { receiver, ..EndpointConfig::default() };
+    let receiver = ReceiverConfig { reads_at_once: false, ..of_window(1448) };
+    let server = EndpointConfig { receiver, ..on_the_dot() };
     let mut pair = Pair::new(giving_up(), server, ms(20));
     pair.client.write_without_end();
     pair.run_for(s(5000));

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use skyhop_cc::bindings::*;
 use skyhop_cc::{Module, Registry, Setup};
-use skyhop_tcp::{AckSample, CALLER, CongestionControl, RateSample, TcpSock};
+use skyhop_tcp::{AckSample, CALLER, CongestionControl, RateSample, Receiver, TcpSock};
 use skyhop_units::{Bytes, Duration};
 
 use crate::path::{Fate, Path, ms};
+use crate::receiving::of_window;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
@@ -94,6 +95,8 @@ fn transfer(lost: Option<usize>) -> (Noted, Path<Noted>) {
         if Some(left) == lost { Fate::Lost } else { Fate::Arrives }
     };
     let mut path = Path::new(noted.clone(), ms(20)).judging_segments(judge);
+    // A window that grows is told with every ACK, and takes the slow path.
+    path.receiver = Receiver::new(of_window(45 * 1448));
     path.sender.write(path.now, Bytes::new(300 * 1448));
     path.sender.finish();
     path.run_to_completion(Duration::from_secs(20));

@@ -16,6 +16,7 @@ mod hooks;
 mod hystart;
 mod loss;
 mod nagle;
+mod newreno;
 mod one_way;
 mod oracle;
 mod outage;

@@ -4,14 +4,14 @@ use skyhop_tcp::{EndpointConfig, SenderConfig};
 use skyhop_units::{Bytes, Duration};
 
 use crate::pair::{Client, Pair};
-use crate::path::ms;
+use crate::path::{ms, on_the_dot};
 
 fn with(sender: SenderConfig) -> EndpointConfig {
-    EndpointConfig { sender, ..EndpointConfig::default() }
+    EndpointConfig { sender, ..on_the_dot() }
 }
 
 fn corked() -> EndpointConfig {
-    with(SenderConfig { cork: true, ..SenderConfig::default() })
+    with(SenderConfig { cork: true, ..on_the_dot().sender })
 }
 
 /// Over a round trip of 40 ms the client writes so many bytes so long after the start; what leaves when.
@@ -34,13 +34,13 @@ fn told(expected: &[(u64, &str)]) -> Vec<(Duration, String)> {
 
 #[test]
 fn a_short_segment_waits_while_another_is_outstanding() {
-    let sent = sent(EndpointConfig::default(), &[(0, 100), (1, 200), (2, 300)]);
+    let sent = sent(on_the_dot(), &[(0, 100), (1, 200), (2, 300)]);
     assert_eq!(sent, told(&[(0, "100"), (40, "500")]));
 }
 
 #[test]
 fn without_nagle_nothing_waits() {
-    let nodelay = with(SenderConfig { nodelay: true, ..SenderConfig::default() });
+    let nodelay = with(SenderConfig { nodelay: true, ..on_the_dot().sender });
     let sent = sent(nodelay, &[(0, 100), (1, 200), (2, 300)]);
     assert_eq!(sent, told(&[(0, "100"), (1, "200"), (2, "300")]));
 }
@@ -49,13 +49,13 @@ fn without_nagle_nothing_waits() {
 #[test]
 fn a_short_segment_waits_for_short_ones_only() {
     let writes = [(0, 1448), (1, 100), (2, 100), (3, 1400)];
-    let sent = sent(EndpointConfig::default(), &writes);
+    let sent = sent(on_the_dot(), &writes);
     assert_eq!(sent, told(&[(0, "1448"), (1, "100"), (3, "1448"), (41, "52")]));
 }
 
 #[test]
 fn the_end_of_a_large_write_leaves_with_the_rest() {
-    let sent = sent(EndpointConfig::default(), &[(0, 3000)]);
+    let sent = sent(on_the_dot(), &[(0, 3000)]);
     assert_eq!(sent, told(&[(0, "1448"), (0, "1448"), (0, "104")]));
 }
 
@@ -86,7 +86,7 @@ fn what_a_cork_held_leaves_when_it_is_drawn() {
 
 #[test]
 fn neither_holds_the_end_of_a_stream() {
-    for config in [EndpointConfig::default(), corked()] {
+    for config in [on_the_dot(), corked()] {
         let mut pair = Pair::open(config, ms(20));
         let start = pair.now;
         pair.client.write(pair.now, Bytes::new(1500));

@@ -1,10 +1,10 @@
 //! Data one way through two endpoints is what a sender and a receiver alone make of it, packet by packet.
 
-use skyhop_tcp::{EndpointConfig, Packet, SegmentKind};
+use skyhop_tcp::{Packet, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
-use crate::path::{Fate, Path, ms};
+use crate::path::{Fate, Path, ms, on_the_dot};
 use crate::reno::Reno;
 use crate::trouble::Trouble;
 
@@ -37,7 +37,7 @@ fn by_halves(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
 }
 
 fn by_endpoints(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
-    let config = EndpointConfig::default();
+    let config = on_the_dot();
     let mut pair = Pair::new(config, config, ms(20));
     let [mut forward, mut back] = trouble;
     pair.judge = Box::new(move |_, from, _| match from {

@@ -2,22 +2,28 @@
 //! simulator.
 
 use skyhop_cc::{Instance, Module};
-use skyhop_needs::linux::{Scenario, scenarios};
-use skyhop_tcp::SenderConfig;
+use skyhop_model::Profile;
+use skyhop_needs::linux::{Scenario, retransmits, scenarios};
+use skyhop_tcp::{Receiver, ReceiverConfig, SenderConfig};
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::path::{Fate, Path, ms};
 use crate::trouble::Trouble;
 
-/// Of goodput, relative; the tolerance for clean paths.
-const GOODPUT_TOLERANCE: f64 = 0.03;
-/// The same with outages.
-const OUTAGE_TOLERANCE: f64 = 0.05;
-/// With random loss, of the mean over this many seeds.
-const LOSS_TOLERANCE: f64 = 0.15;
-const SEEDS: u64 = 20;
+/// Of goodput, relative.
+const GOODPUT: f64 = 0.02;
 /// Of the mean srtt, relative.
-const SRTT_TOLERANCE: f64 = 0.10;
+const SRTT: f64 = 0.03;
+/// The same with random loss.
+const SRTT_WITH_LOSS: f64 = 0.05;
+/// Of retransmits: this part, and so many.
+const RETRANSMITS: (f64, f64) = (0.25, 20.0);
+/// How many draws of random loss, of which the mean counts.
+const SEEDS: u64 = 20;
+
+/// Linux's kernel: version and ticks per second.
+const PROFILE: Profile = Profile::Linux6_12;
+const HZ: u32 = 100;
 
 struct Setup {
     rate_kbps: u64,
@@ -25,8 +31,18 @@ struct Setup {
     one_way: Duration,
     seconds: f64,
     handovers: bool,
-    /// The probability that a data packet is lost.
-    loss: f64,
+    loss: Loss,
+}
+
+enum Loss {
+    None,
+    /// A data packet is lost with this probability.
+    Random {
+        probability: f64,
+        seed: u64,
+    },
+    /// The first data packet after each of these times is lost, as on Linux.
+    At(Vec<Duration>),
 }
 
 struct Outcome {
@@ -38,51 +54,97 @@ struct Outcome {
 
 #[test]
 fn single_flows_behave_as_on_linux() {
-    let kinds = ["single-", "geo-", "handover-", "loss-"];
-    let mut scenarios = scenarios();
-    scenarios.retain(|scenario| kinds.iter().any(|kind| scenario.name.starts_with(kind)));
-    let wrong: Vec<String> = scenarios.iter().filter_map(compare).collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let kinds = ["single-", "geo-", "handover-"];
+    let wrong = of_kinds(&kinds).into_iter().filter_map(|(scenario, module)| {
+        compare(&scenario, &run(module, setup(&scenario, Loss::None)), SRTT)
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// What is out of tolerance; nothing where skyhop does not have the congestion control.
-fn compare(scenario: &Scenario) -> Option<String> {
-    let (name, linux) = (&scenario.name, &scenario.flows[0]);
-    let module = Module::find(&linux.cc).ok()?;
-    let setup = Setup {
+/// Random losses, but the same ones: Linux's times of retransmissions say when packets were lost, to a tenth of a
+/// second.
+#[test]
+fn what_linux_lost_at_random_costs_as_much() {
+    let scenarios = of_kinds(&["loss-cubic-"]);
+    let wrong = scenarios.iter().filter_map(|(scenario, module)| {
+        let losses = Loss::At(losses_of(scenario));
+        compare(scenario, &run(module, setup(scenario, losses)), SRTT_WITH_LOSS)
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn bbr_at_random_loss_behaves_as_on_linux() {
+    let wrong = of_kinds(&["loss-bbr-"]).into_iter().filter_map(|(scenario, module)| {
+        let probability = scenario.loss_percent / 100.0;
+        let outcomes: Vec<Outcome> = (1..=SEEDS)
+            .map(|seed| run(module, setup(&scenario, Loss::Random { probability, seed })))
+            .collect();
+        compare(&scenario, &mean(&outcomes), SRTT_WITH_LOSS)
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// The scenarios of these kinds whose congestion controls are those of Linux.
+fn of_kinds(kinds: &[&str]) -> Vec<(Scenario, &'static Module)> {
+    let is_of_kind = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
+    let known = scenarios().into_iter().filter(|scenario| is_of_kind(&scenario.name));
+    let found: Vec<_> = known
+        .filter(|scenario| scenario.is_linux_own())
+        .filter_map(|scenario| Module::find(&scenario.flows[0].cc).ok().map(|cc| (scenario, cc)))
+        .collect();
+    assert!(!found.is_empty(), "no scenario of Linux's is one of {kinds:?}");
+    found
+}
+
+fn setup(scenario: &Scenario, loss: Loss) -> Setup {
+    Setup {
         rate_kbps: scenario.rate_kbps,
         queue_bytes: scenario.queue_bytes,
         one_way: Duration::from_micros(scenario.one_way_us),
-        seconds: linux.seconds,
-        handovers: name.starts_with("handover-"),
-        loss: scenario.loss_percent / 100.0,
-    };
-    let (ours, tolerance) = if setup.loss > 0.0 {
-        let outcomes: Vec<Outcome> = (1..=SEEDS).map(|seed| run(module, &setup, seed)).collect();
-        (mean(&outcomes), LOSS_TOLERANCE)
-    } else {
-        (run(module, &setup, 0), if setup.handovers { OUTAGE_TOLERANCE } else { GOODPUT_TOLERANCE })
-    };
+        seconds: scenario.flows[0].seconds,
+        handovers: scenario.name.starts_with("handover-"),
+        loss,
+    }
+}
+
+/// When packets were lost: a round trip before they were sent again, those of a tenth of a second spread over it.
+fn losses_of(scenario: &Scenario) -> Vec<Duration> {
+    let round_trip = Duration::from_micros(2 * scenario.one_way_us);
+    let mut losses = Vec::new();
+    for (tenth, count) in (0_u64..).zip(retransmits(&scenario.name, 0)) {
+        for one in 0..u64::from(count) {
+            let again = ms(100 * tenth) + ms(100) * (2 * one + 1) / (2 * u64::from(count));
+            losses.push(again.saturating_sub(round_trip));
+        }
+    }
+    losses
+}
+
+/// What is out of tolerance.
+fn compare(scenario: &Scenario, ours: &Outcome, srtt_tolerance: f64) -> Option<String> {
+    let (name, linux) = (&scenario.name, &scenario.flows[0]);
     let goodput = ours.goodput_bps / linux.goodput_bps;
     let srtt = ours.srtt_mean_us / linux.srtt_mean_us;
-    let retransmits = linux.retransmits;
     let line = format!(
-        "{name}: goodput x{goodput:.3}, srtt x{srtt:.3}, cwnd {:.0} for {:.0}, retransmits {} for {retransmits}",
-        ours.cwnd_mean, linux.cwnd_mean_packets, ours.retransmits
+        "{name}: goodput x{goodput:.4}, srtt x{srtt:.4}, cwnd {:.0} for {:.0}, retransmits {} for {}",
+        ours.cwnd_mean, linux.cwnd_mean_packets, ours.retransmits, linux.retransmits
     );
     println!("{line}");
-    let within = (goodput - 1.0).abs() <= tolerance
-        && (srtt - 1.0).abs() <= SRTT_TOLERANCE
-        && ours.retransmits <= 2.0 * retransmits + 20.0
-        && retransmits <= 2.0 * ours.retransmits + 20.0;
+    let (part, few) = RETRANSMITS;
+    let within = (goodput - 1.0).abs() <= GOODPUT
+        && (srtt - 1.0).abs() <= srtt_tolerance
+        && (ours.retransmits - linux.retransmits).abs() <= part * linux.retransmits + few;
     (!within).then_some(line)
 }
 
-fn run(module: &'static Module, setup: &Setup, seed: u64) -> Outcome {
-    // The oracle's kernel ticks a hundred times a second.
-    let cc = Instance::new(module, &[]).expect("a whole module").with_hz(100);
-    let config = SenderConfig { jiffy: ms(10), tso: true, ..SenderConfig::default() };
+fn run(module: &'static Module, setup: Setup) -> Outcome {
+    let cc = Instance::new(module, &[]).expect("a whole module").with_hz(HZ);
+    let jiffy = Duration::from_secs(1) / u64::from(HZ);
+    let config = SenderConfig { profile: PROFILE, jiffy, ..SenderConfig::default() };
     let mut path = Path::with_config(config, cc, setup.one_way);
+    let config = ReceiverConfig { profile: PROFILE, jiffy, ..ReceiverConfig::default() };
+    path.receiver = Receiver::new(config);
     let rate = Rate::from_bits_per_second(setup.rate_kbps * 1000);
     path.bottleneck = Some((rate, setup.queue_bytes));
     let start = Instant::START + setup.one_way * 2;
@@ -91,19 +153,35 @@ fn run(module: &'static Module, setup: &Setup, seed: u64) -> Outcome {
         path.judge_segment = Box::new(move |now, _| fate_at(now.saturating_since(start)));
         path.judge_ack = Box::new(move |now, _| fate_at(now.saturating_since(start)));
     }
-    if setup.loss > 0.0 {
-        let mut dice = Trouble::of_loss((setup.loss * 1e6) as u64, seed);
-        path.judge_segment = Box::new(move |_, _| dice.fate());
+    match setup.loss {
+        Loss::None => {}
+        Loss::Random { probability, seed } => {
+            let mut dice = Trouble::of_loss((probability * 1e6) as u64, seed);
+            path.judge_segment = Box::new(move |_, _| dice.fate());
+        }
+        Loss::At(times) => {
+            let mut times = times.into_iter().map(move |time| start + time).peekable();
+            path.judge_segment = Box::new(move |now, segment| {
+                let is_due = !segment.retransmission && times.next_if(|at| *at <= now).is_some();
+                if is_due { Fate::Lost } else { Fate::Arrives }
+            });
+        }
     }
     path.sender.write_without_end();
     path.run_for(setup.one_way * 2);
+    sampled(path, start, setup.seconds)
+}
+
+/// Runs on for so long and takes samples every tenth of a second.
+fn sampled(mut path: Path<Instance>, start: Instant, seconds: f64) -> Outcome {
     let (mut srtt, mut cwnd) = (0.0, 0.0);
-    let samples = (setup.seconds * 10.0) as u32;
+    let samples = (seconds * 10.0) as u32;
     for _ in 0..samples {
         path.run_for(ms(100));
         let info = path.sender.info();
         srtt += info.srtt.map_or(0.0, |srtt| srtt.as_nanos() as f64 / 1e3);
         cwnd += f64::from(info.cwnd);
+        if std::env::var("DUMP").is_ok() { println!("DUMP {} {} {} {:?}", path.now.as_nanos(), info.cwnd, info.retransmits, info.state); }
         path.forget();
     }
     let bytes = path.receiver.stats().bytes_in_order.as_u64() as f64;

@@ -1,10 +1,11 @@
 //! Timeouts: real ones, and those that prove needless.
 
 use skyhop_model::CongestionState;
-use skyhop_tcp::{Receiver, ReceiverConfig};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_tcp::Receiver;
+use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
+use crate::receiving::of_window;
 use crate::reno::Reno;
 
 fn at(ms_since_start: u64) -> Instant {
@@ -14,8 +15,7 @@ fn at(ms_since_start: u64) -> Instant {
 /// The receiver's window keeps the queue short and the timeout near its least.
 fn window_limited() -> Path<Reno> {
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("10 Mbit/s", 100);
-    let window = Bytes::new(40 * 1448);
-    path.receiver = Receiver::new(ReceiverConfig { window, ..ReceiverConfig::default() });
+    path.receiver = Receiver::new(of_window(40 * 1448));
     path
 }
 

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use skyhop_cc::{Instance, Module};
 use skyhop_model::Ecn;
 use skyhop_tcp::{
-    Ack, CongestionControl, Receiver, ReceiverConfig, Segment, SegmentKind, Sender, SenderConfig,
-    TcpInfo,
+    Ack, CongestionControl, EndpointConfig, Receiver, ReceiverConfig, Segment, SegmentKind, Sender,
+    SenderConfig, TcpInfo,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
@@ -26,6 +26,13 @@ pub enum Fate {
 const ETHERNET_HEADER: Bytes = Bytes::new(14);
 /// A full segment on the wire.
 const FULL_PACKET: u64 = 1514;
+
+/// Ends whose timers fire when they are due, not when the kernel's timer wheel comes to them.
+pub fn on_the_dot() -> EndpointConfig {
+    let sender = SenderConfig { timer_wheel: false, ..SenderConfig::default() };
+    let receiver = ReceiverConfig { timer_wheel: false, ..ReceiverConfig::default() };
+    EndpointConfig { sender, receiver, keepalive: None }
+}
 
 type Judge<P> = Box<dyn FnMut(Instant, &P) -> Fate>;
 
@@ -74,13 +81,13 @@ pub fn ms(n: u64) -> Duration {
 
 impl<C: CongestionControl> Path<C> {
     pub fn new(cc: C, one_way: Duration) -> Self {
-        Self::with_config(SenderConfig::default(), cc, one_way)
+        Self::with_config(on_the_dot().sender, cc, one_way)
     }
 
     pub fn with_config(config: SenderConfig, cc: C, one_way: Duration) -> Self {
         Self {
             sender: Sender::new(config, cc),
-            receiver: Receiver::new(ReceiverConfig::default()),
+            receiver: Receiver::new(on_the_dot().receiver),
             now: Instant::START,
             one_way: Box::new(move |_| one_way),
             bottleneck: None,

@@ -1,10 +1,11 @@
 //! The retransmission timeout and its back-off, seen from what leaves while nothing comes back.
 
 use skyhop_model::CongestionState;
-use skyhop_tcp::{Receiver, ReceiverConfig};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_tcp::Receiver;
+use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
+use crate::receiving::of_window;
 use crate::reno::Reno;
 
 fn at(ms_since_start: u64) -> Instant {
@@ -16,8 +17,7 @@ fn through_an_outage(end_ms: u64) -> Path<Reno> {
     let mut path = Path::new(Reno::default(), ms(20)).judging_segments(move |now, _| {
         if (at(1000)..at(end_ms)).contains(&now) { Fate::Lost } else { Fate::Arrives }
     });
-    let window = Bytes::new(10 * 1448);
-    path.receiver = Receiver::new(ReceiverConfig { window, ..ReceiverConfig::default() });
+    path.receiver = Receiver::new(of_window(10 * 1448));
     path.sender.write_without_end();
     path
 }

@@ -4,11 +4,11 @@ use skyhop_tcp::{EndpointConfig, Receiver, ReceiverConfig, Segment, SegmentKind}
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
-use crate::path::ms;
-use crate::receiving::segment;
+use crate::path::{ms, on_the_dot};
+use crate::receiving::{of_window, segment};
 
 fn slow(window: u64) -> ReceiverConfig {
-    ReceiverConfig { window: Bytes::new(window), reads_at_once: false, ..ReceiverConfig::default() }
+    ReceiverConfig { reads_at_once: false, ..of_window(window) }
 }
 
 /// A receiver to which segments of given lengths come 1 ms apart.
@@ -38,7 +38,7 @@ impl Fed {
     }
 
     fn read(&mut self, bytes: u64) -> Option<u64> {
-        self.receiver.read(Bytes::new(bytes)).map(|ack| ack.window)
+        self.receiver.read(self.now, Bytes::new(bytes)).map(|ack| ack.window)
     }
 
     /// The window of the ACK that was delayed.
@@ -103,8 +103,8 @@ fn reading_acknowledges_what_was_not_while_the_window_shrank() {
 }
 
 fn pair(window: u64) -> Pair {
-    let server = EndpointConfig { receiver: slow(window), ..EndpointConfig::default() };
-    let mut pair = Pair::new(EndpointConfig::default(), server, ms(20));
+    let server = EndpointConfig { receiver: slow(window), ..on_the_dot() };
+    let mut pair = Pair::new(on_the_dot(), server, ms(20));
     pair.run_for(ms(60));
     pair.sent.clear();
     pair

@@ -13,8 +13,9 @@ use skyhop_units::{Bytes, Duration};
 use super::TcpPlan;
 
 /// How much has to arrive until a receiver wakes that nobody times: a wake-up for each packet takes a
-/// quarter of what two cores can carry.
-const WAKE_AT: libc::c_int = 64 * 1024;
+/// quarter of what two cores can carry. Of a buffer that is small at first an eighth: it is to grow as if everything
+/// were read at once.
+const WAKE_AT: Bytes = Bytes::new(64 * 1024);
 /// The kernel's limits (net/tcp.h): `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT`.
 const MOST_KEEPALIVE: Duration = Duration::from_secs(32_767);
 const MOST_PROBES: u32 = 127;
@@ -100,7 +101,8 @@ pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Resul
     if is_timed || is_slow || side == plan.app.sends() {
         return Ok(());
     }
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, WAKE_AT).context("cannot set up a flow")
+    let wake_at = WAKE_AT.as_u64().min(plan.options.rmem.initial.as_u64() / 8) as libc::c_int;
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, wake_at).context("cannot set up a flow")
 }
 
 #[cfg(test)]

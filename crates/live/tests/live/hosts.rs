@@ -1,0 +1,175 @@
+//! What the TCP of a run's hosts is set to, as the kernel's sockets then have it.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{SockaddrIn, connect, getsockopt, sockopt};
+use skyhop_app::{App, TcpOptions};
+use skyhop_engine::Engine;
+use skyhop_experiment::Experiment;
+use skyhop_host::device::Device;
+use skyhop_host::frame::MTU;
+use skyhop_host::namespace::{NetNamespace, TcpSettings};
+use skyhop_host::{HostError, socket};
+use skyhop_live::{LiveEngine, LiveOptions};
+use skyhop_model::{BufferSizes, End, LiveDevice, Profile};
+use skyhop_units::Bytes;
+
+use crate::lab::{self, LiveOutcome, app, application, fixed, mbit, ms, program};
+
+const HERE: Ipv4Addr = Ipv4Addr::new(10, 84, 0, 1);
+const THERE: Ipv4Addr = Ipv4Addr::new(10, 84, 0, 2);
+
+fn sizes(initial: u64, max: u64) -> BufferSizes {
+    BufferSizes { initial: Bytes::new(initial), max: Bytes::new(max) }
+}
+
+/// A socket in a namespace of these settings, and the SYN with which it connects.
+fn connecting(tcp: &TcpSettings) -> Option<(OwnedFd, Vec<u8>)> {
+    let made = (|| {
+        let ends = [NetNamespace::create()?, NetNamespace::create()?];
+        assert_eq!(ends[0].tune(tcp)?, Vec::<String>::new(), "all can be set here");
+        let devices =
+            Device::create_pair(LiveDevice::Auto, [(&ends[0], &[HERE]), (&ends[1], &[THERE])])?;
+        let socket = ends[0].inside(|| {
+            let socket = socket::open()?;
+            let there = SockaddrIn::from(std::net::SocketAddrV4::new(THERE, 9));
+            assert_eq!(connect(socket.as_raw_fd(), &there), Err(Errno::EINPROGRESS));
+            Ok::<_, HostError>(socket)
+        })?;
+        let mut packet = vec![0; MTU];
+        let length = devices[0].read(&mut packet)?.expect("the SYN");
+        packet.truncate(length);
+        Ok((socket, packet))
+    })();
+    lab::allowed(made).map(|made| made.expect("a socket"))
+}
+
+/// The kinds of the options in a SYN behind an IP header of 20 bytes, and the shift of its window.
+fn options_of(syn: &[u8]) -> (Vec<u8>, u8) {
+    let header = &syn[20..];
+    assert_eq!(header[13], 2, "a SYN");
+    let (mut rest, mut kinds, mut shift) = (&header[20..], Vec::new(), 0);
+    while let Some(kind) = rest.first() {
+        let length = if *kind == 1 { 1 } else { usize::from(rest[1]) };
+        match kind {
+            1 => {}
+            3 => shift = rest[2],
+            kind => kinds.push(*kind),
+        }
+        rest = &rest[length..];
+    }
+    (kinds, shift)
+}
+
+/// Maximum segment size, SACK permitted, timestamps.
+const MSS: u8 = 2;
+const SACK: u8 = 4;
+const TIMESTAMPS: u8 = 8;
+
+#[test]
+fn sockets_have_what_their_namespace_is_set_to() {
+    let usual = TcpSettings::default();
+    let rmem = sizes(50_000, 3_000_000);
+    for (tcp, options, shift) in [
+        (usual, vec![MSS, SACK, TIMESTAMPS], 10),
+        (TcpSettings { timestamps: false, ..usual }, vec![MSS, SACK], 10),
+        (TcpSettings { sack: false, ..usual }, vec![MSS, TIMESTAMPS], 10),
+        (
+            TcpSettings { rmem, wmem: sizes(30_000, 200_000), ..usual },
+            vec![MSS, SACK, TIMESTAMPS],
+            6,
+        ),
+    ] {
+        let Some((socket, syn)) = connecting(&tcp) else { return };
+        let (kinds, scale) = options_of(&syn);
+        assert_eq!(kinds, options, "{tcp:?}");
+        let has = |bytes: usize, asked: Bytes| assert_eq!(bytes as u64, asked.as_u64(), "{tcp:?}");
+        has(getsockopt(&socket, sockopt::RcvBuf).unwrap(), tcp.rmem.initial);
+        has(getsockopt(&socket, sockopt::SndBuf).unwrap(), tcp.wmem.initial);
+        // The header's 16 bits for all that the largest buffer may offer (net.core.rmem_max may ask for more).
+        assert!(scale >= shift, "{tcp:?}: shifted by {scale}");
+    }
+}
+
+/// A run of an endless flow, or of an application's JSON, whose hosts are set so.
+fn with_options(json: Option<&str>, options: TcpOptions) -> Experiment {
+    let mut experiment = fixed(ms(50), mbit(100), ms(1500));
+    let app = json.map_or_else(App::default, app);
+    experiment.flows.push(application(0, End::From, "cubic", app, options));
+    experiment
+}
+
+/// The window between the handshake's end and the first acknowledgement of data.
+fn first_cwnd(outcome: &LiveOutcome) -> i64 {
+    let row = outcome.data.flows.iter().find(|row| row.t_ns >= 180_000_000);
+    row.expect("samples").cwnd_packets
+}
+
+#[test]
+fn flows_begin_with_the_window_that_was_asked_for() {
+    let _alone = lab::alone();
+    let asked = TcpOptions { initial_cwnd: 40, ..TcpOptions::default() };
+    let answers = r#"{"kind": "request-response", "response": "10 kB", "think": "10 s"}"#;
+    for json in [None, Some(answers)] {
+        for (options, expected) in [(TcpOptions::default(), 10), (asked, 40)] {
+            let experiment = Experiment { sample: ms(10), ..with_options(json, options) };
+            lab::one_of_three(|| {
+                let Some(outcome) = lab::run(&experiment) else { return Ok(()) };
+                let begun_with = first_cwnd(&outcome);
+                if begun_with == expected { Ok(()) } else { Err(format!("{json:?}: {begun_with}")) }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_window_that_may_not_grow_holds_the_sender_back() {
+    let _alone = lab::alone();
+    let goodput = |options| {
+        lab::run(&with_options(None, options)).map(|run| run.data.summary.flows[0].goodput_bps)
+    };
+    let Some(usual) = goodput(TcpOptions::default()) else { return };
+    // 256 KiB, and what Linux counts on top of payload, in 100 ms.
+    let small = TcpOptions { rmem: sizes(65_536, 262_144), ..TcpOptions::default() };
+    let held = goodput(small).expect("as the first");
+    assert!(held < 20_000_000 && usual > 30_000_000, "{held} and {usual} bit/s");
+    let small = TcpOptions { wmem: sizes(16_384, 262_144), ..TcpOptions::default() };
+    let held = goodput(small).expect("as the first");
+    assert!(held < 20_000_000, "{held} and {usual} bit/s");
+}
+
+#[test]
+fn what_is_the_kernels_own_is_noted_and_the_run_goes_on() {
+    let _alone = lab::alone();
+    let options =
+        TcpOptions { profile: Profile::Linux4_15, timer_wheel: false, ..Default::default() };
+    let Some(outcome) = lab::run(&with_options(None, options)) else { return };
+    let warnings = &outcome.data.summary.warnings;
+    let told =
+        |warning: &&String| warning.starts_with("[tcp] profile = \"linux-4.15\", timer_wheel");
+    assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+    assert!(outcome.data.summary.flows[0].goodput_bps > 1_000_000);
+}
+
+#[test]
+fn flows_that_want_different_hosts_are_refused_by_the_key() {
+    let usual = TcpOptions::default();
+    for (options, key) in [
+        (TcpOptions { sack: false, ..usual }, "flow 1: tcp.sack: "),
+        (TcpOptions { rmem: sizes(4096, 8192), ..usual }, "flow 1: tcp.rmem: "),
+        (TcpOptions { initial_cwnd: 3, ..usual }, "flow 1: tcp.initial_cwnd: "),
+    ] {
+        let mut experiment = with_options(None, usual);
+        let other = application(1, End::From, "cubic", App::default(), options);
+        experiment.flows.push(other);
+        let message = LiveEngine::default().check(&experiment).unwrap_err().to_string();
+        assert!(message.starts_with(key) && message.contains("under [tcp]"), "{message}");
+        // A program's connections have what [tcp] says; there are no others.
+        let engine = LiveEngine {
+            options: LiveOptions { program: Some(program(&["true"], None)), ..Default::default() },
+        };
+        assert_eq!(engine.check(&experiment), Ok(()));
+    }
+}

@@ -1,0 +1,104 @@
+//! The kernel's coarse clock and the timers that run by it.
+
+use skyhop_units::{Duration, Instant};
+
+/// A level of the timer wheel has so many buckets, and each is as wide as so many of the level below (`LVL_SIZE`,
+/// `LVL_CLK_SHIFT` of kernel/time/timer.c).
+const BUCKETS: u64 = 64;
+const LEVEL_SHIFT: u32 = 3;
+const LEVELS: u32 = 9;
+
+/// The ticks of a host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Jiffies {
+    tick_ns: u64,
+    /// Whether timers fire when the wheel comes to their bucket, or on the dot.
+    wheel: bool,
+    now: u64,
+    /// When it ticks next.
+    next_ns: u64,
+}
+
+impl Jiffies {
+    pub(crate) fn new(tick: Duration, wheel: bool) -> Self {
+        Self { tick_ns: tick.as_nanos().max(1), wheel, now: 0, next_ns: 0 }
+    }
+
+    /// Time has passed.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Instant) {
+        let now_ns = now.as_nanos();
+        if now_ns >= self.next_ns {
+            self.now = now_ns / self.tick_ns;
+            self.next_ns = (self.now + 1) * self.tick_ns;
+        }
+    }
+
+    /// How often it has ticked (`tcp_jiffies32`).
+    #[inline]
+    pub(crate) fn now(&self) -> u32 {
+        self.now as u32
+    }
+
+    pub(crate) fn tick_us(&self) -> u64 {
+        (self.tick_ns / 1000).max(1)
+    }
+
+    /// `usecs_to_jiffies`
+    pub(crate) fn from_us(&self, us: u64) -> u64 {
+        us.div_ceil(self.tick_us())
+    }
+
+    /// When a timer fires that is set `now`, the time that [`Self::advance`] was called with, to so many ticks later
+    /// (`mod_timer`). The wheel never fires early, and is late by the width of a bucket, an eighth of the wait or less
+    /// (`calc_wheel_index`).
+    #[inline]
+    pub(crate) fn fires_at(&self, now: Instant, ticks: u64) -> Instant {
+        if !self.wheel {
+            return now + Duration::from_nanos(ticks * self.tick_ns);
+        }
+        let shift = LEVEL_SHIFT * level_of(ticks);
+        let bucket = (((self.now + ticks) >> shift) + 1) << shift;
+        Instant::from_nanos(bucket * self.tick_ns)
+    }
+}
+
+/// The level that holds a timer so many ticks away (`LVL_START`).
+fn level_of(ticks: u64) -> u32 {
+    let is_below = |level: &u32| ticks < (BUCKETS - 1) << (LEVEL_SHIFT * level);
+    (0..LEVELS - 1).find(is_below).unwrap_or(LEVELS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table at the head of kernel/time/timer.c for HZ 1000: levels, their width and their range in ms.
+    #[test]
+    fn timers_are_late_by_the_width_of_their_bucket() {
+        let ms = Duration::from_millis(1);
+        for (from_ms, to_ms, width_ms) in
+            [(1, 62, 1), (63, 503, 8), (504, 4031, 64), (4032, 32_255, 512)]
+        {
+            let mut jiffies = Jiffies::new(ms, true);
+            for start_us in (0..1_000_000).step_by(37_313) {
+                let from = Instant::START + Duration::from_micros(start_us);
+                jiffies.advance(from);
+                for wait_ms in [from_ms, (from_ms + to_ms) / 2, to_ms] {
+                    let late = jiffies.fires_at(from, wait_ms) - (from + ms * wait_ms);
+                    assert!(late <= ms * width_ms, "{wait_ms} ms: {late} late");
+                }
+            }
+        }
+        // 1.8 s from 0: bucket 29 of 64 ms.
+        let at = Jiffies::new(ms, true).fires_at(Instant::START, 1800);
+        assert_eq!(at, Instant::START + ms * (64 * 29));
+    }
+
+    #[test]
+    fn without_the_wheel_timers_fire_on_the_dot() {
+        let tick = Duration::from_millis(10);
+        let from = Instant::START + Duration::from_micros(1234);
+        assert_eq!(Jiffies::new(tick, false).fires_at(from, 24), from + tick * 24);
+    }
+}

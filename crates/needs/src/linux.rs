@@ -30,7 +30,20 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
 }
 
+/// A full packet with its Ethernet header.
+const PACKET_BYTES: u64 = 1514;
+
 impl Scenario {
+    /// With the terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle
+    /// link pass at once, and has the one that it waits for in its FIFO still.
+    fn with_our_link(mut self) -> Self {
+        self.one_way_us -= PACKET_BYTES * 8000 / self.rate_kbps / 2;
+        if self.aqm.is_none() {
+            self.queue_bytes -= PACKET_BYTES;
+        }
+        self
+    }
+
     /// Whether its congestion controls are the kernel's own: of others what we have is a reading of our own.
     pub fn is_linux_own(&self) -> bool {
         self.flows.iter().all(|flow| LINUX_OWN.contains(&flow.cc.as_str()))
@@ -55,7 +68,8 @@ pub struct Flow {
 pub fn scenarios() -> Vec<Scenario> {
     let summary: BTreeMap<String, Scenario> =
         serde_json::from_str(SUMMARY).expect("tests/linux/summary.json holds scenarios");
-    summary.into_iter().map(|(name, scenario)| Scenario { name, ..scenario }).collect()
+    let named = |(name, scenario)| Scenario { name, ..scenario };
+    summary.into_iter().map(named).map(Scenario::with_our_link).collect()
 }
 
 /// How many segments a scenario's flow sent again in each tenth of a second after its connection was there.

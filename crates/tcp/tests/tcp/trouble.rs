@@ -35,6 +35,11 @@ impl Trouble {
         z ^ (z >> 31)
     }
 
+    /// A time shorter than `most`.
+    pub fn time_within(&mut self, most: Duration) -> Duration {
+        Duration::from_nanos(self.draw() % most.as_nanos())
+    }
+
     /// The next packet's fate.
     pub fn fate(&mut self) -> Fate {
         let draw = self.draw() % 1_000_000;

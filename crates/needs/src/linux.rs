@@ -8,9 +8,16 @@ use serde::Deserialize;
 
 const LINUX_OWN: [&str; 5] = ["reno", "cubic", "bbr", "hybla", "vegas"];
 const SUMMARY: &str = include_str!("../../../tests/linux/summary.json");
+const DRAWS: &str = include_str!("../../../tests/linux/draws.json");
+const SHORT: &str = include_str!("../../../tests/linux/short.json");
+
+/// The kernel's ticks per second.
+pub const HZ: u32 = 100;
+/// Its version, as profiles are called.
+pub const PROFILE: &str = "linux-6.12";
 
 /// Terms of a run and what came of it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Scenario {
     #[serde(skip)]
@@ -26,20 +33,29 @@ pub struct Scenario {
     pub aqm: Option<String>,
     /// A command ahead of the run, such as setting a module's parameter.
     pub before: Option<String>,
+    /// Whether both hosts use ECN.
+    #[serde(default)]
+    pub ecn: bool,
+    /// CE marks that both flows got.
+    #[serde(default)]
+    pub ecn_marks: f64,
     /// In the order of their starts.
+    #[serde(default)]
     pub flows: Vec<Flow>,
+    /// All runs that there were, that of `flows` the last.
+    #[serde(default)]
+    pub draws: Vec<Vec<Flow>>,
 }
 
 /// A full packet with its Ethernet header.
 const PACKET_BYTES: u64 = 1514;
 
 impl Scenario {
-    /// With the terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle
-    /// link pass at once, and has the one that it waits for in its FIFO still.
     fn with_our_link(mut self) -> Self {
-        self.one_way_us -= PACKET_BYTES * 8000 / self.rate_kbps / 2;
-        if self.aqm.is_none() {
-            self.queue_bytes -= PACKET_BYTES;
+        let queue_bytes = self.queue_bytes;
+        read_as_link(self.rate_kbps, &mut self.one_way_us, &mut self.queue_bytes);
+        if self.aqm.is_some() {
+            self.queue_bytes = queue_bytes;
         }
         self
     }
@@ -50,8 +66,15 @@ impl Scenario {
     }
 }
 
+/// The terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle link pass at
+/// once, and has the one that it waits for in its FIFO still.
+fn read_as_link(rate_kbps: u64, one_way_us: &mut u64, queue_bytes: &mut u64) {
+    *one_way_us -= PACKET_BYTES * 8000 / rate_kbps / 2;
+    *queue_bytes -= PACKET_BYTES;
+}
+
 /// What one flow came to.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Flow {
     pub cc: String,
@@ -66,10 +89,23 @@ pub struct Flow {
 
 /// Every scenario, by name.
 pub fn scenarios() -> Vec<Scenario> {
-    let summary: BTreeMap<String, Scenario> =
-        serde_json::from_str(SUMMARY).expect("tests/linux/summary.json holds scenarios");
-    let named = |(name, scenario)| Scenario { name, ..scenario };
-    summary.into_iter().map(named).map(Scenario::with_our_link).collect()
+    let read = |text| -> BTreeMap<String, Scenario> {
+        serde_json::from_str(text).expect("tests/linux holds scenarios")
+    };
+    let mut all = read(SUMMARY);
+    for (name, drawn) in read(DRAWS) {
+        let draws = drawn.draws.clone();
+        all.entry(name).or_insert(Scenario { draws: Vec::new(), ..drawn }).draws = draws;
+    }
+    let named = |(name, mut scenario): (String, Scenario)| {
+        if scenario.flows.is_empty() {
+            scenario.flows = scenario.draws.last().cloned().unwrap_or_default();
+        } else {
+            scenario.draws.push(scenario.flows.clone());
+        }
+        Scenario { name, ..scenario }
+    };
+    all.into_iter().map(named).map(Scenario::with_our_link).collect()
 }
 
 /// How many segments a scenario's flow sent again in each tenth of a second after its connection was there.
@@ -79,4 +115,43 @@ pub fn retransmits(name: &str, flow: usize) -> Vec<u32> {
     let text = text.expect("every flow of the summary has a series");
     let last = |line: &str| line.rsplit(',').next().and_then(|last| last.parse().ok());
     text.lines().skip(1).map(|line| last(line).unwrap_or(0)).collect()
+}
+
+/// Short transfers over fresh connections, and short answers over one.
+#[derive(Debug, Deserialize)]
+#[expect(missing_docs, reason = "names with units say what fields are")]
+pub struct Short {
+    pub rate_kbps: u64,
+    pub queue_bytes: u64,
+    pub one_way_us: u64,
+    pub cc: String,
+    /// The first waited for ARP.
+    #[serde(default)]
+    pub connections: Vec<Transfer>,
+    /// How long the answers took, by the gap before each.
+    #[serde(default)]
+    pub response_s_by_gap_s: BTreeMap<String, Vec<f64>>,
+}
+
+/// A transfer over a connection of its own, timed from connect() on.
+#[derive(Debug, Deserialize)]
+#[expect(missing_docs, reason = "names with units say what fields are")]
+pub struct Transfer {
+    pub bytes: u64,
+    pub connect_s: f64,
+    /// The server has read all.
+    pub received_s: f64,
+    /// The client has the answer.
+    pub replied_s: f64,
+}
+
+/// Short transfers, and answers.
+pub fn short() -> Vec<Short> {
+    let all: BTreeMap<String, Short> =
+        serde_json::from_str(SHORT).expect("tests/linux/short.json holds transfers and answers");
+    let as_link = |mut short: Short| {
+        read_as_link(short.rate_kbps, &mut short.one_way_us, &mut short.queue_bytes);
+        short
+    };
+    all.into_values().map(as_link).collect()
 }

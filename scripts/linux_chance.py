@@ -1,0 +1,232 @@
+"""Random loss, and two flows that share: Linux's draws beside ours, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import linux_runs
+import numpy as np
+from linux_reference import (
+    GOODPUT,
+    LINUX_OWN,
+    SHARE,
+    SRTT_WITH_LOSS,
+    Outcome,
+    Row,
+    are_near,
+    scenario,
+    share,
+    simulate,
+    verdict,
+)
+from scipy import stats
+
+from skyhop.data.arrays import FloatArray
+
+SEEDS = 40
+"""Our draws of random loss."""
+STARTS_APART_MS = 7
+"""How far apart Linux's starts of the second flow are, from 20 s on."""
+CONVERGED_S = 40
+MSS_BITS = 1448 * 8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much larger ours is, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def text(self, unit: str) -> str:
+        """Return it in hundredths: per cent, or points."""
+        value, low, high = (100 * end for end in (self.value, self.low, self.high))
+        return f"{value:+.1f} {unit} ({low:+.1f} to {high:+.1f})"
+
+    def is_within(self, tolerance: float) -> bool:
+        """Return whether the value is."""
+        return abs(self.value) <= tolerance
+
+    def may_be_within(self, tolerance: float) -> bool:
+        """Return whether some of the interval is."""
+        return self.low <= tolerance and self.high >= -tolerance
+
+
+def difference(
+    ours: Sequence[float],
+    linux: Sequence[float],
+    along: tuple[FloatArray, FloatArray] | None = None,
+) -> Difference:
+    """Return the mean of ours minus Linux's, at equal `along` where that is given.
+
+    Least squares with an offset for ours, and one slope along the covariate for both (analysis of
+    covariance); the interval is Student's t's, both having the same spread. A single value of
+    Linux's will do.
+    """
+    values = np.concatenate([ours, linux])
+    columns = [np.ones_like(values), np.r_[np.ones(len(ours)), np.zeros(len(linux))]]
+    if along is not None:
+        columns.append(np.concatenate(along))
+    design = np.stack(columns, axis=1)
+    fitted, *_ = np.linalg.lstsq(design, values, rcond=None)
+    residuals = values - design @ fitted
+    degrees = len(values) - design.shape[1]
+    variance = float(residuals @ residuals) / degrees
+    error = float(np.sqrt(variance * np.linalg.inv(design.T @ design)[1, 1]))
+    reach = float(stats.t.ppf(0.975, degrees)) * error
+    offset = float(fitted[1])
+    return Difference(offset, offset - reach, offset + reach)
+
+
+def relative_difference(
+    ours: Sequence[float],
+    linux: Sequence[float],
+    along: tuple[FloatArray, FloatArray] | None = None,
+) -> Difference:
+    """Return the same of logarithms, as a part of Linux's."""
+    found = difference(np.log(ours).tolist(), np.log(linux).tolist(), along)
+    return Difference(*(float(np.expm1(end)) for end in (found.value, found.low, found.high)))
+
+
+def lossy(executor: Executor) -> list[Row]:
+    """Simulate every scenario with random loss, with as many seeds as there are to be."""
+    waiting = []
+    for name, linux in _draws().items():
+        if not name.startswith("loss-") or linux["draws"][0][0]["cc"] not in LINUX_OWN:
+            continue
+        text = scenario(name, {**linux, "flows": linux["draws"][0]})
+        seeds = ({**text, "run": {**text["run"], "seed": 1 + k}} for k in range(SEEDS))
+        runs = [executor.submit(simulate, seeded) for seeded in seeds]
+        waiting.append((name, [flows[0] for flows in linux["draws"]], runs))
+    return [Row(name, linux, [run.result() for run in runs]) for name, linux, runs in waiting]
+
+
+def _draws() -> dict[str, Any]:
+    """Return scenarios with all draws that there are, that of the summary too."""
+    found = {name: dict(linux) for name, linux in linux_runs.draws().items()}
+    for name, linux in linux_runs.summary().items():
+        one = found.setdefault(name, {**linux, "draws": []})
+        one["draws"] = [*one["draws"], linux["flows"]]
+    return found
+
+
+def loss_table(rows: list[Row]) -> str:
+    """Return the lines about random loss."""
+    return "\n".join(_loss_line(row) for row in rows)
+
+
+def _loss_line(row: Row) -> str:
+    ours, linux = [run.flows[0] for run in row.runs], row.linux
+    losses = _losses(ours), _losses(linux)
+    goodput = relative_difference(
+        _column(ours, "goodput_bps"),
+        _column(linux, "goodput_bps"),
+        along=(np.log(losses[0]), np.log(losses[1])),
+    )
+    srtt = relative_difference(_column(ours, "srtt_mean_us"), _column(linux, "srtt_mean_us"))
+    retransmits = [np.mean(_column(flows, "retransmits")) for flows in (linux, ours)]
+    within = (
+        goodput.is_within(GOODPUT)
+        and srtt.is_within(SRTT_WITH_LOSS)
+        and are_near(retransmits[1], retransmits[0])
+    )
+    by_chance = (
+        not within
+        and goodput.may_be_within(GOODPUT)
+        and srtt.may_be_within(SRTT_WITH_LOSS)
+        and are_near(retransmits[1], retransmits[0])
+    )
+    return (
+        f"| {row.name} | {len(linux)}, {len(ours)} "
+        f"| {np.mean(_column(linux, 'goodput_bps')) / 1e6:.2f} "
+        f"| {np.mean(_column(ours, 'goodput_bps')) / 1e6:.2f} "
+        f"| {100 * np.mean(losses[1]):.3f} % | {100 * np.mean(losses[0]):.3f} % "
+        f"| {goodput.text('%')} | {srtt.text('%')} "
+        f"| {retransmits[0]:.0f} | {retransmits[1]:.0f} "
+        f"| {'perhaps' if by_chance else verdict(row.name, within=within)} |"
+    )
+
+
+def _losses(flows: Sequence[dict[str, Any]]) -> FloatArray:
+    """Return what part of the segments sent was sent again."""
+    again = np.array(_column(flows, "retransmits"))
+    bits = np.array([flow["goodput_bps"] * flow.get("seconds", 60) for flow in flows])
+    lost: FloatArray = again / (bits / MSS_BITS + again)
+    return lost
+
+
+def _column(flows: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [float(flow[key]) for flow in flows]
+
+
+def sharing(executor: Executor) -> dict[str, list[Outcome]]:
+    """Simulate flows that share with as many starts of the second as Linux had, and the same."""
+    waiting = {}
+    for name, linux in linux_runs.draws().items():
+        if not name.startswith("fair-"):
+            continue
+        text = scenario(name, {**linux, "flows": linux["draws"][0]})
+        first, second = text["flow"]
+        starts = (20_000 + STARTS_APART_MS * k for k in range(len(linux["draws"])))
+        waiting[name] = [
+            executor.submit(simulate, {**text, "flow": [first, {**second, "start": f"{at} ms"}]})
+            for at in starts
+        ]
+    return {name: [run.result() for run in runs] for name, runs in waiting.items()}
+
+
+def share_table(runs: dict[str, list[Outcome]]) -> str:
+    """Return the lines about flows that share: whole lives over all draws, and from 40 s on."""
+    lines = []
+    for name, ours in runs.items():
+        draws = linux_runs.draws()[name]["draws"]
+        whole = [share(run.flows) for run in ours], [share(flows) for flows in draws]
+        lines.append(_share_line(name, "whole lives", *whole))
+        late = [_late_share(*_rates(run)) for run in ours], [_late_share(*_linux_rates(name))]
+        lines.append(_share_line(name, f"from {CONVERGED_S} s on", *late))
+    return "\n".join(lines)
+
+
+def _share_line(name: str, when: str, ours: list[float], linux: list[float]) -> str:
+    apart = difference(ours, linux)
+    if len(linux) > 1:
+        spread = f"{100 * np.std(linux, ddof=1):.1f}"
+        said = verdict(name, within=apart.is_within(SHARE))
+    else:
+        # One draw says no more than whether it could be one of ours.
+        spread = "-"
+        said = "perhaps" if apart.low <= 0 <= apart.high else verdict(name, within=False)
+    return (
+        f"| {name} | {when} | {len(linux)}, {len(ours)} "
+        f"| {100 * np.mean(linux):.1f} % | {spread} "
+        f"| {100 * np.mean(ours):.1f} % | {100 * np.std(ours, ddof=1):.1f} "
+        f"| {apart.text('points')} | {said} |"
+    )
+
+
+def _late_share(times_s: Sequence[FloatArray], rates: Sequence[FloatArray]) -> float:
+    """Return the first flow's share of what was sent once both had converged."""
+    sent = [
+        float(np.sum(rate[t_s > CONVERGED_S])) for t_s, rate in zip(times_s, rates, strict=True)
+    ]
+    return sent[0] / sum(sent)
+
+
+def _rates(run: Outcome) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Return the times of a run's samples, and cwnd over srtt there, by flow."""
+    times = [np.array(t_s) for t_s, _ in run.curves]
+    pairs = zip(run.curves, run.srtt_us, strict=True)
+    return times, [np.array(cwnd) / np.maximum(srtt, 1) for (_, cwnd), srtt in pairs]
+
+
+def _linux_rates(name: str) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Return the same of the one run of Linux's that has series."""
+    flows = linux_runs.summary()[name]["flows"]
+    series = [linux_runs.series(name, index) for index, _ in enumerate(flows)]
+    starts_s = [flow["start_s"] for flow in flows]
+    times = [np.array(one.t_s) + at for one, at in zip(series, starts_s, strict=True)]
+    return times, [np.array(one.cwnd_packets) / np.array(one.srtt_us) for one in series]

@@ -1,0 +1,86 @@
+"""Short transfers, and short answers over one connection: Linux's times beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import linux_runs
+import numpy as np
+from linux_reference import Scenario, percent, scenario, verdict
+
+import skyhop
+
+TOLERANCE = 0.05
+ANSWERS = 100
+LONG_ENOUGH_S = 120
+REQUEST, RESPONSE = "300 B", "20 kB"
+SHORT, RPC = "short-cubic-50m-40ms-1bdp", "rpc-cubic-50m-40ms-1bdp"
+
+
+def transfer(linux: Scenario, size_bytes: int) -> dict[str, float]:
+    """Return what a fresh connection took that sends so much: seconds since connect()."""
+    sent = _run(linux, {"bytes": f"{size_bytes} B"})
+    # The same with an answer: the least that there is.
+    asked = {"kind": "request-response", "request": f"{size_bytes} B", "response": "1 B"}
+    answered = _run(linux, {"app": {**asked, "per_connection": 1, "requests": 1}})
+    row = answered.apps["requests"].to_pylist()[0]
+    return {
+        "connect_s": row["connect_ns"] / 1e9,
+        "received_s": float(sent.summary["flows"][0]["completion_s"]),
+        "replied_s": row["latency_ns"] / 1e9,
+    }
+
+
+def answers(linux: Scenario, gap_s: str) -> list[float]:
+    """Return how long each answer took, in seconds, the connection's beginning left out."""
+    app = {"kind": "request-response", "request": REQUEST, "response": RESPONSE}
+    app |= {"think": f"{gap_s} s", "requests": ANSWERS}
+    # The answers cross the bottleneck: who asks is at its end.
+    run = _run(linux, {"from": "to", "app": app})
+    rows = run.apps["requests"].to_pylist()
+    return [(row["latency_ns"] - (row["connect_ns"] or 0)) / 1e9 for row in rows]
+
+
+def _run(linux: Scenario, flow: dict[str, Any]) -> skyhop.Run:
+    one = {"cc": linux["cc"], "start_s": 0, "seconds": LONG_ENOUGH_S}
+    text = scenario("", {**linux, "flows": [one]})
+    return skyhop.sim({**text, "flow": [{"cc": linux["cc"], **flow}]})
+
+
+def table(executor: Executor) -> str:
+    """Return the lines of transfers by size, and of answers by the gap before them."""
+    short, rpc = (linux_runs.short()[name] for name in (SHORT, RPC))
+    sizes = sorted({row["bytes"] for row in short["connections"]})
+    transfers = [executor.submit(transfer, short, size) for size in sizes]
+    gaps = rpc["response_s_by_gap_s"]
+    asked = [executor.submit(answers, rpc, gap_s) for gap_s in gaps]
+    lines = []
+    for size, run in zip(sizes, transfers, strict=True):
+        # The very first connection of all waited for ARP.
+        linux = [row for row in short["connections"][1:] if row["bytes"] == size]
+        for key, what in (
+            ("connect_s", "connected"),
+            ("received_s", "received"),
+            ("replied_s", "replied"),
+        ):
+            times = [row[key] for row in linux]
+            lines.append(_line(f"{size / 1000:,.0f} kB {what}", _median(times), run.result()[key]))
+    for (gap_s, times), run in zip(gaps.items(), asked, strict=True):
+        for name, share in (("p50", 50), ("p95", 95)):
+            linux_s, ours_s = (
+                float(np.percentile(found, share)) for found in (times, run.result())
+            )
+            lines.append(_line(f"answers {gap_s} s after the last, {name}", linux_s, ours_s))
+    return "\n".join(lines)
+
+
+def _median(times: Sequence[float]) -> float:
+    return float(np.median(times))
+
+
+def _line(what: str, linux_s: float, ours_s: float) -> str:
+    apart = ours_s / linux_s - 1
+    within = verdict(what, within=abs(apart) <= TOLERANCE)
+    return f"| {what} | {1e3 * linux_s:.2f} | {1e3 * ours_s:.2f} | {percent(apart)} | {within} |"

@@ -21,7 +21,8 @@
 	P(hystart, 1, 1, 0, 1, "", "1: leave slow start before the first loss")                           \
 	P(hystart_detect, 1, 3, 1, 3, "", "HyStart's triggers: 1: ACK train, 2: delay, 3: both")          \
 	P(hystart_low_window, 1, 16, 2, 0x7fffffff, "packets", "HyStart does not act below it")           \
-	P(hystart_ack_delta, 1, 2000, 1, 1000000, "us", "ACKs that are closer belong to one train")
+	P(hystart_ack_delta, 1, 2000, 1, 1000000, "us", "ACKs that are closer belong to one train")       \
+	P(hystart_all_samples, 1, 1, 0, 1, "", "0: only a round's first 8 RTTs count, as in Linux up to 5.4")
 
 struct cubic_config {
 	struct cubic_curve_config curve;
@@ -35,7 +36,8 @@ struct cubic_config {
 		.curve = { skyhop_param(sk, beta), skyhop_param(sk, c),                                   \
 			   skyhop_param(sk, fast_convergence), skyhop_param(sk, friendliness) },          \
 		.hystart = { skyhop_param(sk, hystart), skyhop_param(sk, hystart_detect),                 \
-			     skyhop_param(sk, hystart_low_window), skyhop_param(sk, hystart_ack_delta) }, \
+			     skyhop_param(sk, hystart_low_window), skyhop_param(sk, hystart_ack_delta),   \
+			     skyhop_param(sk, hystart_all_samples) },                                     \
 		.initial_ssthresh = skyhop_param(sk, initial_ssthresh),                                   \
 	})
 

@@ -18,6 +18,7 @@ struct hystart_config {
 	u64 detect;       /* HYSTART_ACK_TRAIN, HYSTART_DELAY or both */
 	u64 low_window;   /* packets: it does not act below */
 	u64 ack_delta_us; /* ACKs that are closer belong to one train */
+	u64 all_samples;  /* the delay trigger looks at the least RTT of a whole round, not of its first ones */
 };
 
 struct hystart {
@@ -75,7 +76,8 @@ static inline void hystart_delay(struct sock *sk, struct hystart *hystart, u32 l
 {
 	u32 margin_us = clamp_u32(least_rtt_us / 8, 4000, 16000);
 
-	hystart->round_rtt_us = min_u32(hystart->round_rtt_us, rtt_us);
+	if (hystart->config.all_samples || hystart->round_samples < HYSTART_MIN_SAMPLES)
+		hystart->round_rtt_us = min_u32(hystart->round_rtt_us, rtt_us);
 	if (hystart->round_samples < HYSTART_MIN_SAMPLES)
 		hystart->round_samples++;
 	else if (hystart->round_rtt_us > least_rtt_us + margin_us)

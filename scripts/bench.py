@@ -1,4 +1,4 @@
-"""How fast paths and simulations are, and how punctual and lean live runs are, on this machine."""
+"""How fast starting, paths, simulations and studies are, and how punctual and lean live runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench_previous import previous, source
+from bench_sim import bench_sim
+from bench_start import bench_start
 from bench_study import bench_studies
 
 import skyhop
@@ -117,6 +117,7 @@ def orbit_row(relay: str) -> dict[str, object]:
     return {
         "path": relay,
         "orbit_s": round(took_s, 2),
+        "before": previous("paths", relay, "orbit_s"),
         "ms per step": round(1e3 * took_s / ORBIT_S, 3),
         "times faster than LeoEM": round(LEOEM_S[relay] / took_s),
     }
@@ -137,80 +138,9 @@ def pairs_row() -> dict[str, object]:
     return {
         "all pairs": "100 sites, isl",
         "ms per step": round(took_ms / PAIRS_STEPS, 1),
+        "before": previous("paths", "all pairs", "ms_per_step"),
         "times faster than satgenpy": round(SATGENPY_STEP_MS * PAIRS_STEPS / took_ms),
     }
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """One simulated run over a fixed path with a queue of one BDP."""
-
-    flows: str
-    flow: Mapping[str, Any]
-    rate: str = "150 Mbit/s"
-    rtt: str = "50 ms"
-    duration_s: int = 600
-
-
-SIMULATIONS = (
-    Simulation("one CUBIC flow", {"cc": "cubic"}),
-    Simulation("one BBR flow", {"cc": "bbr"}),
-    Simulation("16 CUBIC flows", {"cc": "cubic", "count": 16}),
-    # The same cost per packet and the same memory after a tenth of the packets, and with windows
-    # seventy times as large.
-    Simulation("one CUBIC flow", {"cc": "cubic"}, duration_s=60),
-    Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 20),
-    Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 4),
-)
-
-
-def simulation_row(simulation: Simulation) -> dict[str, object]:
-    """Return how fast and how large one run is in a process of its own, files included."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        run = process.submit(timed_simulation, simulation).result()
-    return {
-        "flows": simulation.flows,
-        "link": f"{simulation.rate}, {simulation.rtt}",
-        "simulated s": simulation.duration_s,
-        "data packets": run.data_packets,
-        "M packets/s": round(run.data_packets / run.took_s / 1e6, 2),
-        "times real time": round(simulation.duration_s / run.took_s),
-        "peak memory MB": round(run.peak_bytes / 1e6),
-    }
-
-
-@dataclass(frozen=True)
-class SimulationResult:
-    """What a simulation took."""
-
-    data_packets: int
-    took_s: float
-    peak_bytes: int
-    """The peak of the process's memory above what it had before the run."""
-
-
-def timed_simulation(simulation: Simulation) -> SimulationResult:
-    """Run a simulation in this process."""
-    before_bytes = peak_memory_bytes()
-    started_s = time.monotonic()
-    run = skyhop.sim(
-        {
-            "path": {"kind": "fixed", "rtt": simulation.rtt},
-            "link": {"rate": simulation.rate},
-            "flow": [simulation.flow],
-            "run": {"duration": f"{simulation.duration_s} s"},
-        }
-    )
-    took_s = time.monotonic() - started_s
-    grown = peak_memory_bytes() - before_bytes
-    return SimulationResult(run.summary["data_packets"], took_s, grown)
-
-
-def peak_memory_bytes() -> int:
-    """Return the most memory that this process has had; getrusage counts its parent's too."""
-    status = Path("/proc/self/status").read_text("utf-8")
-    peak_kb = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(peak_kb) * 1024
 
 
 def bench_paths() -> None:
@@ -220,12 +150,6 @@ def bench_paths() -> None:
     orbits = [orbit_row(relay) for relay in LEOEM_S]
     print_rows(orbits, as_json=False, title="one pair, one orbit of 5,731 steps")
     print_rows([pairs_row()], as_json=False, title="all pairs, steps of 1 s, 1,584 satellites")
-
-
-def bench_sim() -> None:
-    """Print how fast and how large simulations are."""
-    rows = [simulation_row(simulation) for simulation in SIMULATIONS]
-    print_rows(rows, as_json=False, title="simulator, whole runs in a process each")
 
 
 def bench_live() -> None:
@@ -247,6 +171,7 @@ def bench_live() -> None:
 
 
 PARTS: Mapping[str, Callable[[], None]] = {
+    "start": bench_start,
     "paths": bench_paths,
     "sim": bench_sim,
     "studies": bench_studies,
@@ -261,6 +186,7 @@ def main() -> int:
     chosen = parser.parse_args().parts or list(PARTS)
     if unknown := [part for part in chosen if part not in PARTS]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    print(source())
     try:
         for part in chosen:
             PARTS[part]()

@@ -1,17 +1,21 @@
-"""What running a study costs beside the runs themselves."""
+"""How many runs a second a study does, and what it costs beside the runs themselves."""
 
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench_previous import previous
+
 import skyhop
-from skyhop.cli.terminal import print_rows
+from skyhop.cli.terminal import print_comparison
 from skyhop.study import load_study, run_study
 
 JOBS = 2
@@ -25,77 +29,100 @@ class StudyLoad:
     runs: int
     rate: str
     duration: str
-    bare: bool = True
+    path: Mapping[str, str] = field(default_factory=lambda: {"kind": "fixed", "rtt": "40 ms"})
+    keep: str = "rows"
+    bare: bool = False
     """Whether to do the same runs without a study, for comparison."""
 
+    @property
+    def row(self) -> str:
+        """What the table calls it."""
+        return f"{self.runs:,} {self.name}"
+
+
+# By position: reading the list of cities takes longer than the path.
+_ORBITS = {"from": "32.72,-117.16", "to": "40.71,-74.01"}
 
 LOADS = (
+    StudyLoad("runs of 10 simulated seconds", 1_000, "20 Mbit/s", "10 s", _ORBITS, "series"),
+    StudyLoad("such runs, of which rows stay", 1_000, "20 Mbit/s", "10 s", _ORBITS),
+    StudyLoad("short runs", 10_000, "5 Mbit/s", "0.5 s"),
     # Starting the workers takes a second or two of processor time, whatever they run.
-    StudyLoad("runs of 10 simulated minutes", 80, "150 Mbit/s", "600 s"),
-    StudyLoad("short runs", 10_000, "5 Mbit/s", "0.5 s", bare=False),
+    StudyLoad("runs of 10 simulated minutes", 80, "150 Mbit/s", "600 s", bare=True),
 )
 
 
 @dataclass(frozen=True)
 class StudyCost:
-    """Processor time in s, and the parent's memory."""
+    """Time in s, and the parent's memory."""
 
+    took_s: float
     parent_s: float
     workers_s: float
     peak_bytes: int
 
 
 def bench_studies() -> None:
-    """Print how much processor time a study takes above its runs', and its parent's memory."""
-    rows = []
-    for load in LOADS:
-        cost, bare_s = _alone(study_cost, load), _alone(bare_cost_s, load) if load.bare else None
-        total_s = cost.parent_s + cost.workers_s
-        rows.append(
-            {
-                "study": f"{load.runs:,} {load.name}",
-                "CPU s": round(total_s, 2),
-                "of it the parent": round(cost.parent_s, 2),
-                "CPU s of the same runs alone": None if bare_s is None else round(bare_s, 2),
-                "overhead %": None if bare_s is None else round(100 * (total_s / bare_s - 1), 1),
-                "parent's peak MB": round(cost.peak_bytes / 1e6),
-            }
-        )
-    print_rows(rows, as_json=False, title=f"studies, {JOBS} at a time")
+    """Print how fast studies are, their processor time above their runs', the parent's memory."""
+    # Removed at the end: after that some file systems make new files slowly for minutes.
+    with TemporaryDirectory(prefix="skyhop-bench-") as place:
+        rows = [study_row(load, Path(place) / str(number)) for number, load in enumerate(LOADS)]
+    print(f"studies, {JOBS} at a time")
+    print_comparison(rows, as_json=False)
 
 
-def _alone(measure: Any, load: StudyLoad) -> Any:
+def study_row(load: StudyLoad, directory: Path) -> dict[str, object]:
+    """Return what a study takes that is written into `directory`."""
+    cost = _alone(study_cost, load, directory)
+    bare_s = _alone(bare_cost_s, load) if load.bare else None
+    total_s = cost.parent_s + cost.workers_s
+    return {
+        "study": load.row,
+        "runs/s": round(load.runs / cost.took_s),
+        "before": previous("studies", load.row, "runs_per_s"),
+        "CPU s": round(total_s, 2),
+        "CPU s before": previous("studies", load.row, "cpu_s"),
+        "of it the parent": round(cost.parent_s, 2),
+        "CPU s of the same runs alone": None if bare_s is None else round(bare_s, 2),
+        "overhead %": None if bare_s is None else round(100 * (total_s / bare_s - 1), 1),
+        "parent's peak MB": round(cost.peak_bytes / 1e6),
+    }
+
+
+def _alone(measure: Any, *arguments: object) -> Any:
     """Measure in a process of its own: what came before must not count."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(measure, load).result()
+        return process.submit(measure, *arguments).result()
 
 
 def scenario(load: StudyLoad) -> Mapping[str, Any]:
     """Return the scenario of each run."""
     return {
-        "path": {"kind": "fixed", "rtt": "40 ms"},
+        "path": load.path,
         "link": {"rate": load.rate, "loss": "0.01 %"},
         "flow": [{"cc": "cubic"}],
         "run": {"duration": load.duration},
     }
 
 
-def study_cost(load: StudyLoad) -> StudyCost:
+def study_cost(load: StudyLoad, directory: Path) -> StudyCost:
     """Run the study."""
     study = load_study(
         {
             "title": load.name,
             "question": "What does a study cost?",
             "repeats": load.runs,
-            "keep": "rows",
+            "keep": load.keep,
             "scenario": scenario(load),
         }
     )
     before_s = _cpu_s(resource.RUSAGE_SELF)
-    with TemporaryDirectory(prefix="skyhop-bench-") as directory:
-        run_study(study, directory, jobs=JOBS)
+    started_s = time.monotonic()
+    run_study(study, directory, jobs=JOBS)
+    took_s = time.monotonic() - started_s
     own = resource.getrusage(resource.RUSAGE_SELF)
     return StudyCost(
+        took_s=took_s,
         parent_s=_cpu_s(resource.RUSAGE_SELF) - before_s,
         workers_s=_cpu_s(resource.RUSAGE_CHILDREN),
         peak_bytes=own.ru_maxrss * 1024,

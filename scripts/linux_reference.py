@@ -83,11 +83,12 @@ def missing(linux: Scenario) -> list[str]:
 def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     """Return what Linux went through as a scenario."""
     aqm = linux.get("aqm")
+    rtt_us, queue_bytes = linux_runs.our_link(linux)
     text: dict[str, Any] = {
-        "path": {"kind": "fixed", "rtt": f"{2 * linux['one_way_us']} us"},
+        "path": {"kind": "fixed", "rtt": f"{rtt_us:.1f} us"},
         "link": {
             "rate": f"{linux['rate_kbps']} kbit/s",
-            "queue": CODEL_QUEUE if aqm else f"{linux['queue_bytes']} B",
+            "queue": CODEL_QUEUE if aqm else f"{queue_bytes} B",
             "qdisc": QDISCS[aqm] if aqm else "fifo",
             "loss": f"{linux.get('loss_percent', 0)} %",
             "back": {"rate": UNLIMITED},
@@ -101,8 +102,8 @@ def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     }
     if name.startswith("handover-"):
         text["change"] = [
-            {"at": f"{15 * k} s", "outage": "100 ms", "rtt": "60 ms" if k % 2 else "40 ms"}
-            for k in range(1, 7)
+            {"at": f"{15 * k} s", "outage": "100 ms", "rtt": f"{rtt_us + longer_us:.1f} us"}
+            for k, longer_us in zip(range(1, 7), 3 * (20_000, 0), strict=True)
         ]
     if any(flow["cc"] == "satpipe" for flow in linux["flows"]):
         # The module expects a reconfiguration at 12 s of every 15 s of the clock.

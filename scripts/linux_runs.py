@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,24 @@ class Series:
     retransmits: list[int]
 
 
+PACKET_BYTES = 1514
+"""A full packet with its Ethernet header."""
+
+
 def summary() -> dict[str, Any]:
     """Return every scenario with its terms and what its flows came to."""
     return _read("summary.json")
+
+
+def our_link(scenario: Mapping[str, Any]) -> tuple[float, int]:
+    """Return the round trip in us and the queue in bytes of a link that sends packet after packet.
+
+    Linux's token bucket lets the first packet of an idle link pass at once, and has the one that it
+    waits for in its FIFO still.
+    """
+    rtt_us = 2 * scenario["one_way_us"] - PACKET_BYTES * 8000 / scenario["rate_kbps"]
+    waits = 0 if "aqm" in scenario else PACKET_BYTES
+    return rtt_us, scenario["queue_bytes"] - waits
 
 
 def draws() -> dict[str, Any]:

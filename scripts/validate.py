@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import bench
+import bench_sim
 import kernel_costs
 import linux_chance
 import linux_reference
@@ -364,7 +365,7 @@ def compare(executor: Executor) -> tuple[str, Figure, Figure]:
         rows.append(compared(log))
     print_note("validate: speed")
     orbits = markdown([bench.orbit_row(relay) for relay in bench.LEOEM_S])
-    simulations = markdown([bench.simulation_row(one) for one in bench.SIMULATIONS])
+    simulations = markdown([bench_sim.simulation_row(one) for one in bench_sim.SIMULATIONS])
     print_note("validate: simulations")
     linux = linux_reference.rows(executor)
     satcp = satcp_table.table(executor, needed(GATEWAYS))

@@ -107,13 +107,20 @@ class PathTrace:
     def write(self, path: str) -> None: ...
     def to_parquet(self) -> bytes: ...
     def header_json(self) -> str: ...
+    def __len__(self) -> int:
+        """Return how many frames it has."""
 
 @final
 class Experiment:
     """A scenario with its path computed and its links built."""
 
     @staticmethod
-    def build(scenario: Scenario, find_place: FindPlace, progress: Progress) -> Experiment: ...
+    def build(
+        scenario: Scenario,
+        find_place: FindPlace,
+        progress: Progress,
+        path: PathTrace | None = None,
+    ) -> Experiment: ...
     def to_json(self) -> str: ...
     @staticmethod
     def from_json(text: str) -> Experiment: ...
@@ -125,6 +132,8 @@ class RunDirectory:
 
     @staticmethod
     def reserve(path: str, force: bool) -> RunDirectory: ...
+    @staticmethod
+    def aside(path: str) -> RunDirectory: ...
     def abandon(self) -> None: ...
 
 def write_all_pairs(
@@ -138,13 +147,19 @@ class EngineOptions(TypedDict):
     server: str | None
     default_cc: str | None
 
+# When a run ended (s), whether it was interrupted, and the exit status of its program.
+Outcome: TypeAlias = tuple[float, bool, int | None]
+
 def run_engine(
     name: str,
     experiment: Experiment,
     directory: RunDirectory,
     options: EngineOptions,
     progress: Progress,
-) -> tuple[float, bool, int | None]: ...
+) -> Outcome: ...
+def run_for_summary(
+    name: str, experiment: Experiment, options: EngineOptions, progress: Progress
+) -> tuple[Outcome, str]: ...
 def replace_file(path: str, data: bytes) -> None: ...
 def duration_s(origin: str, text: str) -> float: ...
 def satellites_at(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from skyhop import _core
 from skyhop.data.paths import Progress, ignore_progress
@@ -15,6 +16,9 @@ from skyhop.data.places import position_of
 from skyhop.data.scenarios import Scenario, load_scenario
 from skyhop.errors import RunError
 from skyhop.runs import Run
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,10 @@ def run_with(
     tests of what reads runs.
     """
     observer = observer or Observer()
-    name = "mock" if os.environ.get("SKYHOP_MOCK") else engine
     with _reserved(output, force=force) as place:
         experiment = _core.Experiment.build(scenario, position_of, observer.path)
         ended_s, interrupted, program_status = _core.run_engine(
-            name, experiment, place.directory, options or _NO_OPTIONS, observer.run
+            _engine(engine), experiment, place.directory, options or _NO_OPTIONS, observer.run
         )
     run = Run(place.path, place.keep)
     if interrupted:
@@ -136,6 +139,53 @@ def run_with(
     if program_status:
         raise RunError(f"the program ended with status {program_status}")
     return run
+
+
+def run_aside(
+    engine: str, scenario: _core.Scenario, directory: Path, path: _core.PathTrace | None = None
+) -> None:
+    """Run into an empty directory of the caller's, who moves it into place when this has ended.
+
+    What fails takes the directory away; what is stopped is for the caller to remove.
+
+    Args:
+        engine: its name, as for `run_with`.
+        scenario: the checked scenario.
+        directory: where to; a path that was read from a file there is linked to it, not copied.
+        path: the scenario's path where it is known already.
+
+    Raises:
+        InterruptedRunError: Ctrl-C.
+    """
+    experiment = _core.Experiment.build(scenario, position_of, ignore_progress, path)
+    into = _core.RunDirectory.aside(os.fspath(directory))
+    outcome = _core.run_engine(_engine(engine), experiment, into, _NO_OPTIONS, ignore_progress)
+    _check_whole(outcome)
+
+
+def summary_with(
+    engine: str, scenario: _core.Scenario, path: _core.PathTrace | None = None
+) -> dict[str, Any]:
+    """Run likewise, but into no directory: return what its summary.json would hold.
+
+    Raises:
+        InterruptedRunError: Ctrl-C.
+    """
+    experiment = _core.Experiment.build(scenario, position_of, ignore_progress, path)
+    outcome, text = _core.run_for_summary(_engine(engine), experiment, _NO_OPTIONS, ignore_progress)
+    _check_whole(outcome)
+    summary: dict[str, Any] = json.loads(text)
+    return summary
+
+
+def _check_whole(outcome: _core.Outcome) -> None:
+    ended_s, interrupted, _ = outcome
+    if interrupted:
+        raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; nothing was kept", None)
+
+
+def _engine(name: str) -> str:
+    return "mock" if os.environ.get("SKYHOP_MOCK") else name
 
 
 _NO_OPTIONS: _core.EngineOptions = {"client": None, "server": None, "default_cc": None}
@@ -151,7 +201,7 @@ class _Place:
 @contextmanager
 def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
     """Reserve the output before the work, and leave nothing of it when the work fails."""
-    keep = TemporaryDirectory(prefix="skyhop-") if output is None else None
+    keep = _temporary() if output is None else None
     path = Path(keep.name if keep else os.fspath(output or ""))
     directory = _core.RunDirectory.reserve(str(path), force)
     try:
@@ -159,3 +209,9 @@ def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator
     except BaseException:
         directory.abandon()
         raise
+
+
+def _temporary() -> TemporaryDirectory[str]:
+    from tempfile import TemporaryDirectory
+
+    return TemporaryDirectory(prefix="skyhop-")

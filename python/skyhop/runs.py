@@ -6,14 +6,15 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from skyhop import _core
 from skyhop.errors import InputError
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
+    import pyarrow as pa
 
 
 class Run:
@@ -87,6 +88,9 @@ class Run:
         return content
 
     def _table(self, name: str) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             # Not read_table: its threads may outlive the interpreter, which then aborts.
             with pq.ParquetFile(self.directory / name) as file:

@@ -107,3 +107,19 @@ def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, tmp_path: Path) 
     assert "flow.0.cc" in done.stderr
     assert "cubic" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_run_json_says_how_often_packets_crossed_links_and_how_long_that_took() -> None:
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "10 ms"},
+        "links": {"second": {"rtt": "10 ms", "rate": "10 Mbit/s"}},
+        "flow": [{"kind": "probe", "interval": "50 ms", "via": ["path", "second"]}],
+        "run": {"duration": "2 s"},
+    }
+    run = sh.sim(scenario)
+    (probe,) = run.summary["probes"]
+    timing = run.info["timing"]
+    # There and back, over two links; the last one may be on its way.
+    assert 4 * (probe["sent"] - 1) <= timing["packet_hops"] <= 4 * probe["sent"]
+    assert probe["sent"] >= 39
+    assert 0 < timing["engine_s"] < run.info["wall_s"]

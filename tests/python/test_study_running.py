@@ -22,10 +22,12 @@ from small_study import content, write
 from synthetic_run import SyntheticRun
 
 import skyhop as sh
+from skyhop.data.scenarios import load_scenario
 from skyhop.errors import InputError
 from skyhop.study import load_study, run_study
 from skyhop.study.file import Metric
 from skyhop.study.metrics import MetricSet
+from skyhop.study.workplace import Workplace
 
 
 def run(output: Path, study: dict[str, Any], **options: Any) -> pl.DataFrame:
@@ -121,7 +123,14 @@ def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
     rows = run(tmp_path / "rows", content(metric=[metric], keep="rows"), jobs=2)
     series = run(tmp_path / "series", content(metric=[metric]), jobs=2)
     assert rows.equals(series)
-    kept = [file.name for file in (tmp_path / "rows" / "runs").rglob("*.*")]
+    # Without a metric of samples nothing but the summary is made.
+    summary_rows = run(tmp_path / "summary", content(keep="rows"), jobs=2)
+    assert summary_rows.equals(series.drop("p10"))
+    kept = [
+        file.name
+        for name in ("rows", "summary")
+        for file in (tmp_path / name / "runs").rglob("*.*")
+    ]
     assert kept
     assert all(name.startswith("rows-") for name in kept)
 
@@ -162,6 +171,53 @@ def test_shared_paths_change_nothing(tmp_path: Path) -> None:
         assert row["srtt_mean_us"] == summary["flows"][0]["srtt_mean_us"]
         assert row["drops_dismantled"] == summary["link"]["drops"]["dismantled"]
         assert row["handovers_end"] == summary["handovers"]["end"]
+    shared = {file.stat().st_ino for file in (tmp_path / "paths").glob("*.parquet")}
+    copies = list((tmp_path / "runs").glob("*/path.parquet"))
+    assert len(copies) == 4
+    assert {file.stat().st_ino for file in copies} == shared, "one file of each path"
+
+
+def test_runs_over_a_measured_path_share_it_unless_they_change_it(tmp_path: Path) -> None:
+    sh.path("32.7,-117.2", "40.7,-74", duration="5 s").write(tmp_path / "measured.parquet")
+    scenario = content()["scenario"]
+    scenario["path"] = {"kind": "trace", "file": str(tmp_path / "measured.parquet")}
+    scenario["change"] = [{"at": "1 s", "rate": "5 Mbit/s"}]
+    points = {"as it is": {"change.0.at": "1 s"}, "another RTT": {"change.0.rtt": "90 ms"}}
+    axis = {"name": "change", "points": points}
+    frame = run(tmp_path / "out", content(scenario=scenario, axis=[axis]), jobs=2)
+    (file,) = (tmp_path / "out" / "paths").glob("*.parquet")
+    for row in frame.iter_rows(named=True):
+        sets = [f"{key}={json.dumps(value)}" for key, value in points[row["change"]].items()]
+        alone = sh.sim(scenario, sets=sets, seed=row["seed"])
+        assert row["goodput_bps"] == alone.summary["flows"][0]["goodput_bps"]
+        kept = tmp_path / "out" / "runs" / row["run"] / "path.parquet"
+        assert kept.read_bytes() == (alone.directory / "path.parquet").read_bytes()
+        assert kept.samefile(file) == (row["change"] == "as it is")
+
+
+def test_a_process_keeps_the_path_used_last_and_few_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("paths", "unfinished"):
+        (tmp_path / part).mkdir()
+    scenarios = {
+        f"path-{seconds}": load_scenario(
+            {"path": {"from": "1,2", "to": "3,4"}, "run": {"duration": f"{seconds} s"}}
+        )
+        for seconds in (4, 5, 6)
+    }
+    workplace = Workplace(tmp_path)
+    four, five, six = (len(workplace.path(*entry)) for entry in scenarios.items())
+    assert four < five < six
+    monkeypatch.setattr("skyhop.study.workplace._MOST_FRAMES", four + six)
+    first = workplace.path("path-6", scenarios["path-6"])
+    assert workplace.path("path-4", scenarios["path-4"]) is not None
+    assert workplace.path("path-6", scenarios["path-6"]) is first, "it fits"
+    monkeypatch.setattr("skyhop.study.workplace._MOST_FRAMES", 1)
+    assert workplace.path("path-6", scenarios["path-6"]) is first, "the last one stays"
+    other = workplace.path("path-5", scenarios["path-5"])
+    assert workplace.path("path-5", scenarios["path-5"]) is other
+    assert workplace.path("path-6", scenarios["path-6"]) is not first
 
 
 def test_other_directories_are_left_alone(tmp_path: Path) -> None:

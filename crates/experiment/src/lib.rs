@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skyhop_app::{App, TcpOptions};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use skyhop_link::LinkConfig;
 use skyhop_model::{Direction, End, LiveDevice, PATH_LINK};
@@ -48,8 +49,8 @@ pub struct Experiment {
 pub struct LinkPlan {
     /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, else that of `[links]`.
     pub name: String,
-    /// Its path, from which the schedules were made.
-    pub trace: PathTrace,
+    /// Its path, from which the schedules were made; experiments over the same one may share it.
+    pub trace: Arc<PathTrace>,
     /// The direction from -> to.
     pub forward: LinkConfig,
     /// The direction to -> from.

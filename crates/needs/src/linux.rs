@@ -47,11 +47,29 @@ pub struct Scenario {
     pub draws: Vec<Vec<Flow>>,
 }
 
+/// A full packet with its Ethernet header.
+const PACKET_BYTES: u64 = 1514;
+
 impl Scenario {
+    /// With the terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle
+    /// link pass at once, and has the one that it waits for in its FIFO still.
+    fn with_our_link(mut self) -> Self {
+        self.one_way_us -= half_a_packet_us(self.rate_kbps);
+        if self.aqm.is_none() {
+            self.queue_bytes -= PACKET_BYTES;
+        }
+        self
+    }
+
     /// Whether its congestion controls are the kernel's own: of others what we have is a reading of our own.
     pub fn is_linux_own(&self) -> bool {
         self.flows.iter().all(|flow| LINUX_OWN.contains(&flow.cc.as_str()))
     }
+}
+
+/// The part of either way that a full packet's time on the link is.
+fn half_a_packet_us(rate_kbps: u64) -> u64 {
+    PACKET_BYTES * 8000 / rate_kbps / 2
 }
 
 /// What one flow came to.
@@ -84,7 +102,7 @@ pub fn scenarios() -> Vec<Scenario> {
         } else {
             scenario.draws.push(scenario.flows.clone());
         }
-        Scenario { name, ..scenario }
+        Scenario { name, ..scenario }.with_our_link()
     };
     all.into_iter().map(named).collect()
 }
@@ -130,5 +148,10 @@ pub struct Transfer {
 pub fn short() -> Vec<Short> {
     let all: BTreeMap<String, Short> =
         serde_json::from_str(SHORT).expect("tests/linux/short.json holds transfers and answers");
-    all.into_values().collect()
+    let with_our_link = |short: Short| Short {
+        one_way_us: short.one_way_us - half_a_packet_us(short.rate_kbps),
+        queue_bytes: short.queue_bytes - PACKET_BYTES,
+        ..short
+    };
+    all.into_values().map(with_our_link).collect()
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use skyhop_engine::{Control, Ended, Engine, Mock};
 use skyhop_host::Program;
 use skyhop_live::{LiveEngine, LiveOptions};
+use skyhop_record::{Sink, SummaryOnly};
 use skyhop_sim::Simulator;
 use skyhop_units::Duration;
 
@@ -62,8 +63,10 @@ impl Control for PyControl<'_> {
     }
 }
 
-/// Runs an experiment with the engine called `name` into a reserved directory; returns when it ended (s),
-/// whether it was interrupted, and the exit status of its program.
+/// When a run ended (s), whether it was interrupted, and the exit status of its program.
+type Outcome = (f64, bool, Option<i32>);
+
+/// Runs an experiment with the engine called `name` into a reserved directory.
 #[pyfunction]
 pub(crate) fn run_engine(
     py: Python<'_>,
@@ -72,14 +75,39 @@ pub(crate) fn run_engine(
     directory: &PyRunDirectory,
     options: Options,
     progress: Py<PyAny>,
-) -> Fallible<(f64, bool, Option<i32>)> {
-    let engine = engine(name, options)?;
+) -> Fallible<Outcome> {
+    let (engine, started) = (engine(name, options)?, Instant::now());
+    let mut writer = directory.writer(experiment)?;
+    run(py, &*engine, experiment, &mut writer, (progress, started))
+}
+
+/// Runs an experiment likewise, but leaves nothing: returns the summary as JSON, too, which is null where the
+/// run has none.
+#[pyfunction]
+pub(crate) fn run_for_summary(
+    py: Python<'_>,
+    name: &str,
+    experiment: &PyExperiment,
+    options: Options,
+    progress: Py<PyAny>,
+) -> Fallible<(Outcome, String)> {
+    let (engine, started) = (engine(name, options)?, Instant::now());
+    let mut kept = SummaryOnly::default();
+    let outcome = run(py, &*engine, experiment, &mut kept, (progress, started))?;
+    Ok((outcome, serde_json::to_string(&kept.summary)?))
+}
+
+fn run(
+    py: Python<'_>,
+    engine: &(dyn Engine + Send + Sync),
+    experiment: &PyExperiment,
+    sink: &mut (dyn Sink + Send),
+    (progress, started): (Py<PyAny>, Instant),
+) -> Fallible<Outcome> {
     let progress = PyProgress::new(progress);
-    let mut control = PyControl { progress: &progress, started: Instant::now() };
-    let mut writer = directory.writer(&experiment.0)?;
-    let result = py.detach(|| engine.run(&experiment.0, &mut writer, &mut control));
-    drop(writer);
-    let Ended { at, interrupted, program_status } = result?;
+    let mut control = PyControl { progress: &progress, started };
+    let ended = py.detach(|| engine.run(&experiment.experiment, sink, &mut control));
+    let Ended { at, interrupted, program_status } = ended?;
     match progress.take_raised() {
         // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),

@@ -1,7 +1,7 @@
 //! Scenarios, experiments, run directories.
 
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -14,6 +14,7 @@ use skyhop_scenario::{
 };
 
 use crate::errors::{Fallible, input_error, run_error};
+use crate::paths::PyPathTrace;
 use crate::progress::PyProgress;
 
 /// A checked scenario.
@@ -90,33 +91,48 @@ pub(crate) fn plan<T: Send>(
 
 /// A scenario with its path computed and its links built.
 #[pyclass(name = "Experiment", frozen)]
-pub(crate) struct PyExperiment(pub(crate) Experiment);
+pub(crate) struct PyExperiment {
+    pub(crate) experiment: Experiment,
+    /// A path file that holds exactly its path.
+    path_file: Option<PathBuf>,
+}
 
 #[pymethods]
 impl PyExperiment {
+    /// `path` is the scenario's path where it is known already: it is then shared, not computed.
     #[staticmethod]
+    #[pyo3(signature = (scenario, find_place, progress, path=None))]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
+        path: Option<&PyPathTrace>,
     ) -> Fallible<Self> {
-        plan(py, find_place, progress, |find, tell| scenario.0.experiment(find, tell)).map(Self)
+        let known = path.map(|path| Arc::clone(&path.trace));
+        let experiment = plan(py, find_place, progress, |find, tell| match known {
+            Some(trace) => scenario.0.experiment_over(trace, find, tell),
+            None => scenario.0.experiment(find, tell),
+        })?;
+        let is_as_given = |path: &&PyPathTrace| std::ptr::eq(experiment.path(), &*path.trace);
+        let path_file = path.filter(is_as_given).and_then(|path| path.file.clone());
+        Ok(Self { experiment, path_file })
     }
 
     /// What another process or machine builds the same from.
     fn to_json(&self) -> Fallible<String> {
-        Ok(serde_json::to_string(&self.0)?)
+        Ok(serde_json::to_string(&self.experiment)?)
     }
 
     #[staticmethod]
     fn from_json(text: &str) -> Fallible<Self> {
         let wrong = |error: serde_json::Error| input_error(&format!("not an experiment: {error}"));
-        serde_json::from_str(text).map(Self).map_err(wrong)
+        let experiment = serde_json::from_str(text).map_err(wrong)?;
+        Ok(Self { experiment, path_file: None })
     }
 
     fn duration_s(&self) -> f64 {
-        self.0.duration.as_secs_f64()
+        self.experiment.duration.as_secs_f64()
     }
 }
 
@@ -132,6 +148,11 @@ impl PyRunDirectory {
         Ok(Self(Mutex::new(Some(directory))))
     }
 
+    #[staticmethod]
+    fn aside(path: &str) -> Self {
+        Self(Mutex::new(Some(RunDirectory::aside(Path::new(path)))))
+    }
+
     fn abandon(&self) -> Fallible<()> {
         let mut guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         match guard.take() {
@@ -143,9 +164,9 @@ impl PyRunDirectory {
 
 impl PyRunDirectory {
     /// Begins to write a run into it.
-    pub(crate) fn writer(&self, experiment: &Experiment) -> Fallible<RunWriter> {
+    pub(crate) fn writer(&self, of: &PyExperiment) -> Fallible<RunWriter> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        Ok(directory.writer(experiment.path())?)
+        Ok(directory.writer(of.experiment.path(), of.path_file.as_deref())?)
     }
 }

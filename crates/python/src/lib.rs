@@ -32,7 +32,7 @@ mod core {
     #[pymodule_export]
     use crate::constellation::PyConstellation;
     #[pymodule_export]
-    use crate::engines::run_engine;
+    use crate::engines::{run_engine, run_for_summary};
     #[pymodule_export]
     use crate::experiment::{PyExperiment, PyRunDirectory, PyScenario};
     #[pymodule_export]

@@ -1,7 +1,8 @@
 //! Paths.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,7 +24,17 @@ fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
 
 /// A time-varying path.
 #[pyclass(name = "PathTrace", frozen)]
-pub(crate) struct PyPathTrace(pub(crate) PathTrace);
+pub(crate) struct PyPathTrace {
+    pub(crate) trace: Arc<PathTrace>,
+    /// The path file that it was read from.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl From<PathTrace> for PyPathTrace {
+    fn from(trace: PathTrace) -> Self {
+        Self { trace: Arc::new(trace), file: None }
+    }
+}
 
 #[pymethods]
 impl PyPathTrace {
@@ -34,12 +45,13 @@ impl PyPathTrace {
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
     ) -> Fallible<Self> {
-        plan(py, find_place, progress, |find, tell| scenario.0.path(find, tell)).map(Self)
+        plan(py, find_place, progress, |find, tell| scenario.0.path(find, tell)).map(Self::from)
     }
 
     #[staticmethod]
     fn read(path: &str) -> Fallible<Self> {
-        Ok(Self(read_path(Path::new(path))?))
+        let file = PathBuf::from(path);
+        Ok(Self { trace: Arc::new(read_path(&file)?), file: Some(file) })
     }
 
     #[staticmethod]
@@ -50,7 +62,7 @@ impl PyPathTrace {
         texts: BTreeMap<String, String>,
     ) -> Fallible<Self> {
         let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
-        Ok(Self(import_log(Path::new(path), log_format, &options)?))
+        Ok(import_log(Path::new(path), log_format, &options)?.into())
     }
 
     /// Writes the path for another tool, in one of the formats of `export_path`.
@@ -60,20 +72,25 @@ impl PyPathTrace {
         path_format: &str,
         texts: BTreeMap<String, String>,
     ) -> Fallible<()> {
-        Ok(export_path(&self.0, Path::new(path), path_format, &texts)?)
+        Ok(export_path(&self.trace, Path::new(path), path_format, &texts)?)
     }
 
     fn write(&self, path: &str) -> Fallible<()> {
-        Ok(write_path(&self.0, Path::new(path))?)
+        Ok(write_path(&self.trace, Path::new(path))?)
     }
 
     fn to_parquet<'py>(&self, py: Python<'py>) -> Fallible<Bound<'py, PyBytes>> {
-        let bytes = path_to_parquet(&self.0)?;
+        let bytes = path_to_parquet(&self.trace)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     fn header_json(&self) -> Fallible<String> {
-        Ok(serde_json::to_string(&self.0.header)?)
+        Ok(serde_json::to_string(&self.trace.header)?)
+    }
+
+    /// How many frames it has.
+    fn __len__(&self) -> usize {
+        self.trace.frames.len()
     }
 }
 

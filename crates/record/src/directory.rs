@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use skyhop_files::{FileError, file_beside, put_in_place, write_error};
+use skyhop_files::{FileError, file_beside, path_to_parquet, put_in_place, write_error};
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
@@ -21,6 +21,8 @@ const STAGING: &str = ".run.partial-";
 pub struct RunDirectory {
     path: PathBuf,
     created: Vec<PathBuf>,
+    /// Whether its owner moves it into place when the run is whole.
+    is_aside: bool,
 }
 
 impl RunDirectory {
@@ -37,7 +39,7 @@ impl RunDirectory {
         let created = missing_directories(path);
         if let Err(error) = fs::create_dir_all(path) {
             let made = created.into_iter().filter(|directory| directory.exists()).collect();
-            Self { path: path.to_owned(), created: made }.abandon()?;
+            Self { path: path.to_owned(), created: made, is_aside: false }.abandon()?;
             return Err(write_error(path, error));
         }
         let entries = fs::read_dir(path)
@@ -53,20 +55,33 @@ impl RunDirectory {
         if used && !force {
             return Err(FileError::NotEmpty { path: path.to_owned() });
         }
-        Ok(Self { path: path.to_owned(), created })
+        Ok(Self { path: path.to_owned(), created, is_aside: false })
+    }
+
+    /// An empty directory of the caller's, which moves it into its place when the run in it is whole: files are
+    /// written straight into it, and a run that is given up takes it away.
+    pub fn aside(path: &Path) -> Self {
+        Self { path: path.to_owned(), created: Vec::new(), is_aside: true }
     }
 
     /// Begins to write a run over `trace` into it. Until the run has ended its tables are in segments in
     /// a hidden directory inside; an earlier run's files are replaced only when all of the new ones
-    /// are whole.
+    /// are whole. `path_file` is a path file that holds `trace`, where there is one that nobody changes.
     ///
     /// # Errors
     /// [`FileError::Write`] with the system's reason, a full disk for example.
-    pub fn writer(&self, trace: &PathTrace) -> Result<RunWriter, FileError> {
-        let staging = self.path.join(format!("{STAGING}{}", std::process::id()));
+    pub fn writer(
+        &self,
+        trace: &PathTrace,
+        path_file: Option<&Path>,
+    ) -> Result<RunWriter, FileError> {
+        let staging = match self.is_aside {
+            true => self.path.clone(),
+            false => self.path.join(format!("{STAGING}{}", std::process::id())),
+        };
         fs::create_dir_all(&staging).map_err(|e| write_error(&self.path, e))?;
         let writer = RunWriter::new(staging, self.path.clone());
-        writer.about(skyhop_files::write_path(trace, &writer.staging.join("path.parquet")))?;
+        writer.about(put_path(trace, path_file, &writer.staging.join("path.parquet")))?;
         Ok(writer)
     }
 
@@ -106,6 +121,16 @@ fn missing_directories(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
+/// Puts a path into `place`, as another name of `file` where it has one: runs over one path then have
+/// one file of it.
+fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), FileError> {
+    // Not every file system has links, nor reaches one to another.
+    if file.is_some_and(|file| fs::hard_link(file, place).is_ok()) {
+        return Ok(());
+    }
+    put_in_place(file_beside(place, &path_to_parquet(trace)?)?, place)
+}
+
 fn remove_if_there(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(write_error(path, error)),
@@ -127,8 +152,10 @@ fn move_into(staging: &Path, destination: &Path) -> Result<(), FileError> {
 /// nothing behind.
 #[derive(Debug)]
 pub struct RunWriter {
+    /// Where the files are before they are whole; the destination itself where that is aside.
     staging: PathBuf,
     destination: PathBuf,
+    is_whole: bool,
     links: Vec<String>,
     flows: Segments<FlowSample>,
     link: Segments<LinkSample>,
@@ -149,6 +176,7 @@ impl RunWriter {
             probes: BTreeMap::new(),
             staging,
             destination,
+            is_whole: false,
         }
     }
 
@@ -224,9 +252,21 @@ impl RunWriter {
             probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
         }
         join(&probes, &place("probes"))?;
+        if self.staging != self.destination {
+            self.replace_earlier()?;
+        }
+        self.is_whole = true;
+        Ok(())
+    }
+
+    /// Moves everything into its place, over an earlier run's.
+    fn replace_earlier(&self) -> Result<(), FileError> {
         // Not every run has them: those of an earlier one would pass for its own.
-        for table in AppTable::ALL.iter().filter(|table| !place(table.name()).exists()) {
-            remove_if_there(&self.destination.join(format!("{table}.parquet")))?;
+        for table in AppTable::ALL {
+            let name = format!("{table}.parquet");
+            if !self.staging.join(&name).exists() {
+                remove_if_there(&self.destination.join(name))?;
+            }
         }
         move_into(&self.staging, &self.destination)
     }
@@ -254,7 +294,9 @@ impl Sink for RunWriter {
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
-        // What could not be written has been reported; that this fails too must not hide it.
-        fs::remove_dir_all(&self.staging).unwrap_or_default();
+        if !self.is_whole || self.staging != self.destination {
+            // What could not be written has been reported; that this fails too must not hide it.
+            fs::remove_dir_all(&self.staging).unwrap_or_default();
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An engine hands cumulative counters and events to a [`Recorder`], which makes the rows, run.json
 //! and summary.json of them and passes all of it on, piece by piece, to a [`Sink`]: a run directory
-//! ([`RunWriter`]), a pipe or socket ([`StreamSink`]), or memory ([`RunData`]). Nothing but
+//! ([`RunWriter`]), a pipe or socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Nothing but
 //! what has not been passed on is kept, so that memory does not grow with the run.
 
 mod counters;
@@ -23,6 +23,6 @@ pub use rows::{
     AppRow, AppSummary, EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary,
     ProbeRow, ProbeSummary, Quantiles, SCHEMA_VERSION, Summary,
 };
-pub use sink::{Begin, Piece, RunData, Sink};
+pub use sink::{Begin, Piece, RunData, Sink, SummaryOnly};
 pub use skyhop_files::FileError;
 pub use stream::{PieceReader, StreamSink, send};

@@ -50,6 +50,22 @@ pub trait Sink {
     fn take(&mut self, piece: Piece) -> Result<(), FileError>;
 }
 
+/// Of a run its summary alone, for those who want no more: rows are forgotten as they come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SummaryOnly {
+    /// summary.json; `None` until the run has ended.
+    pub summary: Option<Box<Summary>>,
+}
+
+impl Sink for SummaryOnly {
+    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+        if let Piece::Summary(summary) = piece {
+            self.summary = Some(summary);
+        }
+        Ok(())
+    }
+}
+
 /// A run in memory, for tests and for short ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunData {

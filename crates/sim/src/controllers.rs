@@ -1,9 +1,10 @@
 //! The congestion controls of a flow's connections.
 
 use skyhop_app::Side;
-use skyhop_cc::{CcError, Controller, Registry, Setup};
+use skyhop_cc::{CcError, Controller, Module, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::seed_for;
+use skyhop_model::Profile;
 
 /// Makes one for each end of each of a flow's connections.
 pub(crate) struct Controllers {
@@ -25,9 +26,10 @@ impl Controllers {
         id: u32,
         cc: &str,
         parameters: Vec<(String, String)>,
-        hz: u32,
+        (profile, hz): (Profile, u32),
         seed: u64,
     ) -> Result<Self, Unsupported> {
+        let parameters = of_profile(profile, cc, parameters);
         let mut controllers = Self { cc: cc.to_owned(), parameters, hz, seed, first: None };
         let first = controllers
             .start(seed)
@@ -50,5 +52,34 @@ impl Controllers {
             self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let setup = Setup { params: &params, seed, hz: self.hz };
         Registry::global().start(&self.cc, &setup, &skyhop_tcp::CALLER)
+    }
+}
+
+/// What the congestion control of this Linux had otherwise, before what is `given`.
+fn of_profile(profile: Profile, cc: &str, given: Vec<(String, String)>) -> Vec<(String, String)> {
+    let Ok(module) = Module::find(cc) else { return given };
+    let has = |name: &str| module.params().any(|param| param.name == name);
+    let is_given = |name: &str| given.iter().any(|(key, _)| key == name);
+    let own = skyhop_tcp::parameters_of(profile).iter();
+    let own = own.filter(|(name, _)| has(name) && !is_given(name));
+    let own = own.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    own.chain(given.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_gives_what_nobody_else_has_given() {
+        let text = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let of = |cc, given: &[_]| of_profile(Profile::Linux4_15, cc, text(given));
+        assert_eq!(of("bbr", &[]), text(&[("extra_acked_gain", "0")]));
+        assert_eq!(of("bbr", &[("extra_acked_gain", "1")]), text(&[("extra_acked_gain", "1")]));
+        assert_eq!(of("cubic", &[]), text(&[("hystart_all_samples", "0")]));
+        assert_eq!(of("reno", &[]), []);
+        assert_eq!(of_profile(Profile::Linux6_18, "cubic", Vec::new()), []);
     }
 }

@@ -99,7 +99,8 @@ impl Flow {
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
                 let parameters = cc_parameters(cc, parameters);
-                let controllers = Controllers::new(plan.id, cc, parameters, options.hz, seed)?;
+                let controllers =
+                    Controllers::new(plan.id, cc, parameters, (options.profile, options.hz), seed)?;
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),

@@ -27,9 +27,20 @@ use crate::sampler::Sampler;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Simulator;
 
-/// What only run.json of a simulated run says: nothing.
+/// What only run.json of a simulated run says.
 #[derive(Serialize)]
-struct Own {}
+struct Own {
+    timing: Timing,
+}
+
+/// How long it took, and for how much.
+#[derive(Serialize)]
+struct Timing {
+    /// Of the wall clock's seconds those in which packets moved: none of what is planned before or written.
+    engine_s: f64,
+    /// How often a packet came out of a link.
+    packet_hops: u64,
+}
 
 impl Engine for Simulator {
     fn name(&self) -> &'static str {
@@ -49,20 +60,23 @@ impl Engine for Simulator {
         let mut network = network(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         let mut sampler = Sampler::new(experiment, &network);
-        let mut interrupted = false;
+        let (mut interrupted, mut engine_s) = (false, 0.0);
         while !sampler.is_over() && !interrupted {
             let due = sampler.next();
+            let before_s = control.wall_s();
             network.run_until(due);
+            engine_s += control.wall_s() - before_s;
             sampler.sample(&mut network, &mut recorder)?;
             control.progress(due.saturating_since(Instant::START), experiment.duration);
             interrupted = !sampler.is_over() && control.interrupted();
         }
         let at = sampler.conclude(&mut network, &mut recorder);
+        let packet_hops = network.links.iter().map(|link| link.stats().delivered_packets).sum();
         let grid = network.signal.found();
         let ending = Ending {
             wall_s: control.wall_s(),
             grid: grid.as_ref(),
-            ..Ending::of_run(at, interrupted, Own {})
+            ..Ending::of_run(at, interrupted, Own { timing: Timing { engine_s, packet_hops } })
         };
         recorder.finish(ending)?;
         Ok(Ended { at, interrupted, program_status: None })

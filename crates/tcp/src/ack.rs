@@ -221,8 +221,10 @@ impl<C: CongestionControl> Sender<C> {
                 work.original_acked |= seq < self.high_seq;
             }
             if !entry.is(SACKED) {
-                self.count_delivered(work);
-                self.rack_on_delivered(seq, &entry, work.tsecr);
+                if !self.is_reno() {
+                    self.count_delivered(work);
+                    self.rack_on_delivered(seq, &entry, work.tsecr);
+                }
                 work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
             }
         }
@@ -231,7 +233,13 @@ impl<C: CongestionControl> Sender<C> {
             work.set_timer = true;
             covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.mss;
             self.lengths.forget_below(cumulative);
-            self.check_reordering(lowest, work.prior_sacked_end);
+            if self.is_reno() {
+                self.remove_reno_sacks(covered.packets, work);
+                // What was sent once cannot be told from what was sent twice.
+                work.original_acked &= !covered.retransmitted;
+            } else {
+                self.check_reordering(lowest, work.prior_sacked_end);
+            }
         }
         covered
     }

@@ -19,10 +19,12 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn validate_cwnd(&mut self, limited: bool) {
         let out = self.board.packets_out();
         let tp = &mut self.tp;
-        if self.board.una >= self.usage.round_end
-            || limited
-            || (!tp.is_cwnd_limited() && out > tp.max_packets_out)
-        {
+        let is_news = if self.rules.notes_limited_windows {
+            limited || (!tp.is_cwnd_limited() && out > tp.max_packets_out)
+        } else {
+            out > tp.max_packets_out
+        };
+        if self.board.una >= self.usage.round_end || is_news {
             tp.set_cwnd_limited(limited);
             tp.max_packets_out = out;
             self.usage.round_end = self.board.nxt;

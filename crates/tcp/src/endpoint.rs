@@ -108,13 +108,13 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.write_without_end();
     }
 
-    /// An application that always has more to send stops: what has been sent is all so far.
+    /// An application that always has more to send stops: what has been written is all so far.
     pub fn pause(&mut self) {
         self.sender.pause();
     }
 
     /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
-    /// has been sent. Data still arrives.
+    /// there was room for in the send buffer. Data still arrives.
     pub fn finish(&mut self) {
         self.idle = false;
         self.sender.finish();

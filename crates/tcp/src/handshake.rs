@@ -128,5 +128,6 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.cc.init(&mut self.tp);
         self.expand_sndbuf();
+        self.fill_sndbuf();
     }
 }

@@ -24,7 +24,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// Whether anything was never sent, a FIN included.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.unsent().bytes > 0 || self.stream.fin_is_due()
+        self.stream.wanted() > self.lengths.end() || self.stream.fin_is_due()
     }
 
     /// Whether a full segment was never sent, or what is less but all.

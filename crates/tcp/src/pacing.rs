@@ -43,12 +43,13 @@ impl<C: CongestionControl> Sender<C> {
 
     /// A burst left: the next one has to wait for as long as this one takes at the pacing rate. A
     /// sender that is late gets back at most half of that.
-    pub(crate) fn pace(&mut self, burst_bytes: u64) {
+    pub(crate) fn pace(&mut self, segments: u32, burst_bytes: u64) {
         let prior_ns = self.tp.tcp_wstamp_ns;
         let now_ns = self.now.as_nanos().max(prior_ns);
         self.tp.tcp_wstamp_ns = now_ns;
         let rate = self.tp.sk().sk_pacing_rate;
-        if !self.is_paced() || rate == 0 || rate == u64::MAX || self.data_sent < UNPACED_SEGMENTS {
+        let sent = self.data_sent + u64::from(segments);
+        if !self.is_paced() || rate == 0 || rate == u64::MAX || sent < UNPACED_SEGMENTS {
             return;
         }
         let length_ns = burst_bytes * 1_000_000_000 / rate;
@@ -65,7 +66,7 @@ impl<C: CongestionControl> Sender<C> {
         let most = u64::from(sk.sk_gso_max_size);
         let mut bytes = sk.sk_pacing_rate >> sk.sk_pacing_shift;
         let short_path = self.rtt.min_rtt_us() >> TSO_RTT_LOG;
-        if short_path < 32 {
+        if self.rules.tso_by_rtt && short_path < 32 {
             bytes = bytes.saturating_add(most >> short_path);
         }
         let segments = bytes.min(most) as u32 / self.config.mss;

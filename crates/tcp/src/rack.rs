@@ -12,7 +12,7 @@ const REO_WND_PERSIST: u8 = 16;
 /// Duplicate ACKs that count as a loss while no reordering has been seen (RFC 5681 3.2).
 pub(crate) const DUP_THRESH: u32 = 3;
 /// Degrees of reordering beyond this count the same (sysctl tcp_max_reordering).
-const MAX_REORDERING: u32 = 300;
+pub(crate) const MAX_REORDERING: u32 = 300;
 /// Linux's TCP_TIMEOUT_MIN_US, added to the short timers; before it was so many ticks.
 const TIMEOUT_MIN_US: u64 = 2000;
 const TIMEOUT_MIN_TICKS: u64 = 2;

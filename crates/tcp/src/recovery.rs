@@ -12,7 +12,12 @@ impl<C: CongestionControl> Sender<C> {
             // The reduction is called for: nothing undoes it.
             self.tp.prior_ssthresh = 0;
         }
-        self.leave_finished_episode(work);
+        if self.board.packets_out() == 0 && self.is_reno() {
+            self.reset_reno_sack();
+        }
+        if !self.leave_finished_episode(work) {
+            return;
+        }
         let go_on = match self.tp.ca_state() {
             CongestionState::Recovery => self.react_in_recovery(work),
             CongestionState::Loss => self.react_in_loss(work),
@@ -26,7 +31,8 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// RFC 6582 3.2 step 3: everything that was outstanding when the episode began has arrived.
-    fn leave_finished_episode(&mut self, work: &AckWork) {
+    /// Whether there is more to be done: without SACK it may have to be held.
+    fn leave_finished_episode(&mut self, work: &AckWork) -> bool {
         let state = self.tp.ca_state();
         if state == CongestionState::Open {
             self.undo.retrans_stamp = 0;
@@ -38,16 +44,26 @@ impl<C: CongestionControl> Sender<C> {
                     self.set_state(CongestionState::Open);
                 }
                 CongestionState::Recovery => {
-                    self.try_undo_recovery(work);
+                    if self.is_reno() {
+                        self.reset_reno_sack();
+                    }
+                    if self.try_undo_recovery(work) {
+                        return false;
+                    }
                     self.end_cwnd_reduction();
                 }
                 _ => {}
             }
         }
+        true
     }
 
     fn react_in_recovery(&mut self, work: &mut AckWork) -> bool {
-        if work.advanced && self.try_undo_partial(work) {
+        if !work.advanced {
+            if self.is_reno() {
+                self.add_reno_sack(work);
+            }
+        } else if self.try_undo_partial(work) {
             return false;
         }
         if self.try_undo_dsack() {
@@ -74,6 +90,12 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     fn react_otherwise(&mut self, work: &mut AckWork) -> bool {
+        if self.is_reno() {
+            if work.advanced {
+                self.reset_reno_sack();
+            }
+            self.add_reno_sack(work);
+        }
         if self.tp.ca_state() <= CongestionState::Disorder {
             self.try_undo_dsack();
         }
@@ -89,6 +111,10 @@ impl<C: CongestionControl> Sender<C> {
     /// RACK looks for losses (RFC 8985 6.2 step 5).
     fn identify_losses(&mut self, work: &mut AckWork) {
         if self.board.packets_out() == 0 {
+            return;
+        }
+        if self.is_reno() {
+            self.newreno_mark_lost(work.advanced);
             return;
         }
         let before = self.board.retrans_out;

@@ -132,6 +132,9 @@ impl<C: CongestionControl> Sender<C> {
 
     /// RFC 8985 6.3: the first segment, and what RACK has waited for long enough.
     fn mark_lost_by_timeout(&mut self) {
+        if self.is_reno() {
+            self.reset_reno_sack();
+        }
         let head = self.board.una;
         let mut next = self.board.first_unsacked(head, self.board.nxt);
         while let Some(seq) = next {
@@ -143,7 +146,7 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// What an ACK means in the loss state (RFC 5682 3.1 and the SACK variant in 3.2).
-    pub(crate) fn process_loss(&mut self, work: &AckWork) {
+    pub(crate) fn process_loss(&mut self, work: &mut AckWork) {
         let recovered = self.board.una >= self.high_seq;
         if work.advanced && self.try_undo_loss(work, false) {
             return;
@@ -171,6 +174,13 @@ impl<C: CongestionControl> Sender<C> {
         if recovered {
             self.try_undo_recovery(work);
             return;
+        }
+        if self.is_reno() {
+            if self.board.nxt > self.high_seq && work.duplicate_ack {
+                self.add_reno_sack(work);
+            } else if work.advanced {
+                self.reset_reno_sack();
+            }
         }
         self.rexmit = Rexmit::Lost;
     }

@@ -65,3 +65,13 @@ impl Rules {
         }
     }
 }
+
+/// What the congestion controls of a Linux had otherwise, as parameters of those here: Linux up to 5.4 let HyStart look at
+/// the first 8 RTTs of a round alone; BBR allows for aggregated ACKs from 5.1 on.
+pub fn parameters_of(profile: Profile) -> &'static [(&'static str, &'static str)] {
+    match profile {
+        Profile::Linux4_15 => &[("hystart_all_samples", "0"), ("extra_acked_gain", "0")],
+        Profile::Linux5_4 => &[("hystart_all_samples", "0")],
+        Profile::Linux6_12 | Profile::Linux6_18 => &[],
+    }
+}

@@ -208,18 +208,23 @@ impl Scoreboard {
             return false;
         }
         let flags = entry.flags;
-        entry.flags = (flags | LOST) & !(RETRANS | BY_TIMEOUT);
+        entry.flags = (flags | LOST) & !BY_TIMEOUT;
         if by_timeout {
             entry.flags |= BY_TIMEOUT;
+        }
+        // RACK waits for a retransmission that an undo has left in flight (`tcp_mark_skb_lost`).
+        let waits = flags & (LOST | RETRANS) == RETRANS && !by_timeout;
+        if flags & RETRANS != 0 && !waits {
+            entry.flags &= !RETRANS;
+            self.retrans_out -= 1;
         }
         if flags & LOST == 0 {
             self.lost_out += 1;
         }
-        if flags & RETRANS != 0 {
-            self.retrans_out -= 1;
+        if !waits {
+            self.pending.set(seq);
+            self.pending_from = self.pending_from.min(seq);
         }
-        self.pending.set(seq);
-        self.pending_from = self.pending_from.min(seq);
         self.unlist(seq);
         true
     }

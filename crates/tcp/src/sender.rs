@@ -86,6 +86,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) forced: Option<Forced>,
     pub(crate) flight: Flight,
     pub(crate) last_sent_us: u64,
+    /// An application that waits for room writes again when this byte of the stream has been acknowledged.
+    pub(crate) writes_again_at: u64,
     /// An application that writes without end has begun to since something left.
     pub(crate) resumes: bool,
 
@@ -111,6 +113,7 @@ impl<C: CongestionControl> Sender<C> {
         let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
         tp.inet_conn.icsk_rto = jiffies.from_us(RTO_INITIAL_US) as u32;
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
+        tp.sk_mut().sk_sndbuf = config.wmem.initial.as_u64().min(i32::MAX as u64) as i32;
         Self {
             config,
             has_cong_control: cc.has_cong_control(),
@@ -150,6 +153,7 @@ impl<C: CongestionControl> Sender<C> {
             forced: None,
             flight: Flight::default(),
             last_sent_us: 0,
+            writes_again_at: 0,
             resumes: false,
             data_sent: 0,
             timeouts: 0,
@@ -167,24 +171,31 @@ impl<C: CongestionControl> Sender<C> {
             self.check_app_limited();
             self.restart_after_idle();
         }
+        let waits = self.stream.is_blocked();
         self.stream.write(bytes.as_u64());
+        if !waits && self.is_established() {
+            self.fill_sndbuf();
+        }
     }
 
     /// The application always has more to send, until [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.stream.write_without_end();
+        if self.is_established() {
+            self.fill_sndbuf();
+        }
         self.resumes = true;
     }
 
-    /// An application that always has more to send stops: what has been sent is all so far.
+    /// An application that always has more to send stops: what has been written is all so far.
     pub fn pause(&mut self) {
-        self.stream.pause(self.lengths.end());
+        self.stream.pause();
     }
 
-    /// The application has no more to send: what has been written is all, or, of an endless
-    /// stream, what has been sent. Poll afterwards: what waits may leave now, with the FIN.
+    /// The application has no more to send: what has been written is all, as far as
+    /// there was room for it in the send buffer where it was without end. Poll afterwards: what waits may leave now, with the FIN.
     pub fn finish(&mut self) {
-        self.stream.finish(self.lengths.end());
+        self.stream.finish();
     }
 
     /// The application wants short segments to wait, or no longer (TCP_CORK). Poll afterwards: what waits may leave now.
@@ -209,7 +220,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// What has been written and never left; without end, all there can be.
     pub fn unsent_bytes(&self) -> Bytes {
-        Bytes::new(self.unsent().bytes)
+        Bytes::new(self.stream.wanted() - self.lengths.end())
     }
 
     /// An acknowledgement arrived.
@@ -276,6 +287,16 @@ impl<C: CongestionControl> Sender<C> {
         }
         if self.phase != Phase::Established {
             return self.next_handshake_segment();
+        }
+        let leaving = self.next_segment();
+        if leaving.is_some() { leaving } else { self.end_or_go_on() }
+    }
+
+    /// Nothing more leaves now, unless the application has waited for room to write more.
+    fn end_or_go_on(&mut self) -> Option<Leaving> {
+        self.end_flight();
+        if !self.check_space() {
+            return None;
         }
         let leaving = self.next_segment();
         if leaving.is_none() {

@@ -3,7 +3,9 @@
 /// The data behind the segments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    /// Bytes written so far; `u64::MAX`: without end.
+    /// Bytes that the application has, and those of them that there was room for in the send buffer. `u64::MAX`:
+    /// without end.
+    wanted: u64,
     written: u64,
     finished: bool,
     /// The segment that carries the FIN, once it has left.
@@ -12,48 +14,67 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) const fn new() -> Self {
-        Self { written: 0, finished: false, fin: None }
+        Self { wanted: 0, written: 0, finished: false, fin: None }
     }
 
     pub(crate) fn write(&mut self, bytes: u64) {
         if !self.finished {
-            self.written = self.written.saturating_add(bytes);
+            self.wanted = self.wanted.saturating_add(bytes);
         }
     }
 
     pub(crate) fn write_without_end(&mut self) {
         if !self.finished {
-            self.written = u64::MAX;
+            self.wanted = u64::MAX;
         }
     }
 
-    /// Ends a writing without end: what has been sent, up to byte `sent`, is all so far.
-    pub(crate) fn pause(&mut self, sent: u64) {
-        if self.written == u64::MAX {
-            self.written = sent;
+    /// There is room in the send buffer up to byte `end`. Who has to stop short stops behind a whole segment, counted
+    /// from what has been sent.
+    pub(crate) fn accept(&mut self, sent: u64, end: u64, mss: u64) {
+        let whole = sent + end.saturating_sub(sent) / mss * mss;
+        let end = if self.wanted <= end { self.wanted } else { whole };
+        self.written = self.written.max(end);
+    }
+
+    /// Ends a writing without end: what has been written is all so far.
+    pub(crate) fn pause(&mut self) {
+        if self.wanted == u64::MAX {
+            self.wanted = self.written;
         }
     }
 
-    /// No more will be written. An endless stream ends where it has been sent to, at byte `sent`.
-    pub(crate) fn finish(&mut self, sent: u64) {
+    /// No more will be written. An endless stream ends where it has been written to.
+    pub(crate) fn finish(&mut self) {
         if !self.finished {
-            self.pause(sent);
+            self.pause();
         }
         self.finished = true;
     }
 
-    /// Where it ends, as far as it has been written.
+    /// Where it ends, as far as there was room for it.
     pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 
+    /// Where it ends, as far as the application knows.
+    pub(crate) const fn wanted(&self) -> u64 {
+        self.wanted
+    }
+
+    /// Whether the application waits for room.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.written < self.wanted
+    }
+
+    /// Whether what has been written is all there will be.
     pub(crate) const fn is_finished(&self) -> bool {
-        self.finished
+        self.finished && !self.is_blocked()
     }
 
     /// Whether a FIN has to leave that never did.
     pub(crate) const fn fin_is_due(&self) -> bool {
-        self.finished && self.fin.is_none()
+        self.is_finished() && self.fin.is_none()
     }
 
     /// Segment `seq` takes the FIN.

@@ -45,7 +45,10 @@ impl<C: CongestionControl> Sender<C> {
     pub(crate) fn schedule_loss_probe(&mut self, advancing: bool) -> bool {
         let state = self.tp.ca_state();
         let packets_out = self.board.packets_out();
-        if packets_out == 0 || !matches!(state, CongestionState::Open | CongestionState::Cwr) {
+        if packets_out == 0
+            || self.is_reno()
+            || !matches!(state, CongestionState::Open | CongestionState::Cwr)
+        {
             return false;
         }
         let mut wait_us = RTO_INITIAL_US;

@@ -159,7 +159,7 @@ impl<C: CongestionControl> Sender<C> {
         let (segments, bytes) = self.next_burst(most.min(quota));
         self.flight.burst_rest = segments - 1;
         self.flight.is_burst = segments > 1;
-        self.pace(bytes);
+        self.pace(segments, bytes);
         true
     }
 
@@ -232,7 +232,7 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.tp.total_retrans += 1;
         let len = self.lengths.of(seq);
-        self.pace(len.into());
+        self.pace(1, len.into());
         self.count_sent(len);
         Leaving { what: What::DataAgain, seq, push: false }
     }
@@ -260,7 +260,6 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         self.check_persist_timer();
-        self.check_space();
     }
 
     /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.

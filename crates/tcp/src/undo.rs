@@ -109,14 +109,19 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The end of a recovery or loss state: back to Open, undone where it was needless.
-    pub(crate) fn try_undo_recovery(&mut self, work: &AckWork) {
+    /// The end of a recovery or loss state: back to Open, undone where it was needless. Without SACK the state may have to
+    /// be held; whether it is.
+    pub(crate) fn try_undo_recovery(&mut self, work: &AckWork) -> bool {
         if self.may_undo(work) {
             self.undo_cwnd_reduction(false);
         } else {
             self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
         }
+        if self.holds_state_without_sack() {
+            return true;
+        }
         self.set_state(CongestionState::Open);
+        false
     }
 
     /// A timeout was spurious: F-RTO says so, D-SACK, or a timestamp.
@@ -126,7 +131,9 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.undo_cwnd_reduction(true);
         self.tp.inet_conn.icsk_retransmits = 0;
-        self.set_state(CongestionState::Open);
+        if !self.holds_state_without_sack() && (by_frto || !self.is_reno()) {
+            self.set_state(CongestionState::Open);
+        }
         true
     }
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.tables import Column, Table, three_digits
-from skyhop.data.reading import read_runs
-from skyhop.data.records import FLOW_SUMMARY_KEYS, RunRecord
+from skyhop.data.heads import FLOW_SUMMARY_KEYS, RunHead, read_heads
 
 LATENCY_QUANTILES = ("p50", "p95", "p99")
 """Of what a flow's application did."""
@@ -25,7 +24,7 @@ def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
         InputError: if one of `run_dirs` is not a run directory.
 
     """
-    rows = [row for run in read_runs(run_dirs) for row in rows_of(run)]
+    rows = [row for run in read_heads(run_dirs) for row in rows_of(run)]
     ids = len({(row["run"], row["cc"]) for row in rows}) < len(rows)
     live = any(row["lateness_p99_us"] is not None for row in rows)
     finite = any(row["completion_s"] is not None for row in rows)
@@ -74,7 +73,7 @@ def _rounded(value: float | None, factor: float, digits: int) -> float | None:
     return None if value is None else round(value * factor, digits)
 
 
-def rows_of(run: RunRecord) -> Iterator[dict[str, Any]]:
+def rows_of(run: RunHead) -> Iterator[dict[str, Any]]:
     """Yield `summary_row_values` of a run, each with the run's name as `run` and `warnings`."""
     warnings = list(run.summary.get("warnings") or [])
     for row in summary_row_values(run.summary):
@@ -129,7 +128,7 @@ def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows_of_more_links(run: RunRecord) -> Iterator[dict[str, Any]]:
+def rows_of_more_links(run: RunHead) -> Iterator[dict[str, Any]]:
     """Yield one row per link of a run's `[links]`, with those keys of `rows_of` that a link has."""
     for name, link in run.summary.get("links", {}).items():
         yield {"run": f"{run.name}: {name}", **_of_link(link)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +81,8 @@ def _repeat(
     scenario: Path, places: dict[int, Path], sets: Sequence[str], jobs: int, *, force: bool
 ) -> None:
     """Run once per seed, `jobs` at a time."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
     with progress_bar("simulating") as progress, ProcessPoolExecutor(jobs) as pool:
         waiting = [
             pool.submit(_one, scenario, place, seed, sets, force) for seed, place in places.items()

@@ -7,11 +7,8 @@ that is younger than that is used again.
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from skyhop.data.files import write_file
@@ -56,6 +53,10 @@ def downloaded(address: str) -> Path:
 
 
 def _fetched(address: str) -> bytes:
+    import http.client
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(address, headers={"User-Agent": "skyhop"})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:

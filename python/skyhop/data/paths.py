@@ -7,15 +7,15 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.scenarios import Scenario, load_scenario
 from skyhop.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -42,6 +42,8 @@ class Path:
     def frames(self) -> pa.Table:
         """One row per frame: `t_ns`, `nodes`, `hop_delay_ns`, `delay_ns`, …, `events`."""
         if self._frames is None:
+            import pyarrow.parquet as pq
+
             # Not read_table: its threads may outlive the interpreter, which then aborts.
             self._frames = pq.ParquetFile(io.BytesIO(self._core.to_parquet())).read()
         return self._frames

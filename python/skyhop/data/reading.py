@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,9 @@ import pyarrow as pa
 
 from skyhop._core import DIRECTIONS, LOSS_REASONS, PATH_LINK, PHASE_KINDS
 from skyhop.data.arrays import FloatArray
+from skyhop.data.heads import RunHead, read_heads, run_head
 from skyhop.data.paths import Path, read_path
 from skyhop.data.records import (
-    FLOW_SUMMARY_KEYS,
     SHOWN_EVENT_KINDS,
     AppSeries,
     Events,
@@ -39,32 +38,27 @@ _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
-_SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
-
 
 def read_runs(directories: Sequence[FilePath | str]) -> list[RunRecord]:
-    """Read run directories; one that holds runs (`seed-1/`, `seed-2/`, …) stands for them all.
+    """Read run directories, as `read_heads` finds them.
 
     Raises:
         InputError: there is none, or one is not a run directory.
     """
-    found = [run for directory in directories for run in _run_directories(FilePath(directory))]
-    if not found:
-        raise InputError("no run directory given: name at least one")
-    names = _unique_names(found)
-    return [run_record(Run(file), name) for file, name in zip(found, names, strict=True)]
+    return [_record(head, Run(head.directory)) for head in read_heads(directories)]
 
 
-def run_record(run: Run, name: str = "") -> RunRecord:
-    """Return a run as arrays; its name is its directory's where none is given.
+def run_record(run: Run) -> RunRecord:
+    """Return a run as arrays.
 
     Raises:
         InputError: a file of the run is missing, damaged, or lacks a key or a column.
     """
-    directory = run.directory
-    _check_keys(directory / "run.json", run.info, ("scenario",))
-    _check_keys(directory / "summary.json", run.summary, _SUMMARY_KEYS)
-    _check_summary(directory / "summary.json", run.summary)
+    return _record(run_head(run), run)
+
+
+def _record(head: RunHead, run: Run) -> RunRecord:
+    directory, summary = head.directory, head.summary
     flows = _frame(run.flows, _FLOW_COLUMNS, directory / "flows.parquet")
     link = _frame(run.link, _LINK_COLUMNS, directory / "link.parquet")
     events = _frame(run.events, _EVENT_COLUMNS, directory / "events.parquet")
@@ -72,12 +66,12 @@ def run_record(run: Run, name: str = "") -> RunRecord:
     path_file = directory / "path.parquet"
     return RunRecord(
         directory=directory,
-        name=name or directory.resolve().name,
-        manifest=run.info,
-        summary=run.summary,
+        name=head.name,
+        manifest=head.manifest,
+        summary=summary,
         flows={
             int(flow["id"]): _flow_series(flows.filter(pl.col("flow") == flow["id"]))
-            for flow in run.summary["flows"]
+            for flow in summary["flows"]
         },
         link=_link_series_by_name(link),
         events=_events(events),
@@ -124,54 +118,6 @@ def path_record(source: Path | pa.Table) -> PathRecord:
         same_nodes=np.asarray((nodes == nodes.shift(1)).fill_null(False).to_numpy(), dtype=bool),
         events=_events(frame.select(pl.col("events").explode()).drop_nulls().unnest("events")),
     )
-
-
-def _run_directories(directory: FilePath) -> list[FilePath]:
-    if not directory.is_dir():
-        what = "is not a directory" if directory.exists() else "does not exist"
-        raise InputError(f"{directory}: {what}; a report is made from run directories")
-    here = [directory] if (directory / "run.json").exists() else []
-    inside = here or [found.parent for found in directory.glob("*/run.json")]
-    if not inside:
-        raise InputError(f"{directory}: not a run directory: run.json is missing")
-    for run in inside:
-        if not (run / "summary.json").exists():
-            raise InputError(f"{run / 'summary.json'}: missing; the run was not finished")
-    return sorted(inside, key=lambda run: (len(run.name), run.name))
-
-
-def _unique_names(directories: Sequence[FilePath]) -> list[str]:
-    """Take as many of the last parts of each path as it takes to tell them apart."""
-    parts = [directory.resolve().parts for directory in directories]
-    for depth in range(1, max(len(part) for part in parts) + 1):
-        names = ["/".join(part[-depth:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{part[-1]} ({index + 1})" for index, part in enumerate(parts)]
-
-
-def _check_keys(file: FilePath, content: Mapping[str, Any], keys: Sequence[str]) -> None:
-    for key in keys:
-        if key not in content:
-            raise InputError(f"{file}: the key `{key}` is missing")
-
-
-def _check_summary(file: FilePath, summary: Mapping[str, Any]) -> None:
-    link = summary["link"]
-    parts: list[tuple[str, Any, Sequence[str]]] = [
-        ("link", link, ("utilisation", "backlog_mean_bytes", "drops")),
-        ("handovers", summary["handovers"], ("end", "intermediate", "reroute")),
-    ]
-    for index, flow in enumerate(summary["flows"]):
-        parts.append((f"flows[{index}]", flow, FLOW_SUMMARY_KEYS))
-    if isinstance(link, Mapping):
-        parts.append(("link.drops", link.get("drops"), ()))
-    for name, part, keys in parts:
-        if not isinstance(part, Mapping):
-            raise InputError(f"{file}: `{name}` should be an object")
-        for key in keys:
-            if key not in part:
-                raise InputError(f"{file}: the key `{name}.{key}` is missing")
 
 
 def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> pl.DataFrame:

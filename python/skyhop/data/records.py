@@ -6,24 +6,18 @@ milliseconds, NaN for what is not known. `reading` makes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from skyhop._core import PATH_EVENT_KINDS
 from skyhop.data.arrays import BoolArray, FloatArray
+from skyhop.data.heads import RunHead
 
 SHOWN_EVENT_KINDS = (*PATH_EVENT_KINDS, "change")
 """What happens to a path, by itself or as the scenario says, in the order of figures."""
-
-FLOW_SUMMARY_KEYS = (
-    "id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
-    "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
-)  # fmt: skip
-"""What summary.json says of each TCP flow."""
 
 
 @dataclass(frozen=True)
@@ -188,16 +182,9 @@ class AppSeries:
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """A run."""
+class RunRecord(RunHead):
+    """A run with its tables."""
 
-    directory: Path
-    name: str
-    """What to call the run; `read_runs` makes it unique."""
-    manifest: Mapping[str, Any]
-    """The content of run.json."""
-    summary: Mapping[str, Any]
-    """The content of summary.json."""
     flows: Mapping[int, FlowSeries]
     """By flow id; a flow of the summary that has no samples has an empty series."""
     link: Mapping[str, LinkSeries]
@@ -212,27 +199,6 @@ class RunRecord:
     """By flow id; a flow is in it whose application has done something that has a table."""
     path: PathRecord | None
     """The path that the run went over, where the directory holds a copy of it."""
-
-    @property
-    def duration_s(self) -> float:
-        """How much of the scenario's time passed."""
-        return float(self.summary["virtual_s"])
-
-    @property
-    def scenario(self) -> Mapping[str, Any]:
-        """The scenario as resolved."""
-        scenario = self.manifest["scenario"]
-        return scenario if isinstance(scenario, Mapping) else {}
-
-    @property
-    def has_one_link(self) -> bool:
-        """Whether all flows share the link of `[path]` and `[link]` and nothing else."""
-        flows = self.scenario.get("flow", [])
-        return not self.scenario.get("links") and not any("extra_rtt" in flow for flow in flows)
-
-    def flow_summaries(self) -> Iterator[Mapping[str, Any]]:
-        """Yield summary.json's entries for TCP flows."""
-        yield from self.summary["flows"]
 
 
 def _merged(spans: Sequence[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:

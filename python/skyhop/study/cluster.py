@@ -18,6 +18,7 @@ from typing import Any
 from skyhop.errors import InputError, RunError
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.execution import Failure, Recipe, Task, execute
+from skyhop.study.workplace import Workplace
 
 _Result = Failure | dict[str, bytes]
 
@@ -87,19 +88,24 @@ def _taken(ray: Any, done: Any, task: Task, root: Path) -> Failure | None:
 
 def _run(recipe: Recipe, task: Task) -> _Result:
     """Run on this machine, and return the run's files."""
-    root = Path(_workplace().name)
-    failure = execute(recipe, task, root)
+    workplace = _workplace()
+    failure = execute(recipe, task, workplace)
     if failure is not None:
         return failure
-    place = root / "runs" / task.run_id
+    place = workplace.root / "runs" / task.run_id
     files = {file.name: file.read_bytes() for file in place.iterdir()}
     shutil.rmtree(place)
     return files
 
 
 @cache
-def _workplace() -> tempfile.TemporaryDirectory[str]:
-    """Return the directory of this process, which keeps the paths that its runs share."""
+def _workplace() -> Workplace:
+    """Return this process's own, which keeps the paths that its runs share."""
+    return Workplace(Path(_place().name))
+
+
+@cache
+def _place() -> tempfile.TemporaryDirectory[str]:
     place = tempfile.TemporaryDirectory(prefix="skyhop-")
     for part in ("runs", "paths", "unfinished"):
         (Path(place.name) / part).mkdir()

@@ -22,12 +22,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
-
-import polars as pl
+from typing import IO, TYPE_CHECKING, Any
 
 from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _MARK = "study.json"
 

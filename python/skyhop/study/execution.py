@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +14,7 @@ from skyhop.data.toml import toml_text
 from skyhop.errors import SkyhopError
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.metrics import MetricSet
+from skyhop.study.workplace import Workplace
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,20 @@ class Failure:
     error: str
 
 
-def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
-    """Run and measure a task below `root`, the study's directory; None when it is finished.
+def execute(recipe: Recipe, task: Task, workplace: Workplace) -> Failure | None:
+    """Run and measure a task in the study's directory; None when it is finished.
 
     Nothing is repeated: a run that is there only lacks a measurement. What fails leaves nothing.
     """
     from skyhop.engines import InterruptedRunError
 
-    place = root / "runs" / task.run_id
-    staged = new_place(root / "unfinished")
+    place = workplace.root / "runs" / task.run_id
+    staged = new_place(workplace.root / "unfinished")
     try:
-        made = place if (place / "flows.parquet").is_file() else staged
-        if made is staged:
-            _run(recipe, task, root, staged)
-        rows = recipe.metrics.rows(made)
-        if recipe.keep == "rows":
-            _empty(staged)
+        if (place / "flows.parquet").is_file():
+            rows = recipe.metrics.rows(place)
+        else:
+            rows = _measured(recipe, task, workplace, staged)
         text = json.dumps(rows, ensure_ascii=False)
         (staged / f"rows-{recipe.metrics.digest}.json").write_text(text, "utf-8")
         place_whole(staged, place)
@@ -76,40 +73,45 @@ def execute(recipe: Recipe, task: Task, root: Path) -> Failure | None:
     return None
 
 
-def _run(recipe: Recipe, task: Task, root: Path, place: Path) -> None:
-    from skyhop.data.places import position_of
-    from skyhop.engines import run_with
+def _measured(
+    recipe: Recipe, task: Task, workplace: Workplace, staged: Path
+) -> list[dict[str, Any]]:
+    """Run a task and return its rows; what is kept of the run beside them is left in `staged`."""
+    from skyhop.engines import run_aside, summary_with
 
-    scenario = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))
-    base, sets = dict(recipe.base), list(task.sets)
-    resolved = json.loads(scenario.to_json())
-    if task.path_id is not None:
-        file = root / "paths" / f"{task.path_id}.parquet"
-        with _alone(root / "unfinished" / f"{task.path_id}.lock"):
-            if not file.is_file():
-                _core.PathTrace.compute(scenario, position_of, _ignore).write(str(file))
-        base["path"] = {
-            "kind": "trace",
-            "file": str(file.resolve()),
-            "during_outage": resolved["path"]["during_outage"],
-        }
-        sets = [text for text in sets if not text.startswith("path.")]
+    asked = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))
+    scenario, path = _over_shared_path(recipe, task, workplace, asked)
+    if recipe.keep == "rows" and not recipe.metrics.needs_series:
+        return recipe.metrics.rows_of(summary_with(recipe.engine, scenario, path))
+    run_aside(recipe.engine, scenario, staged, path)
+    rows = recipe.metrics.rows(staged)
+    if recipe.keep == "rows":
+        _empty(staged)
+    else:
+        text = toml_text(json.loads(asked.to_json()))
+        (staged / "scenario.toml").write_text(text, "utf-8")
+    return rows
+
+
+def _over_shared_path(
+    recipe: Recipe, task: Task, workplace: Workplace, asked: _core.Scenario
+) -> tuple[_core.Scenario, _core.PathTrace | None]:
+    """Return the scenario that is run, with its path where runs share it."""
+    if task.path_id is None:
+        return asked, None
+    path, resolved = workplace.path(task.path_id, asked), json.loads(asked.to_json())["path"]
+    if resolved["kind"] == "trace":
+        return asked, path
+    # So that its run.json can be run again without the constellation.
+    trace = {
+        "kind": "trace",
+        "file": str(workplace.path_file(task.path_id).resolve()),
+        "during_outage": resolved["during_outage"],
+    }
+    sets = [text for text in task.sets if not text.startswith("path.")]
     # Relative names in the scenario are looked up beside `origin`, as when it was checked.
-    loaded = _core.Scenario.from_json(json.dumps(base), recipe.origin, sets)
-    run_with(recipe.engine, loaded, place, force=True)
-    (place / "scenario.toml").write_text(toml_text(resolved), "utf-8")
-
-
-def _ignore(_done: int, _total: int) -> None:
-    """Show nothing."""
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Let one process at a time in: the others wait for the path that it computes."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    text = json.dumps({**recipe.base, "path": trace})
+    return _core.Scenario.from_json(text, recipe.origin, sets), path
 
 
 def _empty(place: Path) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from skyhop.analysis.binning import binned
 from skyhop.analysis.statistics import delay_inflation, in_windows, jain, power, statistic
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
 from skyhop.data.arrays import FloatArray
+from skyhop.data.heads import FLOW_SUMMARY_KEYS
 from skyhop.data.quantities import seconds
-from skyhop.data.reading import run_record
-from skyhop.data.records import FLOW_SUMMARY_KEYS, FlowSeries, RunRecord
+from skyhop.data.records import FlowSeries, RunRecord
 from skyhop.errors import InputError
 from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
@@ -136,7 +137,7 @@ class MetricSet:
             )
         return self.infos[name]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Names what is measured, so that changed metrics are measured again."""
         content = [_LAYOUT, *(metric.model_dump(mode="json") for metric in self.own)]
@@ -154,9 +155,17 @@ class MetricSet:
             InputError: the directory lacks something.
         """
         run = Run(directory)
-        summary = run.summary
+        if not self.needs_series:
+            return self.rows_of(run.summary)
+        from skyhop.data.reading import run_record
+
+        return self.rows_of(run.summary, run_record(run))
+
+    def rows_of(
+        self, summary: Mapping[str, Any], record: RunRecord | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a run by its summary, and its samples where they are needed."""
         rows = [_base_row(row, summary) for row in summary_row_values(summary)]
-        record = run_record(run) if self.needs_series else None
         for row in rows:
             for metric in self.own:
                 info = self.infos[metric.name]

@@ -167,25 +167,22 @@ def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
 
 
 def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | None:
-    """Name the path that a run goes over; None where it cannot be shared.
+    """Name the path that a run goes over; None where it cannot be shared, or is quickly made.
 
     A forecast computes the path again from its own element sets, so it needs the whole [path].
     """
     path = resolved["path"]
-    if path["kind"] != "constellation":
+    if path["kind"] == "fixed" or resolved.get("signal", {}).get("source") == "forecast":
         return None
-    if resolved.get("signal", {}).get("source") == "forecast":
+    if path["kind"] == "trace" and not files:
+        # It is not there, as the run will say.
         return None
     keys = {key: value for key, value in path.items() if key != "during_outage"}
-    return _digest(
-        {
-            "path": keys,
-            "duration": resolved["run"]["duration"],
-            "seed": None if _is_seedless(path) else resolved["run"]["seed"],
-            "files": files,
-            "core": core_digest(),
-        }
-    )
+    what: dict[str, Any] = {"path": keys, "files": files, "core": core_digest()}
+    if path["kind"] == "constellation":
+        what["duration"] = resolved["run"]["duration"]
+        what["seed"] = None if _is_seedless(path) else resolved["run"]["seed"]
+    return _digest(what)
 
 
 def _is_seedless(path: Mapping[str, Any]) -> bool:

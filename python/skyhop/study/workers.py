@@ -19,6 +19,7 @@ from pathlib import Path
 
 from skyhop.errors import RunError
 from skyhop.study.execution import Failure, Recipe, Task, execute
+from skyhop.study.workplace import Workplace
 
 _ATTEMPTS = 3
 """How often a run may take its worker down before it counts as failed."""
@@ -138,12 +139,13 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pipe.send(_READY)
+    workplace = Workplace(root)
     while True:
         try:
             task: Task = pipe.recv()
         except EOFError:
             return
-        pipe.send(execute(recipe, task, root))
+        pipe.send(execute(recipe, task, workplace))
 
 
 def _end_with_parent() -> None:

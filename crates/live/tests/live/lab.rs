@@ -46,7 +46,8 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         scenario: serde_json::Value::Null,
         links: vec![LinkPlan {
             name: PATH_LINK.to_owned(),
-            trace: PathTrace::fixed(["from", "to"].map(Endpoint::named), delay * 2, duration),
+            trace: PathTrace::fixed(["from", "to"].map(Endpoint::named), delay * 2, duration)
+                .into(),
             forward: link.clone(),
             back: link,
         }],

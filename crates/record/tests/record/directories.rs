@@ -1,6 +1,7 @@
 //! Run directories: whole or not there, however long the run.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -8,7 +9,7 @@ use skyhop_model::AppTable;
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{
     AppRow, Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION,
-    Sink,
+    Sink, Summary, SummaryOnly,
 };
 use skyhop_units::Duration;
 
@@ -56,7 +57,7 @@ fn end(writer: &mut RunWriter, run: &str) -> Result<(), FileError> {
 }
 
 fn write(directory: &RunDirectory, run: &str) -> Result<(), FileError> {
-    let mut writer = directory.writer(&trace())?;
+    let mut writer = directory.writer(&trace(), None)?;
     begin(&mut writer);
     writer.take(Piece::Flows(vec![flow(5)]))?;
     writer.take(Piece::Probes(vec![probe(0, 3)]))?;
@@ -98,10 +99,42 @@ fn the_same_run_gives_the_same_bytes() {
 }
 
 #[test]
+fn runs_over_the_path_of_one_file_share_it_and_leave_it_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    skyhop_files::write_path(&trace(), &at("shared.parquet")).unwrap();
+    let bytes = fs::read(at("shared.parquet")).unwrap();
+    let inode = |file: &Path| fs::metadata(file).unwrap().ino();
+    // Again into the same place, as `--force` does; then without the file, as over another file system.
+    for (file, is_shared) in [("shared.parquet", true), ("shared.parquet", true), ("none", false)] {
+        let reserved = RunDirectory::reserve(&at("run"), true).unwrap();
+        let mut writer = reserved.writer(&trace(), Some(&at(file))).unwrap();
+        begin(&mut writer);
+        end(&mut writer, "run").unwrap();
+        drop(writer);
+        let path = at("run/path.parquet");
+        assert_eq!(inode(&path) == inode(&at("shared.parquet")), is_shared);
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+        assert_eq!(fs::read(at("shared.parquet")).unwrap(), bytes);
+        assert_eq!(names(&at("run")), RUN_FILES);
+    }
+}
+
+#[test]
+fn a_summary_alone_is_what_a_directory_holds() {
+    let mut kept = SummaryOnly::default();
+    kept.take(Piece::Flows(vec![flow(5)])).unwrap();
+    assert_eq!(kept, SummaryOnly::default(), "rows are forgotten, and the run has not ended");
+    let summary = Summary { data_packets: 7, ..Summary::default() };
+    kept.take(Piece::Summary(Box::new(summary.clone()))).unwrap();
+    assert_eq!(*kept.summary.unwrap(), summary);
+}
+
+#[test]
 fn a_long_run_can_be_read_while_it_is_written_and_is_one_table_in_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
-    let mut writer = reserved.writer(&trace()).unwrap();
+    let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
     let rows = 50_000;
     for t_ns in 0..rows {
@@ -127,12 +160,31 @@ fn a_long_run_can_be_read_while_it_is_written_and_is_one_table_in_the_end() {
 fn a_run_that_is_given_up_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let reserved = RunDirectory::reserve(&directory.path().join("run"), false).unwrap();
-    let mut writer = reserved.writer(&trace()).unwrap();
+    let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
     (0..20_000).for_each(|t_ns| writer.take(Piece::Flows(vec![flow(t_ns)])).unwrap());
     drop(writer);
     reserved.abandon().unwrap();
     assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn a_run_aside_is_written_straight_into_its_directory_and_takes_it_away_where_it_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let (place, usual) = (directory.path().join("aside"), directory.path().join("usual"));
+    fs::create_dir(&place).unwrap();
+    let aside = RunDirectory::aside(&place);
+    let mut writer = aside.writer(&trace(), None).unwrap();
+    begin(&mut writer);
+    assert_eq!(names(&place), ["path.parquet"], "no directory is made that goes again");
+    drop(writer);
+    assert!(!place.exists());
+    write(&aside, "run").unwrap();
+    write(&RunDirectory::reserve(&usual, false).unwrap(), "run").unwrap();
+    assert_eq!(names(&place), RUN_FILES);
+    for name in RUN_FILES {
+        assert_eq!(fs::read(place.join(name)).unwrap(), fs::read(usual.join(name)).unwrap());
+    }
 }
 
 #[test]
@@ -163,7 +215,7 @@ fn a_directory_in_use_is_refused_unless_forced() {
 fn tables_of_an_earlier_runs_applications_do_not_stay() {
     let directory = tempfile::tempdir().unwrap();
     let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
-    let mut writer = reserved.writer(&trace()).unwrap();
+    let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
     for seq in 0..2 {
         let row = AppRow { seq, latency_ns: Some(7), ..AppRow::default() };

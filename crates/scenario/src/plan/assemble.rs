@@ -1,12 +1,14 @@
 //! From a checked scenario to what an engine runs.
 
+use std::sync::Arc;
+
 use skyhop_experiment::Experiment;
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::plan::change::apply_rtt;
+use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::types::PathKind;
@@ -21,10 +23,24 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        let path = self.path(find_place, progress)?;
+        self.experiment_over(Arc::new(path), find_place, progress)
+    }
+
+    /// Builds the same over a path that [`NamedScenario::path`] gave before, to this scenario or to another
+    /// with the same `[path]`.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::experiment`].
+    pub fn experiment_over(
+        &self,
+        path: Arc<PathTrace>,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Experiment, ScenarioError> {
         let scenario = &self.scenario;
         let run = &scenario.run;
-        let mut trace = self.path(find_place, progress)?;
-        apply_rtt(&mut trace, &self.changes_of(PATH_LINK));
+        let trace = with_rtts(path, &self.changes_of(PATH_LINK));
         let flows = self.flow_plans();
         Ok(Experiment {
             scenario: self.resolved(&trace),

@@ -1,5 +1,7 @@
 //! `[[change]]` entries applied to a path: new delays become frames of the path itself.
 
+use std::sync::Arc;
+
 use skyhop_path::{Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
 
@@ -10,17 +12,22 @@ pub(crate) fn takes_effect(change: &Change) -> Instant {
     Instant::START + change.at + change.outage.unwrap_or(Duration::ZERO)
 }
 
-/// Gives `trace` the round trips of `changes`, each from its moment on.
-pub(crate) fn apply_rtt(trace: &mut PathTrace, changes: &[Change]) {
+/// `trace` with the round trips of `changes`, each from its moment on; the very same without any.
+pub(crate) fn with_rtts(trace: Arc<PathTrace>, changes: &[Change]) -> Arc<PathTrace> {
     let mut rtts: Vec<(Instant, Duration)> =
         changes.iter().filter_map(|c| Some((takes_effect(c), c.rtt?))).collect();
+    if rtts.is_empty() {
+        return trace;
+    }
     rtts.sort_by_key(|(at, _)| *at);
+    let mut trace = Arc::unwrap_or_clone(trace);
     for (at, rtt) in rtts {
         insert_frame(&mut trace.frames, at);
         for frame in trace.frames.iter_mut().filter(|frame| frame.at >= at) {
             set_rtt(frame, rtt);
         }
     }
+    Arc::new(trace)
 }
 
 /// Makes sure that a frame begins at `at`, like the one that holds there.

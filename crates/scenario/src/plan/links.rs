@@ -1,5 +1,7 @@
 //! Links over their paths.
 
+use std::sync::Arc;
+
 use skyhop_experiment::{FlowPlan, LinkPlan, seed_for};
 use skyhop_link::{Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
@@ -8,7 +10,7 @@ use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::plan::change::apply_rtt;
+use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
@@ -28,19 +30,18 @@ impl NamedScenario {
     /// Builds all links; `path` is the path of `[path]`.
     pub(crate) fn links(
         &self,
-        path: PathTrace,
+        path: Arc<PathTrace>,
         flows: &[FlowPlan],
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Vec<LinkPlan>, ScenarioError> {
         let mut traces = vec![path];
         for (name, link) in &self.scenario.links {
-            let mut trace = self
+            let trace = self
                 .with_path_of(link)
                 .path(find_place, progress)
                 .map_err(|error| error.under(&format!("links.{name}")))?;
-            apply_rtt(&mut trace, &self.changes_of(name));
-            traces.push(trace);
+            traces.push(with_rtts(Arc::new(trace), &self.changes_of(name)));
         }
         // What BDP counts depends on all links of the flows' routes; on `[path]` it is the link's own.
         let end = Instant::START + self.scenario.run.duration;
@@ -74,10 +75,15 @@ impl NamedScenario {
 
     /// The longest round trip without queueing among the flows that ever cross a link, over the
     /// run; the link's own where no flow does.
-    fn longest_base_rtt(&self, traces: &[PathTrace], flows: &[FlowPlan], link: usize) -> Duration {
+    fn longest_base_rtt(
+        &self,
+        traces: &[Arc<PathTrace>],
+        flows: &[FlowPlan],
+        link: usize,
+    ) -> Duration {
         let end = Instant::START + self.scenario.run.duration;
         let crosses = |flow: &&FlowPlan| flow.crosses(link as u16);
-        let trace_of = |link: u16| &traces[usize::from(link)];
+        let trace_of = |link: u16| &*traces[usize::from(link)];
         let rtts = flows
             .iter()
             .filter(crosses)

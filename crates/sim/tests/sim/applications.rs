@@ -126,9 +126,10 @@ fn bursts_come_and_go() {
     let run = run(r#"app = {kind = "on-off", on = "1 s", off = "1 s"}"#, "");
     let rows = &run.apps[&AppTable::Bursts];
     assert_eq!(rows.len(), 9);
-    // As much as 1 s carries but for slow start and what had left before it stopped.
+    // As much as 1 s carries but for slow start, and what had been written before it stopped: the send buffer holds some
+    // windows.
     assert!(
-        rows[1..].iter().all(|row| (5_000_000..7_500_000).contains(&row.sent_bytes)),
+        rows[1..].iter().all(|row| (5_000_000..8_000_000).contains(&row.sent_bytes)),
         "{rows:?}"
     );
     let quiet = |row: &&skyhop_record::FlowSample| row.t_ns % 2_000_000_000 > 1_500_000_000;

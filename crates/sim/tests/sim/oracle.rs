@@ -60,10 +60,11 @@ fn terms(one_way_us: u64, rate_kbps: u64, queue: &str, (loss_percent, ecn): (f64
 }
 
 /// Every 15 s: 100 ms without the path, then the other of two RTTs.
-fn handovers() -> String {
+fn handovers(row: &Scenario) -> String {
     (1..7).fold(String::new(), |mut text, k| {
-        let (at_s, rtt_ms) = (15 * k, if k % 2 == 1 { 60 } else { 40 });
-        let change = format!("at = \"{at_s} s\"\noutage = \"100 ms\"\nrtt = \"{rtt_ms} ms\"");
+        let (at_s, longer_us) = (15 * k, if k % 2 == 1 { 20_000 } else { 0 });
+        let rtt_us = 2 * row.one_way_us + longer_us;
+        let change = format!("at = \"{at_s} s\"\noutage = \"100 ms\"\nrtt = \"{rtt_us} us\"");
         writeln!(text, "[[change]]\n{change}").unwrap();
         text
     })
@@ -76,7 +77,7 @@ fn simulate(row: &Scenario, seed: u64, later_ms: Option<usize>) -> Vec<FlowSumma
     let duration_s = row.flows[0].seconds;
     write!(text, "[run]\nduration = \"{duration_s} s\"\nseed = {seed}\n").unwrap();
     if row.name.starts_with("handover-") {
-        text += &handovers();
+        text += &handovers(row);
     }
     for (index, flow) in row.flows.iter().enumerate() {
         let later_ms = later_ms.filter(|_| index > 0);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use skyhop_model::BufferSizes;
 use skyhop_tcp::{Sender, SenderConfig};
-use skyhop_units::{Duration, Instant};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Path, ms};
-use crate::reno::Reno;
+use crate::reno::{FixedWindow, Reno};
 
 /// Sizes of the bursts of a flow that fills 50 Mbit/s and 40 ms, and how many there were of each.
 fn bursts(tso: bool) -> BTreeMap<u32, u32> {
@@ -38,4 +39,24 @@ fn without_tso_every_ack_releases_what_it_acknowledges() {
     let sizes = bursts(false);
     let all: u32 = sizes.values().sum();
     assert!(sizes[&2] * 10 >= all * 9, "{sizes:?}");
+}
+
+/// sysctl tcp_wmem: what has been written and not acknowledged takes room, and an application that waits for some writes
+/// again once a third is free.
+#[test]
+fn the_send_buffer_limits_what_is_in_flight() {
+    let buffer = Bytes::new(1 << 20);
+    let wmem = BufferSizes { initial: Bytes::new(16_384), max: buffer };
+    let config = SenderConfig { wmem, ..SenderConfig::default() };
+    let mut path =
+        Path::with_config(config, FixedWindow { cwnd: 5000, rates: Vec::new() }, ms(100));
+    path.sender.write_without_end();
+    path.run_for(Duration::from_secs(5));
+    let most = path.trace.iter().map(|(_, info)| info.inflight).max().expect("ACKs");
+    // Payload, and 1280 bytes for each burst.
+    assert!((680..=724).contains(&most), "{most}");
+    let (late, settled) = (path.now, path.sent.len());
+    path.run_for(Duration::from_secs(2));
+    let gaps = path.sent[settled..].windows(2).filter(|two| two[1].0 - two[0].0 > ms(50)).count();
+    assert!(gaps >= 5, "it stops and goes: {gaps} since {late:?}");
 }

@@ -75,8 +75,9 @@ fn without_a_bottleneck_there_is_no_end() {
     path.sender.write_without_end();
     path.run_for(ms(340));
     let info = path.sender.info();
-    // Seven round trips after the handshake.
-    assert_eq!((info.ssthresh, info.cwnd), (None, 10 << 7));
+    // Seven round trips after the handshake, but for moments at which the send buffer has yet to grow.
+    assert_eq!(info.ssthresh, None);
+    assert!((1200..=10 << 7).contains(&info.cwnd), "{}", info.cwnd);
 }
 
 #[test]

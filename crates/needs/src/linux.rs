@@ -51,12 +51,11 @@ pub struct Scenario {
 const PACKET_BYTES: u64 = 1514;
 
 impl Scenario {
-    /// With the terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle
-    /// link pass at once, and has the one that it waits for in its FIFO still.
     fn with_our_link(mut self) -> Self {
-        self.one_way_us -= half_a_packet_us(self.rate_kbps);
-        if self.aqm.is_none() {
-            self.queue_bytes -= PACKET_BYTES;
+        let queue_bytes = self.queue_bytes;
+        read_as_link(self.rate_kbps, &mut self.one_way_us, &mut self.queue_bytes);
+        if self.aqm.is_some() {
+            self.queue_bytes = queue_bytes;
         }
         self
     }
@@ -67,9 +66,11 @@ impl Scenario {
     }
 }
 
-/// The part of either way that a full packet's time on the link is.
-fn half_a_packet_us(rate_kbps: u64) -> u64 {
-    PACKET_BYTES * 8000 / rate_kbps / 2
+/// The terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle link pass at
+/// once, and has the one that it waits for in its FIFO still.
+fn read_as_link(rate_kbps: u64, one_way_us: &mut u64, queue_bytes: &mut u64) {
+    *one_way_us -= PACKET_BYTES * 8000 / rate_kbps / 2;
+    *queue_bytes -= PACKET_BYTES;
 }
 
 /// What one flow came to.
@@ -102,9 +103,9 @@ pub fn scenarios() -> Vec<Scenario> {
         } else {
             scenario.draws.push(scenario.flows.clone());
         }
-        Scenario { name, ..scenario }.with_our_link()
+        Scenario { name, ..scenario }
     };
-    all.into_iter().map(named).collect()
+    all.into_iter().map(named).map(Scenario::with_our_link).collect()
 }
 
 /// How many segments a scenario's flow sent again in each tenth of a second after its connection was there.
@@ -148,10 +149,9 @@ pub struct Transfer {
 pub fn short() -> Vec<Short> {
     let all: BTreeMap<String, Short> =
         serde_json::from_str(SHORT).expect("tests/linux/short.json holds transfers and answers");
-    let with_our_link = |short: Short| Short {
-        one_way_us: short.one_way_us - half_a_packet_us(short.rate_kbps),
-        queue_bytes: short.queue_bytes - PACKET_BYTES,
-        ..short
+    let as_link = |mut short: Short| {
+        read_as_link(short.rate_kbps, &mut short.one_way_us, &mut short.queue_bytes);
+        short
     };
-    all.into_values().map(with_our_link).collect()
+    all.into_values().map(as_link).collect()
 }

@@ -62,7 +62,7 @@ pub(crate) struct DelayedAck {
 
 impl DelayedAck {
     pub(crate) fn new(mss: u32, jiffies: &Jiffies, full_may_push: bool) -> Self {
-        let ticks = |us: u64| jiffies.from_us(us) as u32;
+        let ticks = |us: u64| jiffies.ticks_in_us(us) as u32;
         Self {
             quick: 0,
             now: false,
@@ -91,7 +91,7 @@ impl DelayedAck {
 
     /// This end knows how far away the other end is: no ACK waits longer than that.
     pub(crate) fn set_rtt(&mut self, jiffies: &Jiffies, rtt: Duration, rto: Duration) {
-        let ticks = |time: Duration| jiffies.from_us(time.as_micros()) as u32;
+        let ticks = |time: Duration| jiffies.ticks_in_us(time.as_micros()) as u32;
         (self.rtt, self.rto) = (ticks(rtt).max(self.min_delay), ticks(rto));
     }
 

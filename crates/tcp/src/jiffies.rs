@@ -45,7 +45,7 @@ impl Jiffies {
     }
 
     /// `usecs_to_jiffies`
-    pub(crate) fn from_us(&self, us: u64) -> u64 {
+    pub(crate) fn ticks_in_us(&self, us: u64) -> u64 {
         us.div_ceil(self.tick_us())
     }
 

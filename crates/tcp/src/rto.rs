@@ -26,7 +26,7 @@ pub(crate) enum TimerKind {
 impl<C: CongestionControl> Sender<C> {
     /// Arms the timer, in place of whatever it was armed for. The kernel counts its timers in jiffies and rounds up.
     pub(crate) fn arm(&mut self, kind: TimerKind, wait_us: u64) {
-        self.arm_ticks(kind, self.jiffies.from_us(wait_us));
+        self.arm_ticks(kind, self.jiffies.ticks_in_us(wait_us));
     }
 
     fn arm_ticks(&mut self, kind: TimerKind, ticks: u64) {
@@ -40,7 +40,7 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     pub(crate) fn whole_jiffies(&self, us: u64) -> u64 {
-        self.jiffies.from_us(us) * self.jiffies.tick_us()
+        self.jiffies.ticks_in_us(us) * self.jiffies.tick_us()
     }
 
     /// RFC 6298 5.1-5.3. Where another timer took its place meanwhile, the timeout still counts
@@ -82,7 +82,7 @@ impl<C: CongestionControl> Sender<C> {
     fn set_rto(&mut self, rto_us: u64) {
         if rto_us != self.rto_us {
             self.rto_us = rto_us;
-            self.tp.inet_conn.icsk_rto = self.jiffies.from_us(rto_us) as u32;
+            self.tp.inet_conn.icsk_rto = self.jiffies.ticks_in_us(rto_us) as u32;
         }
     }
 

@@ -111,7 +111,7 @@ impl<C: CongestionControl> Sender<C> {
         let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
         tp.snd_cwnd = config.initial_cwnd;
         let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
-        tp.inet_conn.icsk_rto = jiffies.from_us(RTO_INITIAL_US) as u32;
+        tp.inet_conn.icsk_rto = jiffies.ticks_in_us(RTO_INITIAL_US) as u32;
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
         tp.sk_mut().sk_sndbuf = config.wmem.initial.as_u64().min(i32::MAX as u64) as i32;
         Self {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,18 @@ from linux_reference import (
     GOODPUT,
     LINUX_OWN,
     SHARE,
+    SRTT,
     SRTT_WITH_LOSS,
     Outcome,
     Row,
+    Scenario,
     are_near,
+    missing,
+    percent,
     scenario,
     share,
     simulate,
+    sum_of,
     verdict,
 )
 from scipy import stats
@@ -28,8 +33,8 @@ from skyhop.data.arrays import FloatArray
 
 SEEDS = 40
 """Our draws of random loss."""
-STARTS_APART_MS = 7
-"""How far apart Linux's starts of the second flow are, from 20 s on."""
+STARTS, STARTS_APART_MS = 10, 7
+"""How many starts of the second flow Linux was asked for, and how far apart."""
 CONVERGED_S = 40
 MSS_BITS = 1448 * 8
 
@@ -164,25 +169,44 @@ def _column(flows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 
 def sharing(executor: Executor) -> dict[str, list[Outcome]]:
-    """Simulate flows that share with as many starts of the second as Linux had, and the same."""
-    waiting = {}
-    for name, linux in linux_runs.draws().items():
-        if not name.startswith("fair-"):
-            continue
-        text = scenario(name, {**linux, "flows": linux["draws"][0]})
-        first, second = text["flow"]
-        starts = (20_000 + STARTS_APART_MS * k for k in range(len(linux["draws"])))
-        waiting[name] = [
-            executor.submit(simulate, {**text, "flow": [first, {**second, "start": f"{at} ms"}]})
-            for at in starts
-        ]
+    """Simulate flows that share, those that a queue marks too, with as many starts of the second.
+
+    Those that Linux was asked for; it was asked once with marks.
+    """
+    texts = {
+        name: scenario(name, {**linux, "flows": linux["draws"][0]})
+        for name, linux in linux_runs.draws().items()
+        if name.startswith("fair-")
+    }
+    texts |= {
+        name: scenario(name, linux)
+        for name, linux in linux_runs.summary().items()
+        if name.startswith("aqm-") and not missing(linux)
+    }
+    waiting = {
+        name: [executor.submit(simulate, later) for later in _starts(text)]
+        for name, text in texts.items()
+    }
     return {name: [run.result() for run in runs] for name, runs in waiting.items()}
+
+
+def _starts(text: Scenario) -> Iterator[Scenario]:
+    """Yield a scenario with all starts of its second flow."""
+    first, second = text["flow"]
+    start_ms = int(second["start"].removesuffix(" ms"))
+    for k in range(STARTS):
+        yield {
+            **text,
+            "flow": [first, {**second, "start": f"{start_ms + STARTS_APART_MS * k} ms"}],
+        }
 
 
 def share_table(runs: dict[str, list[Outcome]]) -> str:
     """Return the lines about flows that share: whole lives over all draws, and from 40 s on."""
     lines = []
     for name, ours in runs.items():
+        if not name.startswith("fair-"):
+            continue
         draws = linux_runs.draws()[name]["draws"]
         whole = [share(run.flows) for run in ours], [share(flows) for flows in draws]
         lines.append(_share_line(name, "whole lives", *whole))
@@ -205,6 +229,40 @@ def _share_line(name: str, when: str, ours: list[float], linux: list[float]) -> 
         f"| {100 * np.mean(linux):.1f} % | {spread} "
         f"| {100 * np.mean(ours):.1f} % | {100 * np.std(ours, ddof=1):.1f} "
         f"| {apart.text('points')} | {said} |"
+    )
+
+
+def marks_table(runs: dict[str, list[Outcome]]) -> str:
+    """Return the lines of flows that a queue marks: means over our starts, and Linux's run."""
+    return "\n".join(
+        _marks_line(name, [run.flows for run in ours])
+        for name, ours in runs.items()
+        if name.startswith("aqm-")
+    )
+
+
+def _marks_line(name: str, ours: list[list[dict[str, Any]]]) -> str:
+    one = linux_runs.summary()[name]
+    linux = one["flows"]
+    total = np.mean([sum_of(flows, "goodput_bps") for flows in ours])
+    goodput = float(total) / sum_of(linux, "goodput_bps") - 1
+    srtts = [
+        float(np.mean([flows[k]["srtt_mean_us"] for flows in ours])) / linux[k]["srtt_mean_us"] - 1
+        for k in (0, 1)
+    ]
+    marks = float(np.mean([sum_of(flows, "marks") for flows in ours]))
+    shares = difference([share(flows) for flows in ours], [share(linux)])
+    srtt = max(srtts, key=abs)
+    within = (
+        abs(goodput) <= GOODPUT
+        and abs(srtt) <= SRTT
+        and (shares.is_within(SHARE) or shares.low <= 0 <= shares.high)
+        and are_near(marks, one["ecn_marks"])
+    )
+    return (
+        f"| {name} | {sum_of(linux, 'goodput_bps') / 1e6:.2f} | {percent(goodput)} "
+        f"| {100 * share(linux):.1f} % | {shares.text('points')} | {percent(srtt)} "
+        f"| {one['ecn_marks']} | {marks:.0f} | {verdict(name, within=within)} |"
     )
 
 

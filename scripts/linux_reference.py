@@ -161,32 +161,6 @@ def table(rows: list[Row]) -> str:
     return "\n".join(line(row, 0, SRTT) for row in rows if is_certain(row))
 
 
-def marks_table(rows: list[Row]) -> str:
-    """Return the lines of the flows that a queue marks, both of each scenario."""
-    summary = linux_runs.summary()
-    lines = []
-    for row in rows:
-        if row.kind != "aqm":
-            continue
-        linux, ours = row.linux, row.runs[0].flows
-        total = sum_of(ours, "goodput_bps") / sum_of(linux, "goodput_bps") - 1
-        shares = [share(linux), share(ours)]
-        srtt = max((relative(ours[k], linux[k], "srtt_mean_us") for k in (0, 1)), key=abs)
-        marks = [summary[row.name]["ecn_marks"], sum_of(ours, "marks")]
-        within = (
-            abs(total) <= GOODPUT
-            and abs(srtt) <= SRTT
-            and abs(shares[1] - shares[0]) <= SHARE
-            and are_near(marks[1], marks[0])
-        )
-        lines.append(
-            f"| {row.name} | {sum_of(linux, 'goodput_bps') / 1e6:.2f} | {percent(total)} "
-            f"| {100 * shares[0]:.1f} % | {100 * shares[1]:.1f} % | {percent(srtt)} "
-            f"| {marks[0]} | {marks[1]:.0f} | {verdict(row.name, within=within)} |"
-        )
-    return "\n".join(lines)
-
-
 def reading_table(rows: list[Row]) -> str:
     """Return the lines about modules of which ours is a reading of the paper: no tolerance."""
     lines = [

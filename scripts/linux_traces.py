@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from skyhop.cli.terminal import print_note
 from skyhop.errors import SkyhopError
 
 FILE = linux_runs.FOLDER / "traces.json"
+HZ = 250
+"""The ticks per second of the kernel that was asked."""
 KEPT = ("goodput_bps", "srtt_mean_us", "retransmits", "cwnd_mean_packets")
 LATEST_US = 2000
 """A run whose packets left later than this at the 99th percentile is made again."""
@@ -94,6 +97,24 @@ def take(name: str) -> dict[str, Any]:
     ]
     flow = run.summary["flows"][0]
     return {**{key: flow[key] for key in KEPT}, "lateness_p99_us": late_us, "cwnd_by_s": seconds}
+
+
+def table() -> str:
+    """Return a line for each trace: the mean of the kernel's runs beside the simulator's."""
+    return "\n".join(line(name, trace) for name, trace in linux_runs.traces().items())
+
+
+def line(name: str, trace: dict[str, Any]) -> str:
+    """Return a trace's line."""
+    hosts = {"profile": "linux-6.18", "hz": HZ}
+    ours = skyhop.sim({**trace["scenario"], "tcp": hosts}).summary["flows"][0]
+    linux = {key: statistics.mean(run[key] for run in trace["runs"]) for key in KEPT}
+    goodput, srtt = (ours[key] / linux[key] - 1 for key in KEPT[:2])
+    return (
+        f"| {name} | {linux['goodput_bps'] / 1e6:.2f} | {100 * goodput:+.1f} % "
+        f"| {linux['srtt_mean_us'] / 1e3:.1f} | {100 * srtt:+.1f} % "
+        f"| {linux['retransmits']:.0f} | {ours['retransmits']} |"
+    )
 
 
 def main() -> int:

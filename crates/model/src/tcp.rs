@@ -72,11 +72,12 @@ impl Profile {
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Linux4_15 => {
-                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged"
+                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged, BBR allows nothing \
+                 for aggregated ones"
             }
             Self::Linux5_4 => {
                 "as linux-6.12; half of a buffer is window, pushed segments wait for a second one, the window grows in \
-                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on"
+                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on, HyStart looks at 8 RTTs of a round"
             }
             Self::Linux6_12 => {
                 "as linux-6.18; receive buffers grow faster, and bursts wait for an ACK due within half an RTT"

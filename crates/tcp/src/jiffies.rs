@@ -12,6 +12,9 @@ const LEVELS: u32 = 9;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Jiffies {
     tick_ns: u64,
+    tick_us: u64,
+    /// 2^64 over `tick_us`, rounded up: every ACK divides by it.
+    reciprocal: u64,
     /// Whether timers fire when the wheel comes to their bucket, or on the dot.
     wheel: bool,
     now: u64,
@@ -21,7 +24,10 @@ pub(crate) struct Jiffies {
 
 impl Jiffies {
     pub(crate) fn new(tick: Duration, wheel: bool) -> Self {
-        Self { tick_ns: tick.as_nanos().max(1), wheel, now: 0, next_ns: 0 }
+        let tick_ns = tick.as_nanos().max(1);
+        let tick_us = (tick_ns / 1000).max(1);
+        let reciprocal = (u64::MAX / tick_us).wrapping_add(1);
+        Self { tick_ns, tick_us, reciprocal, wheel, now: 0, next_ns: 0 }
     }
 
     /// Time has passed.
@@ -41,12 +47,18 @@ impl Jiffies {
     }
 
     pub(crate) fn tick_us(&self) -> u64 {
-        (self.tick_ns / 1000).max(1)
+        self.tick_us
     }
 
     /// `usecs_to_jiffies`
+    #[inline]
     pub(crate) fn ticks_in_us(&self, us: u64) -> u64 {
-        us.div_ceil(self.tick_us())
+        let up = us + (self.tick_us - 1);
+        if up > u32::MAX.into() || self.tick_us == 1 {
+            return up / self.tick_us;
+        }
+        // Exact for what has 32 bits (Lemire, Kaser and Kurz, Faster remainder by direct computation, 2019).
+        ((u128::from(up) * u128::from(self.reciprocal)) >> 64) as u64
     }
 
     /// When a timer fires that is set `now`, the time that [`Self::advance`] was called with, to so many ticks later
@@ -64,6 +76,7 @@ impl Jiffies {
 }
 
 /// The level that holds a timer so many ticks away (`LVL_START`).
+#[inline]
 fn level_of(ticks: u64) -> u32 {
     let is_below = |level: &u32| ticks < (BUCKETS - 1) << (LEVEL_SHIFT * level);
     (0..LEVELS - 1).find(is_below).unwrap_or(LEVELS - 1)
@@ -93,6 +106,20 @@ mod tests {
         // 1.8 s from 0: bucket 29 of 64 ms.
         let at = Jiffies::new(ms, true).fires_at(Instant::START, 1800);
         assert_eq!(at, Instant::START + ms * (64 * 29));
+    }
+
+    #[test]
+    fn ticks_are_rounded_up() {
+        for tick_us in [1, 7, 1000, 3333, 4000, 10_000] {
+            let jiffies = Jiffies::new(Duration::from_micros(tick_us), false);
+            let mut us = 0_u64;
+            while us < 1 << 40 {
+                for us in [us, us * tick_us, (us * tick_us).saturating_sub(1), us * tick_us + 1] {
+                    assert_eq!(jiffies.ticks_in_us(us), us.div_ceil(tick_us), "{us} / {tick_us}");
+                }
+                us = us * 3 / 2 + 1;
+            }
+        }
     }
 
     #[test]

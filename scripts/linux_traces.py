@@ -46,7 +46,7 @@ def by_turns(rtts: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def over_two_links(rtts: tuple[str, str]) -> dict[str, Any]:
-    """Return one CUBIC flow that takes one link and the other by turns: what goes the shorter way overtakes."""
+    """Return one CUBIC flow that takes two links by turns: what goes the shorter way overtakes."""
     names = ("one", "other")
     turns = [{"at": f"{5 * (1 + k)} s", "flow": 0, "via": [names[(k + 1) % 2]]} for k in range(5)]
     return {

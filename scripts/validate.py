@@ -200,10 +200,11 @@ a second of silence CUBIC begins with 10 packets anew.
 
 ### Paths that misbehave
 
-Live runs over this project's links on Linux 6.18 with 250 ticks per second, and the simulator with its profile. Packets
-that overtake by less (reordering) and by more (dsack) than RACK waits for; a round trip that becomes longer than the timeout,
-with nothing lost; ten minutes of outage; an ACK path of 300 kbit/s. tests/python/test_linux_traces.py holds them to
-2 % of goodput, 3 % of srtt, and 25 % and 20 more of the retransmits.
+Live runs over this project's links on Linux 6.18 with 250 ticks per second, and the simulator with
+its profile. Packets that overtake by less (reordering) and by more (dsack) than RACK waits for; a
+round trip that becomes longer than the timeout, with nothing lost; ten minutes of outage; an ACK
+path of 300 kbit/s. tests/python/test_linux_traces.py holds them to 2 % of goodput, 3 % of srtt, and
+25 % and 20 more of the retransmits.
 
 | path | Linux Mbit/s | differ by | Linux srtt ms | differ by | Linux rexmit | ours |
 |---|---|---|---|---|---|---|

@@ -44,7 +44,6 @@ impl SenderEcn {
         }
         if segment.kind == SegmentKind::Syn {
             // RFC 3168 6.1.1.1: somebody on the way may drop SYNs that ask for ECN.
-            segment.ece = !segment.retransmission;
             segment.cwr = !segment.retransmission;
         } else if new_data {
             segment.cwr = std::mem::take(&mut self.cwr_due);
@@ -127,7 +126,7 @@ impl ReceiverEcn {
     /// `tcp_ecn_create_request`: the first SYN that arrives decides. Linux declines where the SYN is
     /// ECT, unless the listener's congestion control needs ECN too, as it does here.
     pub(crate) fn rcv_syn(&mut self, syn: &Segment) {
-        self.spoken.get_or_insert(self.willing && syn.ece && syn.cwr);
+        self.spoken.get_or_insert(self.willing && syn.cwr);
     }
 
     pub(crate) fn is_spoken(&self) -> bool {

@@ -48,7 +48,7 @@ impl<C: CongestionControl> Sender<C> {
         let mut segment = Segment {
             seq,
             offset: if is_data { self.lengths.start_of(seq) } else { 0 },
-            len: if is_data { self.lengths.of(seq) } else { 0 },
+            len: if is_data { self.lengths.of(seq) as u16 } else { 0 },
             tsval: if self.config.timestamps { segment::timestamp_at(self.now) } else { 0 },
             tsecr: if self.config.timestamps { self.ts_recent } else { 0 },
             kind: what.kind(),
@@ -56,7 +56,6 @@ impl<C: CongestionControl> Sender<C> {
             push,
             retransmission: what == What::DataAgain || is_second_syn,
             ecn: Ecn::NotEct,
-            ece: false,
             cwr: false,
         };
         self.ecn.send(&mut segment);

@@ -314,12 +314,13 @@ impl Receiver {
                 self.fin = Some(seq);
             }
             self.buffer.beyond += u64::from(segment.len);
-            if segment.len < self.config.mss {
-                self.short.insert(seq, u64::from(self.config.mss - segment.len));
+            let len = u32::from(segment.len);
+            if len < self.config.mss {
+                self.short.insert(seq, u64::from(self.config.mss - len));
             }
             self.highest = self.highest.max(end);
             // Without SACK the same window makes the ACK a duplicate.
-            if self.config.sack && self.buffer.grow_window(segment.len) {
+            if self.config.sack && self.buffer.grow_window(len) {
                 self.delayed.on_grown_window();
             }
             self.tuner.on_out_of_order(&mut self.buffer, self.highest);
@@ -375,13 +376,14 @@ impl Receiver {
 
     /// `tcp_event_data_recv`
     fn learn_from(&mut self, now: Instant, segment: &Segment) {
-        if self.delayed.measure_mss(segment.len, segment.push) {
-            self.tuner.on_longer_segment(segment.len, &mut self.buffer);
+        let len = u32::from(segment.len);
+        if self.delayed.measure_mss(len, segment.push) {
+            self.tuner.on_longer_segment(len, &mut self.buffer);
         }
         self.tuner.on_arrival(now, &self.buffer);
         self.delayed.on_arrival(self.jiffies.now(), self.buffer.offered());
         self.ecn.check_ce(segment, &mut self.delayed);
-        if lets_grow(segment.len) && self.buffer.grow_window(segment.len) {
+        if lets_grow(len) && self.buffer.grow_window(len) {
             self.delayed.on_grown_window();
         }
     }

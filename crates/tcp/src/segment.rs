@@ -56,12 +56,12 @@ pub struct Segment {
     pub seq: u64,
     /// Where its payload begins in the stream, in bytes.
     pub offset: u64,
-    /// Its payload in bytes: the MSS or less; none in a FIN that found nothing else to send.
-    pub len: u32,
     /// The sender's timestamp in milliseconds (RFC 7323 3.2); 0 where it sends none.
     pub tsval: u32,
     /// The timestamp that it echoes, 0 where there is none.
     pub tsecr: u32,
+    /// Its payload in bytes: the MSS or less; none in a FIN that found nothing else to send.
+    pub len: u16,
     /// What it is for.
     pub kind: SegmentKind,
     /// Whether it is the stream's last (its FIN).
@@ -72,9 +72,7 @@ pub struct Segment {
     pub retransmission: bool,
     /// The IP header's ECN bits; a queue on the way may make CE of them.
     pub ecn: Ecn,
-    /// TCP's ECN-Echo flag; on a SYN it asks for ECN together with `cwr`.
-    pub ece: bool,
-    /// TCP's Congestion Window Reduced flag.
+    /// TCP's Congestion Window Reduced flag; on a SYN, with ECN-Echo, that ECN is asked for.
     pub cwr: bool,
 }
 
@@ -120,3 +118,6 @@ impl Ack {
         Bytes::new(headers_bytes(syn, timestamps) + SackBlocks::option_bytes_of(sack_blocks))
     }
 }
+
+/// Links copy segments from place to place; what is larger is slower.
+const _: () = assert!(size_of::<Segment>() == 32);

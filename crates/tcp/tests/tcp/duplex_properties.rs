@@ -55,7 +55,7 @@ impl Application {
 #[derive(Debug, Default)]
 struct Direction {
     /// Where every segment began, and how long it was.
-    segments: BTreeMap<u64, (u64, u32, bool)>,
+    segments: BTreeMap<u64, (u64, u16, bool)>,
     /// Up to where its sender has ever been allowed to send by an ACK that left the other end.
     allowed: u64,
 }

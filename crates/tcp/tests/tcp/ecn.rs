@@ -60,19 +60,19 @@ fn handshake(wants: bool, willing: bool, retried: bool) -> (Segment, Ack, Segmen
 #[test]
 fn ecn_is_spoken_where_one_end_asks_and_the_other_is_willing() {
     let (syn, ack, data) = handshake(true, true, false);
-    assert!(syn.ece && syn.cwr && syn.ecn == Ecn::NotEct, "{syn:?}");
+    assert!(syn.cwr && syn.ecn == Ecn::NotEct, "{syn:?}");
     assert!(ack.ece && data.ecn == Ecn::Ect0, "{ack:?} {data:?}");
     let (syn, ack, data) = handshake(false, true, false);
-    assert!(!(syn.ece || syn.cwr || ack.ece) && data.ecn == Ecn::NotEct, "not asked for");
+    assert!(!(syn.cwr || ack.ece) && data.ecn == Ecn::NotEct, "not asked for");
     let (syn, ack, data) = handshake(true, false, false);
-    assert!(syn.ece && !ack.ece && data.ecn == Ecn::NotEct, "declined");
+    assert!(syn.cwr && !ack.ece && data.ecn == Ecn::NotEct, "declined");
 }
 
 /// RFC 3168 6.1.1.1.
 #[test]
 fn a_syn_that_leaves_again_asks_for_nothing() {
     let (syn, ack, data) = handshake(true, true, true);
-    assert!(!(syn.ece || syn.cwr || ack.ece), "{syn:?} {ack:?}");
+    assert!(!(syn.cwr || ack.ece), "{syn:?} {ack:?}");
     assert_eq!(data.ecn, Ecn::NotEct);
 }
 
@@ -186,7 +186,6 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
         push: false,
         retransmission: false,
         ecn: Ecn::NotEct,
-        ece: true,
         cwr: true,
     };
     assert!(receiver.on_segment(now(0), &plain).is_some_and(|ack| ack.ece));
@@ -195,7 +194,6 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
         seq,
         offset: 1448 * seq,
         ecn: Ecn::Ect0,
-        ece: false,
         cwr: false,
         ..plain
     };
@@ -290,7 +288,7 @@ fn a_module_that_needs_ecn_gets_it_on_everything() {
     let syn = Sender::new(SenderConfig::default(), Listening::default())
         .poll_transmit(Instant::START)
         .expect("a SYN");
-    assert!(syn.ece && syn.cwr && syn.ecn == Ecn::Ect0, "{syn:?}");
+    assert!(syn.cwr && syn.ecn == Ecn::Ect0, "{syn:?}");
     path.run_for(Duration::from_secs(1));
     assert_eq!(path.retransmissions(), [60]);
     assert!(path.sent.iter().all(|(_, s)| s.ecn == Ecn::Ect0));

@@ -35,7 +35,6 @@ pub fn segment(seq: u64) -> Segment {
         push: false,
         retransmission: false,
         ecn: Ecn::NotEct,
-        ece: false,
         cwr: false,
     }
 }
@@ -81,12 +80,12 @@ fn a_long_transfer_gets_one_ack_per_two_segments_once_the_window_stands() {
 }
 
 /// A segment of `len` bytes of a stream of such.
-fn short(seq: u64, len: u32) -> Segment {
+fn short(seq: u64, len: u16) -> Segment {
     Segment { len, offset: seq * u64::from(len), ..segment(seq) }
 }
 
 /// Which of 40 segments of `len` bytes are acknowledged at once.
-fn acknowledged(len: u32) -> Vec<bool> {
+fn acknowledged(len: u16) -> Vec<bool> {
     let mut receiver = Receiver::new(of_window(STEADY));
     let at = |seq: u64| Instant::START + Duration::from_micros(100) * seq;
     (0..40).map(|seq| receiver.on_segment(at(seq), &short(seq, len)).is_some()).collect()
@@ -112,7 +111,7 @@ fn segments_of_one_shorter_length_lower_the_estimate() {
         receiver.on_segment(Instant::START + ms(1), &segment(seq));
     }
     let mut offset = 16 * 1448;
-    let mut acked = |seq: u64, len: u32| {
+    let mut acked = |seq: u64, len: u16| {
         let segment = Segment { offset, len, ..segment(seq) };
         offset += u64::from(len);
         receiver.on_segment(Instant::START + ms(1), &segment).is_some()

@@ -25,7 +25,7 @@ impl Fed {
     }
 
     /// The window of the ACK that a segment causes.
-    fn feed(&mut self, len: u32) -> Option<u64> {
+    fn feed(&mut self, len: u16) -> Option<u64> {
         self.now += ms(1);
         let segment = self.segment(len);
         self.seq += 1;
@@ -33,7 +33,7 @@ impl Fed {
         self.receiver.on_segment(self.now, &segment).map(|ack| ack.window)
     }
 
-    fn segment(&self, len: u32) -> Segment {
+    fn segment(&self, len: u16) -> Segment {
         Segment { offset: self.offset, len, ..segment(self.seq) }
     }
 

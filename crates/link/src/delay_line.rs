@@ -13,8 +13,8 @@ use crate::{Arrival, DelayPiece, Dismantled, Packet};
 
 /// The packets in flight, in one lane per route.
 ///
-/// Inside a lane both entries and arrivals are in order, so that a lane is a plain queue. There is
-/// more than one lane only while packets of an old route are still on their way.
+/// Inside a lane both entries and arrivals are in order, so that a lane is a plain queue. There are
+/// older lanes only while packets of an old route are still on their way.
 #[derive(Debug)]
 pub(crate) struct DelayLine<P> {
     delay: Timeline<DelayPiece>,
@@ -23,8 +23,10 @@ pub(crate) struct DelayLine<P> {
     earliest_arrivals: Box<[Instant]>,
     /// The latest arrival planned on the current route.
     last_arrival: Instant,
-    /// Ordered by entry; only the last may be empty.
-    lanes: VecDeque<Lane<P>>,
+    /// The lane of the last packet that entered; it alone may be empty.
+    newest: Lane<P>,
+    /// The others, ordered by entry.
+    older: Vec<Lane<P>>,
     packets: u64,
     /// When the next packet arrives; [`Instant::NEVER`] while there is none.
     next_arrival: Instant,
@@ -39,7 +41,8 @@ impl<P> DelayLine<P> {
             routes: Timeline::new(routes),
             earliest_arrivals,
             last_arrival: Instant::START,
-            lanes: VecDeque::from([Lane { route: 0, packets: VecDeque::new() }]),
+            newest: Lane { route: 0, packets: VecDeque::new() },
+            older: Vec::new(),
             packets: 0,
             next_arrival: Instant::NEVER,
         }
@@ -59,13 +62,21 @@ impl<P> DelayLine<P> {
         let in_flight = InFlight { arrives: self.last_arrival, entered, sent: since, packet };
         self.packets += 1;
         self.next_arrival = self.next_arrival.min(self.last_arrival);
+        if self.newest.route != self.routes.index() {
+            self.begin_lane();
+        }
+        self.newest.packets.push_back(in_flight);
+    }
+
+    /// Those that enter from now on take another route than those before.
+    #[cold]
+    fn begin_lane(&mut self) {
         let route = self.routes.index();
-        match self.lanes.back_mut() {
-            Some(lane) if lane.route == route || lane.packets.is_empty() => {
-                lane.route = route;
-                lane.packets.push_back(in_flight);
-            }
-            _ => self.lanes.push_back(Lane { route, packets: VecDeque::from([in_flight]) }),
+        if self.newest.packets.is_empty() {
+            self.newest.route = route;
+        } else {
+            let lane = Lane { route, packets: VecDeque::new() };
+            self.older.push(std::mem::replace(&mut self.newest, lane));
         }
     }
 
@@ -75,33 +86,33 @@ impl<P> DelayLine<P> {
         if self.next_arrival > now {
             return None;
         }
-        let index = self.first_lane()?;
-        let lane = &mut self.lanes[index];
-        let arrived = lane.packets.pop_front()?;
-        if lane.packets.is_empty() && index + 1 < self.lanes.len() {
-            self.lanes.remove(index);
-        }
+        let arrived = match self.first_older_lane() {
+            None => self.newest.packets.pop_front()?,
+            Some(lane) => self.pop_older(lane)?,
+        };
         self.packets -= 1;
         self.find_next_arrival();
         Some(Arrival { at: arrived.arrives, sent: arrived.sent, packet: arrived.packet })
     }
 
+    #[cold]
+    fn pop_older(&mut self, lane: usize) -> Option<InFlight<P>> {
+        let arrived = self.older[lane].packets.pop_front();
+        self.older.retain(|lane| !lane.packets.is_empty());
+        arrived
+    }
+
     /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here, and one that is to
     /// enter later may be.
     pub(crate) fn dismantle(&mut self, hop: &Dismantled, verdicts: &mut Verdicts<P>) {
-        for lane in &mut self.lanes {
+        for lane in self.older.iter_mut().chain([&mut self.newest]) {
             let (first, end) = lane.on_hop(hop);
             self.packets -= (end - first) as u64;
             for lost in lane.packets.drain(first..end) {
                 verdicts.lose(hop.at, LossReason::Dismantled, lost.packet);
             }
         }
-        let last = self.lanes.len() - 1;
-        let mut index = 0;
-        self.lanes.retain(|lane| {
-            index += 1;
-            !lane.packets.is_empty() || index > last
-        });
+        self.older.retain(|lane| !lane.packets.is_empty());
         self.find_next_arrival();
     }
 
@@ -141,21 +152,22 @@ impl<P> DelayLine<P> {
 
     #[inline]
     fn find_next_arrival(&mut self) {
-        let first = self.first_lane().and_then(|lane| self.lanes[lane].next_arrival());
-        self.next_arrival = first.unwrap_or(Instant::NEVER);
+        let older = self.older.iter().map(Lane::next_arrival).min();
+        let newest = self.newest.next_arrival();
+        self.next_arrival = older.map_or(newest, |older| older.min(newest));
     }
 
-    /// The lane whose head arrives first.
+    /// The lane whose head arrives first, where that is not the newest.
     #[inline]
-    fn first_lane(&self) -> Option<usize> {
-        // Nearly always there is one lane.
-        if self.lanes.len() == 1 {
-            return Some(0);
+    fn first_older_lane(&self) -> Option<usize> {
+        // Nearly always there is none.
+        if self.older.is_empty() {
+            return None;
         }
-        let heads = self.lanes.iter().enumerate();
-        let heads = heads.filter_map(|(index, lane)| Some((index, lane.next_arrival()?)));
+        let heads = self.older.iter().map(Lane::next_arrival).enumerate();
         // Of equal minima the first is kept, which entered first.
-        heads.min_by_key(|&(_, arrives)| arrives).map(|(index, _)| index)
+        let (lane, arrives) = heads.min_by_key(|&(_, arrives)| arrives)?;
+        (arrives <= self.newest.next_arrival()).then_some(lane)
     }
 }
 
@@ -166,9 +178,10 @@ struct Lane<P> {
 }
 
 impl<P> Lane<P> {
+    /// When its first packet arrives; [`Instant::NEVER`] while there is none.
     #[inline]
-    fn next_arrival(&self) -> Option<Instant> {
-        self.packets.front().map(|first| first.arrives)
+    fn next_arrival(&self) -> Instant {
+        self.packets.front().map_or(Instant::NEVER, |first| first.arrives)
     }
 
     /// The range of packets on `hop` when it is dismantled.

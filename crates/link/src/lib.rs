@@ -65,12 +65,15 @@
 //! # Ok::<(), skyhop_link::LinkError>(())
 //! ```
 
+mod by_step;
 mod config;
 mod delay_line;
 mod error;
 mod fabric;
 mod impairment;
 mod link;
+mod on_arrival;
+mod onward;
 mod packet;
 mod qdisc;
 mod schedule;

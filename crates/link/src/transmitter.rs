@@ -23,12 +23,6 @@ impl Transmitter {
         Self { rate: Timeline::new(service_rate(schedule)), spare_work: 0 }
     }
 
-    /// Whether a transmission can begin at `at`.
-    #[inline]
-    pub(crate) fn is_open(&mut self, at: Instant) -> bool {
-        self.rate.seek(at).value != Rate::ZERO
-    }
-
     /// The first moment from `at` on at which a transmission can begin, where one is to; [`Instant::NEVER`] where
     /// the rate stays zero.
     #[inline]

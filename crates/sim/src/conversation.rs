@@ -137,8 +137,14 @@ impl Conversation {
         }
     }
 
-    /// When an end wants [`Self::on_timer`] to be called.
+    /// Whether an end may have something to send.
     #[inline]
+    pub(crate) fn may_send(&self, side: Side) -> bool {
+        self.connections.iter().any(|connection| connection.ends[side as usize].endpoint.may_send())
+    }
+
+    /// When an end wants [`Self::on_timer`] to be called.
+    #[inline(always)]
     pub(crate) fn next_timer(&self, side: Side) -> Instant {
         let own = if side == Side::Client { self.client.wait } else { Instant::NEVER };
         let mut next = own;

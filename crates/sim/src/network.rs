@@ -4,14 +4,15 @@ use std::cell::Cell;
 
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
-use skyhop_experiment::Experiment;
-use skyhop_link::{Link, LinkConfig};
+use skyhop_experiment::{Experiment, FlowPlan};
+use skyhop_link::{Arrival, Link, LinkConfig};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
 use crate::access::Access;
 use crate::calendar::Calendar;
+use crate::conversation::Conversation;
 use crate::departure::Departure;
 use crate::flow::{Flow, InFlight, Kind, Message, Packet, next_link};
 use crate::order::seeded_in_order;
@@ -108,25 +109,37 @@ impl Network {
     }
 
     fn visit_link(&mut self, link: usize, now: Instant) {
-        while let Some(arrival) = self.links[link].poll(now) {
-            if link == self.path_back {
-                self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
+        let next = loop {
+            if let Some(arrival) = self.links[link].poll(now) {
+                self.arrive(link, arrival, now);
             }
-            let mut packet = arrival.packet;
-            packet.payload.get_mut().hop += 1;
-            if self.is_there(packet.payload.get_mut()) {
-                let ecn = packet.ecn();
-                let arrived = packet.payload.get_mut();
-                arrived.message.set_ecn(ecn);
-                self.deliver(arrived, now);
-            } else {
-                self.carry(packet, now);
+            let next = self.links[link].next_wakeup();
+            if next.is_none_or(|next| next > now) {
+                break next;
             }
-        }
+        };
         if self.links[link].has_verdicts() {
             self.note_verdicts(link);
         }
-        self.calendar.set(link, self.links[link].next_wakeup());
+        self.calendar.set(link, next);
+    }
+
+    /// A packet has come out of a link.
+    #[inline]
+    fn arrive(&mut self, link: usize, arrival: Arrival<Cell<InFlight>>, now: Instant) {
+        if link == self.path_back {
+            self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
+        }
+        let mut packet = arrival.packet;
+        packet.payload.get_mut().hop += 1;
+        if self.is_there(packet.payload.get_mut()) {
+            let ecn = packet.ecn();
+            let arrived = packet.payload.get_mut();
+            arrived.message.set_ecn(ecn);
+            self.deliver(arrived, now);
+        } else {
+            self.carry(packet, now);
+        }
     }
 
     /// What a link has lost or marked.
@@ -206,12 +219,16 @@ impl Network {
 
     fn visit_end(&mut self, index: usize, side: Side, now: Instant) {
         let [client, server] = [Side::Client, Side::Server].map(|side| self.end_of(index, side));
-        let flow = &mut self.flows[index];
-        let stop = flow.plan.stop;
-        match &mut flow.kind {
+        let Flow { plan, kind, .. } = &mut self.flows[index];
+        match kind {
             Kind::Tcp(conversation) => {
-                if side == Side::Client && now >= stop {
-                    conversation.stopped = Some(stop);
+                let due = next_visit(plan, conversation, side);
+                if due > now {
+                    self.calendar.set(self.end_of(index, side), Some(due));
+                    return;
+                }
+                if side == Side::Client && now >= plan.stop {
+                    conversation.stopped = Some(plan.stop);
                     self.calendar.set(client, None);
                     self.calendar.set(server, None);
                     return;
@@ -232,15 +249,15 @@ impl Network {
         if conversation.has_phases(side) {
             self.events.extend(phase_rows(conversation.take_phases(), plan.id));
         }
-        let mut departure = Departure::new((plan, way, &mut self.links), index, side.other(), now);
-        conversation.transmit(side, now, &mut departure);
-        let first_link = departure.first_link;
-        let timer = conversation.next_timer(side);
-        let timer = if side == Side::Client { timer.min(plan.stop) } else { timer };
-        self.calendar.set(end, Some(timer));
-        if let Some(link) = first_link {
-            self.calendar.set(link, self.links[link].next_wakeup());
+        if conversation.may_send(side) {
+            let mut departure =
+                Departure::new((plan, way, &mut self.links), index, side.other(), now);
+            conversation.transmit(side, now, &mut departure);
+            if let Some(link) = departure.first_link {
+                self.calendar.set(link, self.links[link].next_wakeup());
+            }
         }
+        self.calendar.hasten(end, next_visit(plan, conversation, side));
     }
 
     /// Sends whatever an end of a flow over datagrams sends now.
@@ -257,4 +274,11 @@ impl Network {
             self.carry(packet.packet(), now);
         }
     }
+}
+
+/// When an end of a TCP flow wants to be visited.
+#[inline]
+fn next_visit(plan: &FlowPlan, conversation: &Conversation, side: Side) -> Instant {
+    let timer = conversation.next_timer(side);
+    if side == Side::Client { timer.min(plan.stop) } else { timer }
 }

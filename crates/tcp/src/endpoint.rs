@@ -207,6 +207,12 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
+    /// Whether [`Self::transmit`] may have something to send.
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        !self.ready.is_empty() || !(self.idle || self.failure.is_some())
+    }
+
     /// Sends every packet that leaves now, in order. To be called after every other call.
     #[inline(always)]
     pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {

@@ -125,6 +125,7 @@ impl Scoreboard {
     }
 
     /// Adds segment `nxt`.
+    #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
         if self.nxt - self.una > self.mask {
             self.grow();
@@ -135,6 +136,7 @@ impl Scoreboard {
         self.list_as_newest(seq);
     }
 
+    #[cold]
     fn grow(&mut self) {
         let capacity = 2 * (self.mask + 1);
         let mask = capacity - 1;

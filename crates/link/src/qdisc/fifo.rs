@@ -1,4 +1,6 @@
 //! First in, first out: a packet that does not fit when it comes is lost (drop-tail).
+//!
+//! A link itself works this queue out ahead (`on_arrival.rs`); its tests hold that against this.
 
 use std::collections::VecDeque;
 
@@ -39,17 +41,6 @@ impl<P> Qdisc<P> for Fifo<P> {
         } else {
             verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
         }
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let mut alone = Backlog::default();
-        alone.add(arriving.packet.wire_size);
-        if self.limit.allows(alone) {
-            return Some(arriving);
-        }
-        verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
-        None
     }
 
     #[inline]

@@ -31,15 +31,6 @@ pub(crate) trait Qdisc<P> {
     /// backlog is within the limit.
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>);
 
-    /// The same for a packet that finds nothing here and nothing being transmitted, and goes on at once unless it is
-    /// recorded in `verdicts`.
-    #[inline(always)]
-    fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let now = arriving.since;
-        self.enqueue(arriving, verdicts);
-        self.dequeue(now, verdicts)
-    }
-
     /// The packet to transmit from `now` on; `None` only when nothing is left.
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>>;
 

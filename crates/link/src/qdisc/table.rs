@@ -68,11 +68,6 @@ macro_rules! table {
                 match self { $(Self::$variant(qdisc) => qdisc.enqueue(arriving, verdicts)),+ }
             }
 
-            #[inline(always)]
-            fn pass(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-                match self { $(Self::$variant(qdisc) => qdisc.pass(arriving, verdicts)),+ }
-            }
-
             #[inline]
             fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
                 match self { $(Self::$variant(qdisc) => qdisc.dequeue(now, verdicts)),+ }

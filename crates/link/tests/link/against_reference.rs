@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
-    DelayPiece, Dismantled, Link, LinkConfig, LinkSchedule, LinkStats, Outage, Packet, Piece,
-    QueueDiscipline,
+    CodelConfig, DelayPiece, Dismantled, Link, LinkConfig, LinkSchedule, LinkStats, Outage, Packet,
+    Piece, QueueDiscipline,
 };
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
@@ -106,6 +106,19 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         let schedule = LinkSchedule { delay, rate, loss, outages, dismantled, during_outage };
         LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed }
     })
+}
+
+/// The same link with a queue that never drops but for its limit, and only then decides what becomes of a packet when
+/// its turn has come.
+fn by_step(config: &LinkConfig) -> LinkConfig {
+    let never = Duration::from_secs(3600);
+    let qdisc = QueueDiscipline::Codel(CodelConfig { target: never, interval: never, ecn: false });
+    LinkConfig { qdisc, ..config.clone() }
+}
+
+fn any_config() -> impl Strategy<Value = LinkConfig> {
+    (config(), any::<bool>())
+        .prop_map(|(config, ahead)| if ahead { config } else { by_step(&config) })
 }
 
 fn train() -> impl Strategy<Value = Vec<Offered>> {
@@ -219,7 +232,7 @@ proptest! {
 
     #[test]
     fn the_link_does_what_the_reference_does(
-        config in config(),
+        config in any_config(),
         train in train(),
         polls_ns in prop::collection::btree_set(moment_ns(), 0..60),
     ) {
@@ -231,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn a_driver_that_sleeps_until_the_wakeup_is_never_late(config in config(), train in train()) {
+    fn a_driver_that_sleeps_until_the_wakeup_is_never_late(config in any_config(), train in train()) {
         let (outcomes, order) = reference::run(&config, &train);
         let driver = Driver::new(&config, train.len()).run(&train, Polling::OnWakeup);
         assert_same(&driver.observed, &outcomes, &order);
@@ -243,7 +256,32 @@ proptest! {
     }
 
     #[test]
-    fn every_packet_is_accounted_for(config in config(), train in train()) {
+    fn what_is_worked_out_ahead_shows_at_any_time_what_happens_by_step(
+        config in config(),
+        train in train(),
+        polls_ns in prop::collection::btree_set(moment_ns(), 0..60),
+    ) {
+        let mut ahead = Driver::new(&config, train.len());
+        let mut by_step = Driver::new(&by_step(&config), train.len());
+        let mut moments: Vec<(u64, Option<usize>)> = polls_ns.iter().map(|&at| (at, None)).collect();
+        moments.extend(train.iter().enumerate().map(|(number, one)| (one.at_ns, Some(number))));
+        moments.sort_unstable();
+        for (at_ns, number) in moments {
+            let now = Instant::from_nanos(at_ns);
+            for driver in [&mut ahead, &mut by_step] {
+                if let Some(number) = number {
+                    let packet = Packet::new(Bytes::new(train[number].size), number);
+                    driver.link.enqueue(now, packet);
+                }
+                driver.poll(now);
+            }
+            prop_assert_eq!(ahead.link.stats(), by_step.link.stats(), "at {}", now);
+            prop_assert_eq!(&ahead.observed, &by_step.observed, "at {}", now);
+        }
+    }
+
+    #[test]
+    fn every_packet_is_accounted_for(config in any_config(), train in train()) {
         let driver = Driver::new(&config, train.len()).run(&train, Polling::At(&BTreeSet::new()));
         let Observed { outcomes, order, stats } = driver.observed;
         let lost = outcomes.iter().filter(|outcome| matches!(outcome, Some(Outcome::Lost { .. })));

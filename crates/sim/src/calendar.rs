@@ -112,14 +112,23 @@ mod tests {
         #[test]
         fn the_earliest_component_comes_first_and_ties_go_to_the_lower_number(
             busy in 0_usize..9,
-            sets in prop::collection::vec((0_usize..9, prop::option::of(0_u64..20)), 1..200)
+            sets in prop::collection::vec(
+                (0_usize..9, prop::option::of(0_u64..20), any::<bool>()),
+                1..200,
+            )
         ) {
             let mut calendar = Calendar::new(busy, 9 - busy);
             let mut simple = [Instant::NEVER; 9];
-            for (component, at) in sets {
+            for (component, at, hastens) in sets {
                 let at = at.map(Instant::from_nanos);
-                calendar.set(component, at);
-                simple[component] = at.unwrap_or(Instant::NEVER);
+                let time = at.unwrap_or(Instant::NEVER);
+                if hastens && component >= busy {
+                    calendar.hasten(component, time);
+                    simple[component] = simple[component].min(time);
+                } else {
+                    calendar.set(component, at);
+                    simple[component] = time;
+                }
                 let first = (0..9).min_by_key(|c| (simple[*c], *c)).filter(|c| {
                     simple[*c] < Instant::NEVER
                 });

@@ -6,7 +6,8 @@ use skyhop_app::{
 use skyhop_cc::{Controller, Handover, Phase};
 use skyhop_model::{BufferSizes, mss};
 use skyhop_tcp::{
-    ConnectionState, Endpoint, EndpointConfig, Packet, ReceiverConfig, SenderConfig, TcpInfo,
+    ConnectionState, Endpoint, EndpointConfig, HostConfig, Packet, ReceiverConfig, SenderConfig,
+    TcpInfo,
 };
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -425,17 +426,12 @@ impl End {
 fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
     let TcpOptions { profile, timer_wheel, timestamps, sack, .. } = options;
     let jiffy = Duration::from_nanos(1_000_000_000 / u64::from(options.hz));
-    let mss = mss(timestamps);
+    let host = HostConfig { profile, mss: mss(timestamps), jiffy, timer_wheel, timestamps, sack };
     // Linux doubles what is asked for (`sk_setsockopt`).
     let fixed = options.receive_buffer.map(|buffer| buffer + buffer);
     EndpointConfig {
         sender: SenderConfig {
-            profile,
-            mss,
-            jiffy,
-            timer_wheel,
-            timestamps,
-            sack,
+            host,
             initial_cwnd: options.initial_cwnd,
             wmem: options.wmem,
             nodelay: options.nodelay,
@@ -446,12 +442,7 @@ fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
             ..SenderConfig::default()
         },
         receiver: ReceiverConfig {
-            profile,
-            mss,
-            jiffy,
-            timer_wheel,
-            timestamps,
-            sack,
+            host,
             rmem: fixed.map_or(options.rmem, |size| BufferSizes { initial: size, max: size }),
             auto_tuning: fixed.is_none(),
             ..ReceiverConfig::default()

@@ -231,7 +231,7 @@ impl<C: CongestionControl> Sender<C> {
         if covered.packets > 0 {
             (work.data_acked, work.retransmission_acked) = (true, covered.retransmitted);
             work.set_timer = true;
-            covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.mss;
+            covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.host.mss;
             self.lengths.forget_below(cumulative);
             if self.is_reno() {
                 self.remove_reno_sacks(covered.packets, work);

@@ -3,24 +3,44 @@
 use skyhop_model::{BufferSizes, KeepAlive, MSS, Profile};
 use skyhop_units::Duration;
 
-/// The sending end. The defaults are Linux's.
+/// What the sending and the receiving half of an end share. The defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SenderConfig {
+pub struct HostConfig {
     /// Which Linux it is.
     pub profile: Profile,
     /// Payload of a full segment: 1448 bytes at an MTU of 1500 with timestamps.
     pub mss: u32,
-    /// Initial window in segments (RFC 6928 2).
-    pub initial_cwnd: u32,
-    /// What the kernel rounds its timers up to: 1/HZ. A module's own clock has to tick as fast.
+    /// What the kernel counts its timers in and rounds them up to: 1/HZ. A module's own clock has to tick as fast.
     pub jiffy: Duration,
-    /// Whether the retransmission timer fires when the kernel's timer wheel comes to it, late by up to an eighth
-    /// (kernel/time/timer.c), rather than on the dot.
+    /// Whether the timers of retransmissions and of delayed ACKs fire when the kernel's timer wheel comes to them, late
+    /// by up to an eighth (kernel/time/timer.c), rather than on the dot.
     pub timer_wheel: bool,
     /// Whether both ends send timestamps (RFC 7323; sysctl tcp_timestamps).
     pub timestamps: bool,
-    /// Whether the other end reports what came out of order (RFC 2018; sysctl tcp_sack).
+    /// Whether both report what came out of order (RFC 2018; sysctl tcp_sack).
     pub sack: bool,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            mss: MSS,
+            jiffy: Duration::from_millis(1),
+            timer_wheel: true,
+            timestamps: true,
+            sack: true,
+        }
+    }
+}
+
+/// The sending end. The defaults are Linux's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// What it shares with the other half of its end.
+    pub host: HostConfig,
+    /// Initial window in segments (RFC 6928 2).
+    pub initial_cwnd: u32,
     /// How much may have been written and not acknowledged: sysctl tcp_wmem.
     pub wmem: BufferSizes,
     /// Whether segments leave in bursts sized like the kernel's TSO packets (`sk_pacing_shift`,
@@ -46,13 +66,8 @@ pub struct SenderConfig {
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
-            profile: Profile::default(),
-            mss: MSS,
+            host: HostConfig::default(),
             initial_cwnd: 10,
-            jiffy: Duration::from_millis(1),
-            timer_wheel: true,
-            timestamps: true,
-            sack: true,
             wmem: BufferSizes::WMEM,
             tso: true,
             slow_start_after_idle: true,
@@ -68,10 +83,8 @@ impl Default for SenderConfig {
 /// The receiving end. The defaults are Linux's, with a buffer that may grow beyond what limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// Which Linux it is.
-    pub profile: Profile,
-    /// Payload of a full segment.
-    pub mss: u32,
+    /// What it shares with the other half of its end.
+    pub host: HostConfig,
     /// The buffer for what waits for a gap to be filled or for the application: sysctl tcp_rmem.
     pub rmem: BufferSizes,
     /// Whether the buffer grows from its initial size on as the flow needs it (sysctl tcp_moderate_rcvbuf). It does not
@@ -80,14 +93,6 @@ pub struct ReceiverConfig {
     /// Whether the application takes what is in order the moment that it arrives; else it calls
     /// [`Receiver::read`](crate::Receiver::read).
     pub reads_at_once: bool,
-    /// What the kernel counts its timers in: 1/HZ.
-    pub jiffy: Duration,
-    /// Whether the timer of delayed ACKs fires when the kernel's timer wheel comes to it.
-    pub timer_wheel: bool,
-    /// Whether both ends send timestamps (RFC 7323; sysctl tcp_timestamps).
-    pub timestamps: bool,
-    /// Whether it reports what came out of order (RFC 2018; sysctl tcp_sack).
-    pub sack: bool,
     /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
     /// tcp_comp_sack_delay_ns).
     pub sack_compression: bool,
@@ -98,15 +103,10 @@ pub struct ReceiverConfig {
 impl Default for ReceiverConfig {
     fn default() -> Self {
         Self {
-            profile: Profile::default(),
-            mss: MSS,
+            host: HostConfig::default(),
             rmem: BufferSizes::RMEM,
             auto_tuning: true,
             reads_at_once: true,
-            jiffy: Duration::from_millis(1),
-            timer_wheel: true,
-            timestamps: true,
-            sack: true,
             sack_compression: true,
             ecn: true,
         }

@@ -59,7 +59,7 @@ impl<C: CongestionControl> Sender<C> {
         let infinite = tp.snd_ssthresh >= skyhop_cc::TCP_INFINITE_SSTHRESH;
         let sampled = self.rtt.has_sample();
         let interval_us = u64::from(tp.rate_interval_us);
-        let delivered_bytes = u64::from(tp.rate_delivered) * u64::from(self.config.mss);
+        let delivered_bytes = u64::from(tp.rate_delivered) * u64::from(self.config.host.mss);
         TcpInfo {
             cwnd: tp.snd_cwnd,
             ssthresh: (!infinite).then_some(tp.snd_ssthresh),

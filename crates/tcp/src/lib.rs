@@ -54,7 +54,7 @@ mod tlp;
 mod transmit;
 mod undo;
 
-pub use config::{EndpointConfig, ReceiverConfig, SenderConfig};
+pub use config::{EndpointConfig, HostConfig, ReceiverConfig, SenderConfig};
 pub use congestion::CALLER;
 pub use endpoint::{ConnectionState, Endpoint, Failure};
 pub use info::TcpInfo;

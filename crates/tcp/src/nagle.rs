@@ -19,7 +19,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_current_mss`: the payload of the next full segment.
     pub(crate) fn current_mss(&self) -> u64 {
-        u64::from(self.config.mss) - self.option_bytes
+        u64::from(self.config.host.mss) - self.option_bytes
     }
 
     /// Whether anything was never sent, a FIN included.

@@ -10,7 +10,7 @@ use crate::{CongestionControl, Sender};
 impl<C: CongestionControl> Sender<C> {
     /// `tcp_is_reno`
     pub(crate) fn is_reno(&self) -> bool {
-        !self.config.sack
+        !self.config.host.sack
     }
 
     /// `tcp_add_reno_sack`: a duplicate ACK means that one more segment has left the network.

@@ -29,7 +29,7 @@ impl<C: CongestionControl> Sender<C> {
             if tp.snd_cwnd < tp.snd_ssthresh / 2 { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
         let window = u64::from(tp.snd_cwnd.max(self.board.packets_out()));
         // mss * 8 * 10^6 / 100: srtt counts eighths of microseconds.
-        let scaled = u64::from(self.config.mss) * 80_000 * percent * window;
+        let scaled = u64::from(self.config.host.mss) * 80_000 * percent * window;
         let rate = scaled / self.rtt.srtt_x8().max(1);
         let sk = self.tp.sk_mut();
         sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
@@ -69,7 +69,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.rules.tso_by_rtt && short_path < 32 {
             bytes = bytes.saturating_add(most >> short_path);
         }
-        let segments = bytes.min(most) as u32 / self.config.mss;
+        let segments = bytes.min(most) as u32 / self.config.host.mss;
         let least = self.cc.min_tso_segs(&mut self.tp).unwrap_or(MIN_TSO_SEGMENTS);
         segments.max(least)
     }

@@ -50,7 +50,7 @@ impl ReceiveBuffer {
         };
         let mut buffer = Self {
             at_once: config.reads_at_once,
-            mss: config.mss.into(),
+            mss: config.host.mss.into(),
             memory,
             most,
             share,

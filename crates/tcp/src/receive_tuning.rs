@@ -106,8 +106,8 @@ pub(crate) struct ReceiveTuner {
 impl ReceiveTuner {
     /// The tuner, and the buffer as it is at first. `opens` where this end opens the connection.
     pub(crate) fn new(config: &ReceiverConfig, opens: bool) -> (Self, ReceiveBuffer) {
-        let tuning = Rules::of(config.profile).receive_tuning;
-        let mss = u64::from(config.mss);
+        let tuning = Rules::of(config.host.profile).receive_tuning;
+        let mss = u64::from(config.host.mss);
         let (mut memory, mut most_at_first) = (config.rmem.initial.as_u64(), u64::MAX);
         if tuning == ReceiveTuning::Steps && config.auto_tuning {
             // `tcp_fixup_rcvbuf` and `tcp_default_init_rwnd`
@@ -116,7 +116,7 @@ impl ReceiveTuner {
             memory = memory.max(8 * 2 * INITIAL_SEGMENTS * packet).min(config.rmem.max.as_u64());
         }
         // Before it is known whether the other end sends timestamps there is room for more.
-        let segment = if opens && config.timestamps { mss + TIMESTAMPS } else { mss };
+        let segment = if opens && config.host.timestamps { mss + TIMESTAMPS } else { mss };
         let first = (WindowShare::HALF.of(memory).min(most_at_first) / segment).max(1) * segment;
         let buffer = ReceiveBuffer::new(config, memory, first);
         let tuner = Self {

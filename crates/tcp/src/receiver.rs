@@ -104,14 +104,14 @@ impl Receiver {
 
     /// The receiver of an end which `opens` the connection, or waits for the other to do so.
     pub(crate) fn of_end(config: ReceiverConfig, opens: bool) -> Self {
-        let rules = Rules::of(config.profile);
-        let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
+        let rules = Rules::of(config.host.profile);
+        let jiffies = Jiffies::new(config.host.jiffy, config.host.timer_wheel);
         let (tuner, buffer) = ReceiveTuner::new(&config, opens);
         Self {
             config,
             next: 0,
             beyond: SackedRanges::default(),
-            delayed: DelayedAck::new(config.mss, &jiffies, rules.acks_pushed),
+            delayed: DelayedAck::new(config.host.mss, &jiffies, rules.acks_pushed),
             compression: Compression::default(),
             ecn: ReceiverEcn::new(config.ecn),
             ts_recent: 0,
@@ -120,7 +120,7 @@ impl Receiver {
             handshake: HandshakeRtt::default(),
             buffer,
             tuner,
-            compresses: config.sack && config.sack_compression && rules.sack_compression,
+            compresses: config.host.sack && config.sack_compression && rules.sack_compression,
             duplicate: None,
             short: BTreeMap::new(),
             fin: None,
@@ -217,7 +217,7 @@ impl Receiver {
 
     /// What the SACK option of an ACK would take now.
     pub(crate) fn sack_option_bytes(&self) -> u64 {
-        if !self.config.sack || self.beyond.is_empty() {
+        if !self.config.host.sack || self.beyond.is_empty() {
             0
         } else {
             self.beyond.blocks(None).option_bytes()
@@ -315,12 +315,12 @@ impl Receiver {
             }
             self.buffer.beyond += u64::from(segment.len);
             let len = u32::from(segment.len);
-            if len < self.config.mss {
-                self.short.insert(seq, u64::from(self.config.mss - len));
+            if len < self.config.host.mss {
+                self.short.insert(seq, u64::from(self.config.host.mss - len));
             }
             self.highest = self.highest.max(end);
             // Without SACK the same window makes the ACK a duplicate.
-            if self.config.sack && self.buffer.grow_window(len) {
+            if self.config.host.sack && self.buffer.grow_window(len) {
                 self.delayed.on_grown_window();
             }
             self.tuner.on_out_of_order(&mut self.buffer, self.highest);
@@ -343,7 +343,7 @@ impl Receiver {
         self.buffer.in_order += u64::from(segment.len);
         if !self.beyond.is_empty() {
             let next = self.beyond.advance(self.next);
-            let mut bytes = (next - self.next) * u64::from(self.config.mss);
+            let mut bytes = (next - self.next) * u64::from(self.config.host.mss);
             while let Some(short) = self.short.first_entry().filter(|short| *short.key() < next) {
                 bytes -= short.remove();
             }
@@ -485,7 +485,7 @@ impl Receiver {
 
     fn compose(&mut self, syn: bool) -> Ack {
         let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
-        let reports = self.config.sack && !syn;
+        let reports = self.config.host.sack && !syn;
         let duplicate = self.duplicate.take().filter(|_| reports);
         Ack {
             syn,
@@ -497,7 +497,7 @@ impl Receiver {
             } else {
                 self.buffer.offer(self.delayed.rcv_mss())
             },
-            tsval: if self.config.timestamps { timestamp_at(self.now) } else { 0 },
+            tsval: if self.config.host.timestamps { timestamp_at(self.now) } else { 0 },
             tsecr: self.ts_recent,
             ece,
         }

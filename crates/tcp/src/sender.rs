@@ -108,9 +108,9 @@ impl<C: CongestionControl> Sender<C> {
 
     /// A sender with nothing to send yet.
     pub fn new(config: SenderConfig, cc: C) -> Self {
-        let mut tp = TcpSock { mss_cache: config.mss, ..TcpSock::default() };
+        let mut tp = TcpSock { mss_cache: config.host.mss, ..TcpSock::default() };
         tp.snd_cwnd = config.initial_cwnd;
-        let jiffies = Jiffies::new(config.jiffy, config.timer_wheel);
+        let jiffies = Jiffies::new(config.host.jiffy, config.host.timer_wheel);
         tp.inet_conn.icsk_rto = jiffies.ticks_in_us(RTO_INITIAL_US) as u32;
         tp.sk_mut().sk_max_pacing_rate = config.max_pacing_rate;
         tp.sk_mut().sk_sndbuf = config.wmem.initial.as_u64().min(i32::MAX as u64) as i32;
@@ -124,7 +124,7 @@ impl<C: CongestionControl> Sender<C> {
             phase: Phase::SynDue { attempt: 1 },
             stream: Stream::new(),
             board: Scoreboard::new(),
-            lengths: Lengths::new(config.mss),
+            lengths: Lengths::new(config.host.mss),
             known_sack: SackBlocks::EMPTY,
             window_end: 0,
             peer_window: 0,
@@ -144,7 +144,7 @@ impl<C: CongestionControl> Sender<C> {
             timer: None,
             rto_us: RTO_INITIAL_US,
             jiffies,
-            rules: Rules::of(config.profile),
+            rules: Rules::of(config.host.profile),
             ts_recent: 0,
             now: Instant::START,
             now_us: 0,
@@ -323,7 +323,7 @@ impl<C: CongestionControl> Sender<C> {
 
     /// The payload of a full segment, in bytes.
     pub(crate) fn mss(&self) -> u64 {
-        self.config.mss.into()
+        self.config.host.mss.into()
     }
 
     /// So many bytes of every packet now go to what acknowledges the other direction (`tcp_current_mss`).

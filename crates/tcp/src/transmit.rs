@@ -151,7 +151,7 @@ impl<C: CongestionControl> Sender<C> {
         let most = self.flight.burst_most;
         if self.defers_burst(room, most) {
             self.flight.deferred =
-                u64::from(room) * u64::from(self.config.mss) < self.unsent().room;
+                u64::from(room) * u64::from(self.config.host.mss) < self.unsent().room;
             return false;
         }
         // A burst takes at most half of the window (RFC 3465 has the same concern).

@@ -49,7 +49,7 @@ impl<C: CongestionControl> Sender<C> {
             return ts_before(work.tsecr, self.undo.retrans_stamp);
         }
         self.rules.undoes_without_retransmission
-            && (self.config.sack || self.board.una < self.high_seq)
+            && (self.config.host.sack || self.board.una < self.high_seq)
     }
 
     fn may_undo(&self, work: &AckWork) -> bool {

@@ -66,7 +66,7 @@ fn nobody_there_is_noticed_after_two_minutes() {
     for (profile, after, syns) in [(Profile::Linux6_18, s(131), 11), (Profile::Linux5_4, s(127), 7)]
     {
         let mut config = giving_up();
-        config.sender.profile = profile;
+        config.sender.host.profile = profile;
         let mut pair = Pair::new(config, config, ms(20));
         cut(&mut pair);
         pair.run_for(after - ms(1));

@@ -1,6 +1,6 @@
 //! Without SACK (RFC 5681, RFC 6582), and without timestamps.
 
-use skyhop_tcp::{Receiver, ReceiverConfig, SenderConfig};
+use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, SenderConfig};
 use skyhop_units::{Duration, Instant};
 
 use crate::path::{Path, lose_once, ms, on_the_dot};
@@ -8,10 +8,10 @@ use crate::reno::Reno;
 use crate::trouble::Trouble;
 
 fn without_sack(timestamps: bool) -> Path<Reno> {
-    let sender = SenderConfig { sack: false, timestamps, ..on_the_dot().sender };
+    let host = HostConfig { sack: false, timestamps, ..on_the_dot().sender.host };
+    let sender = SenderConfig { host, ..on_the_dot().sender };
     let mut path = Path::with_config(sender, Reno::default(), ms(20));
-    path.receiver =
-        Receiver::new(ReceiverConfig { sack: false, timestamps, ..on_the_dot().receiver });
+    path.receiver = Receiver::new(ReceiverConfig { host, ..on_the_dot().receiver });
     path.with_bottleneck("10 Mbit/s", 100_000)
 }
 

@@ -4,7 +4,7 @@
 use skyhop_cc::{Instance, Module};
 use skyhop_model::Profile;
 use skyhop_needs::linux::{Scenario, retransmits, scenarios};
-use skyhop_tcp::{Receiver, ReceiverConfig, SenderConfig};
+use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, SenderConfig};
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::path::{Fate, Path, ms};
@@ -140,9 +140,10 @@ fn compare(scenario: &Scenario, ours: &Outcome, srtt_tolerance: f64) -> Option<S
 fn run(module: &'static Module, setup: Setup) -> Outcome {
     let cc = Instance::new(module, &[]).expect("a whole module").with_hz(HZ);
     let jiffy = Duration::from_secs(1) / u64::from(HZ);
-    let config = SenderConfig { profile: PROFILE, jiffy, ..SenderConfig::default() };
+    let host = HostConfig { profile: PROFILE, jiffy, ..HostConfig::default() };
+    let config = SenderConfig { host, ..SenderConfig::default() };
     let mut path = Path::with_config(config, cc, setup.one_way);
-    let config = ReceiverConfig { profile: PROFILE, jiffy, ..ReceiverConfig::default() };
+    let config = ReceiverConfig { host, ..ReceiverConfig::default() };
     path.receiver = Receiver::new(config);
     let rate = Rate::from_bits_per_second(setup.rate_kbps * 1000);
     path.bottleneck = Some((rate, setup.queue_bytes));

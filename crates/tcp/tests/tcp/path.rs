@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use skyhop_cc::{Instance, Module};
 use skyhop_model::Ecn;
 use skyhop_tcp::{
-    Ack, CongestionControl, EndpointConfig, Receiver, ReceiverConfig, Segment, SegmentKind, Sender,
-    SenderConfig, TcpInfo,
+    Ack, CongestionControl, EndpointConfig, HostConfig, Receiver, ReceiverConfig, Segment,
+    SegmentKind, Sender, SenderConfig, TcpInfo,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
@@ -29,8 +29,9 @@ const FULL_PACKET: u64 = 1514;
 
 /// Ends whose timers fire when they are due, not when the kernel's timer wheel comes to them.
 pub fn on_the_dot() -> EndpointConfig {
-    let sender = SenderConfig { timer_wheel: false, ..SenderConfig::default() };
-    let receiver = ReceiverConfig { timer_wheel: false, ..ReceiverConfig::default() };
+    let host = HostConfig { timer_wheel: false, ..HostConfig::default() };
+    let sender = SenderConfig { host, ..SenderConfig::default() };
+    let receiver = ReceiverConfig { host, ..ReceiverConfig::default() };
     EndpointConfig { sender, receiver, keepalive: None }
 }
 

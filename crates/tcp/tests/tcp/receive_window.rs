@@ -1,7 +1,7 @@
 //! How the receiver's window begins and grows (Linux's `rcv_ssthresh` and receiver auto-tuning), and which ACKs go with it.
 
 use skyhop_model::{BufferSizes, Profile};
-use skyhop_tcp::{Receiver, ReceiverConfig, Segment, SegmentKind};
+use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Path, ms, on_the_dot};
@@ -10,7 +10,8 @@ use crate::reno::FixedWindow;
 
 fn of(profile: Profile) -> ReceiverConfig {
     let rmem = BufferSizes::rmem(profile);
-    ReceiverConfig { profile, rmem, ..on_the_dot().receiver }
+    let host = HostConfig { profile, ..on_the_dot().receiver.host };
+    ReceiverConfig { host, rmem, ..on_the_dot().receiver }
 }
 
 /// `tcp_select_initial_window`: half of tcp_rmem's 128 KiB in whole segments; before 4.20, 20 segments.
@@ -90,7 +91,8 @@ fn the_buffers_largest_size_limits_the_window() {
 #[test]
 fn the_end_of_a_burst_is_acknowledged_when_it_has_been_read() {
     for (profile, per_burst) in [(Profile::Linux5_4, vec![1, 2]), (Profile::Linux6_12, vec![2])] {
-        let config = ReceiverConfig { profile, ..of_window(45 * 1448) };
+        let mut config = of_window(45 * 1448);
+        config.host.profile = profile;
         let mut receiver = Receiver::new(config);
         let mut acks = Vec::new();
         for burst in 0..40_u64 {

@@ -1,20 +1,19 @@
 //! Delayed ACKs, windows and SACK compression.
 
 use skyhop_model::{BufferSizes, Ecn, Profile};
-use skyhop_tcp::{Receiver, ReceiverConfig, Segment, SegmentKind};
+use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::path::{Path, ms};
+use crate::path::{Path, ms, on_the_dot};
 use crate::reno::FixedWindow;
 
 /// A receiver whose buffer has room for a window of so many bytes, and neither grows nor is measured.
 pub fn of_window(bytes: u64) -> ReceiverConfig {
     let memory = Bytes::new(2 * bytes);
     ReceiverConfig {
-        profile: Profile::Linux5_4,
+        host: HostConfig { profile: Profile::Linux5_4, ..on_the_dot().receiver.host },
         rmem: BufferSizes { initial: memory, max: memory },
         auto_tuning: false,
-        timer_wheel: false,
         ..ReceiverConfig::default()
     }
 }

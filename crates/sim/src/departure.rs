@@ -8,7 +8,7 @@ use skyhop_units::Instant;
 
 use std::cell::Cell;
 
-use crate::flow::{InFlight, Message, Way, next_link};
+use crate::flow::{InFlight, Message, Way};
 
 /// Where an end's packets go now.
 pub(crate) struct Departure<'n> {
@@ -39,13 +39,12 @@ impl<'n> Departure<'n> {
 impl Outlet for Departure<'_> {
     #[inline(always)]
     fn send(&mut self, packet: Packet) {
-        let (route, to, connection) =
-            (self.way.route(self.plan, self.now), self.to, self.connection);
-        if let Some(link) = next_link(self.plan, (route, 0), to) {
-            let (flow, message) = (self.flow as u32, Message::Tcp(packet));
-            let packet = InFlight { flow, connection, route, hop: 0, to, message }.packet();
-            self.links[link].enqueue(self.now, packet);
-            self.first_link = Some(link);
-        }
+        let start = self.way.start(self.plan, self.now);
+        let (route, ahead, link) = (start.route, start.ahead, start.first_link(self.to));
+        let (flow, connection, to) = (self.flow as u32, self.connection, self.to);
+        let message = Message::Tcp(packet);
+        let packet = InFlight { flow, connection, route, ahead, to, message }.packet();
+        self.links[link].enqueue(self.now, packet);
+        self.first_link = Some(link);
     }
 }

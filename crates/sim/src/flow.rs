@@ -6,7 +6,7 @@ use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
 use skyhop_model::{Ecn, End, UDP_HEADERS};
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::controllers::Controllers;
 use crate::conversation::Conversation;
@@ -29,9 +29,10 @@ pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// The number of the flow's connection, of TCP's packets.
     pub(crate) connection: u32,
-    /// The flow's route that it takes, and how many links of it lie behind.
+    /// The flow's route that it takes …
     pub(crate) route: u16,
-    pub(crate) hop: u16,
+    /// … and how much of it lies ahead, of its links and the flow's own delay.
+    pub(crate) ahead: u16,
     /// Which end it goes to.
     pub(crate) to: Side,
     pub(crate) message: Message,
@@ -82,8 +83,18 @@ pub(crate) struct Flow {
 
 /// The route that a flow takes now, and when it takes the next one.
 pub(crate) struct Way {
-    route: u16,
+    start: Start,
     next_route_at: Instant,
+}
+
+/// How packets set out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) route: u16,
+    /// How much lies ahead of them.
+    pub(crate) ahead: u16,
+    /// The components of the links that they cross first, by the [`Side`] that they go to.
+    first_links: [usize; 2],
 }
 
 pub(crate) enum Kind {
@@ -118,25 +129,45 @@ impl Flow {
 
 impl Way {
     fn new(plan: &FlowPlan) -> Self {
-        let mut way = Self { route: 0, next_route_at: Instant::NEVER };
+        let mut way = Self { start: Start::new(plan, 0), next_route_at: Instant::NEVER };
         way.take_route(plan, 0);
         way
     }
 
-    /// The route that is taken now.
+    /// How packets set out now.
     #[inline]
-    pub(crate) fn route(&mut self, plan: &FlowPlan, now: Instant) -> u16 {
+    pub(crate) fn start(&mut self, plan: &FlowPlan, now: Instant) -> &Start {
         while now >= self.next_route_at {
-            self.take_route(plan, self.route + 1);
+            self.take_route(plan, self.start.route + 1);
         }
-        self.route
+        &self.start
     }
 
     fn take_route(&mut self, plan: &FlowPlan, route: u16) {
-        self.route = route;
+        self.start = Start::new(plan, route);
         let next = plan.routes.get(usize::from(route) + 1);
         self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
     }
+}
+
+impl Start {
+    fn new(plan: &FlowPlan, route: u16) -> Self {
+        let ahead = length(plan, route);
+        let first = |to| next_link(plan, (route, ahead), to).expect("a route has links");
+        Self { route, ahead, first_links: [Side::Client, Side::Server].map(first) }
+    }
+
+    /// The component of the link that a packet to `to` crosses first.
+    #[inline]
+    pub(crate) fn first_link(&self, to: Side) -> usize {
+        self.first_links[to as usize]
+    }
+}
+
+/// How much a packet crosses on a flow's route: its links, and the flow's own delay where it has one.
+fn length(plan: &FlowPlan, route: u16) -> u16 {
+    let links = plan.routes[usize::from(route)].links.len() as u16;
+    links + u16::from(plan.extra_rtt > Duration::ZERO)
 }
 
 /// The direction in which a flow's packets to `side` go: 0 for from -> to.
@@ -144,15 +175,16 @@ fn direction(plan: &FlowPlan, side: Side) -> usize {
     usize::from((plan.from == End::From) != (side == Side::Server))
 }
 
-/// The component of the link that a packet to `to` crosses next on this route, behind `hop` links of it; `None` where
-/// those are all.
+/// The component of the link that a packet to `to` crosses next on this route, with so much of it ahead; `None` where
+/// that is no link.
 #[inline]
-pub(crate) fn next_link(plan: &FlowPlan, (route, hop): (u16, u16), to: Side) -> Option<usize> {
+pub(crate) fn next_link(plan: &FlowPlan, (route, ahead): (u16, u16), to: Side) -> Option<usize> {
     let links = &plan.routes[usize::from(route)].links;
+    let behind = usize::from(length(plan, route) - ahead);
     let direction = direction(plan, to);
     let link = match direction {
-        0 => links.get(usize::from(hop))?,
-        _ => links.get(links.len().checked_sub(usize::from(hop) + 1)?)?,
+        0 => links.get(behind)?,
+        _ => links.get(links.len().checked_sub(behind + 1)?)?,
     };
     Some(2 * usize::from(*link) + direction)
 }

@@ -8,13 +8,13 @@ use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{Arrival, Link, LinkConfig};
 use skyhop_model::Direction;
 use skyhop_record::EventRow;
-use skyhop_units::{Duration, Instant};
+use skyhop_units::Instant;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::conversation::Conversation;
 use crate::departure::Departure;
-use crate::flow::{Flow, InFlight, Kind, Message, Packet, next_link};
+use crate::flow::{Flow, InFlight, Kind, Message, Packet, Start, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
@@ -131,10 +131,10 @@ impl Network {
             self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
         }
         let mut packet = arrival.packet;
-        packet.payload.get_mut().hop += 1;
-        if self.is_there(packet.payload.get_mut()) {
-            let ecn = packet.ecn();
-            let arrived = packet.payload.get_mut();
+        let ecn = packet.ecn();
+        let arrived = packet.payload.get_mut();
+        arrived.ahead -= 1;
+        if arrived.ahead == 0 {
             arrived.message.set_ecn(ecn);
             self.deliver(arrived, now);
         } else {
@@ -154,19 +154,11 @@ impl Network {
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
     }
 
-    /// Whether a packet has nothing more to cross.
-    #[inline]
-    fn is_there(&self, packet: &InFlight) -> bool {
-        let flow = &self.flows[packet.flow as usize];
-        usize::from(packet.hop) == flow.plan.routes[usize::from(packet.route)].links.len()
-            && flow.plan.extra_rtt == Duration::ZERO
-    }
-
     /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet, now: Instant) {
         let (index, mut crossing) = (packet.flow as usize, packet.payload.get());
         if let Some(link) =
-            next_link(&self.flows[index].plan, (crossing.route, crossing.hop), crossing.to)
+            next_link(&self.flows[index].plan, (crossing.route, crossing.ahead), crossing.to)
         {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
@@ -268,9 +260,9 @@ impl Network {
                 self.calendar.set(end, Some(datagrams.next_timer(side)));
                 return;
             };
-            let (flow, route, to) = (index as u32, way.route(plan, now), side.other());
-            let message = Message::Udp(datagram);
-            let packet = InFlight { flow, connection: 0, route, hop: 0, to, message };
+            let &Start { route, ahead, .. } = way.start(plan, now);
+            let (flow, to, message) = (index as u32, side.other(), Message::Udp(datagram));
+            let packet = InFlight { flow, connection: 0, route, ahead, to, message };
             self.carry(packet.packet(), now);
         }
     }

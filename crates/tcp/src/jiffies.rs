@@ -15,6 +15,8 @@ pub(crate) struct Jiffies {
     tick_us: u64,
     /// 2^64 over `tick_us`, rounded up: every ACK divides by it.
     reciprocal: u64,
+    /// 2^64 over `tick_ns`, rounded down.
+    ns_reciprocal: u64,
     /// Whether timers fire when the wheel comes to their bucket, or on the dot.
     wheel: bool,
     now: u64,
@@ -27,7 +29,8 @@ impl Jiffies {
         let tick_ns = tick.as_nanos().max(1);
         let tick_us = (tick_ns / 1000).max(1);
         let reciprocal = (u64::MAX / tick_us).wrapping_add(1);
-        Self { tick_ns, tick_us, reciprocal, wheel, now: 0, next_ns: 0 }
+        let ns_reciprocal = u64::MAX / tick_ns;
+        Self { tick_ns, tick_us, reciprocal, ns_reciprocal, wheel, now: 0, next_ns: 0 }
     }
 
     /// Time has passed.
@@ -35,7 +38,9 @@ impl Jiffies {
     pub(crate) fn advance(&mut self, now: Instant) {
         let now_ns = now.as_nanos();
         if now_ns >= self.next_ns {
-            self.now = now_ns / self.tick_ns;
+            // One too few at the most.
+            self.now = ((u128::from(now_ns) * u128::from(self.ns_reciprocal)) >> 64) as u64;
+            self.now += u64::from((self.now + 1) * self.tick_ns <= now_ns);
             self.next_ns = (self.now + 1) * self.tick_ns;
         }
     }

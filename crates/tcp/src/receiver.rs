@@ -328,7 +328,7 @@ impl Receiver {
             self.stats.duplicates += 1;
             self.duplicate = Some(SackBlock { start: seq, end: seq + 1 });
         }
-        self.acknowledge_gap(now).or(displaced)
+        if self.is_gap_acknowledged(now) { Some(self.ack(false)) } else { displaced }
     }
 
     /// The ACK that waits has to leave before a new range displaces what it would report.
@@ -366,12 +366,19 @@ impl Receiver {
         if segment.len > 0 {
             self.learn_from(now, segment);
         }
-        let ack = self.acknowledge_in_order(now, segment, had_gap);
+        // What leaves now tells the window before the application has read.
+        if self.is_in_order_acknowledged(now, segment, had_gap) {
+            let ack = self.ack(false);
+            if self.config.reads_at_once {
+                self.tuner.on_read(now, &mut self.buffer);
+            }
+            return Some(ack);
+        }
         if !self.config.reads_at_once {
-            return ack;
+            return None;
         }
         self.tuner.on_read(now, &mut self.buffer);
-        ack.or_else(|| self.clean_up_after_read())
+        self.clean_up_after_read()
     }
 
     /// `tcp_event_data_recv`
@@ -388,21 +395,17 @@ impl Receiver {
         }
     }
 
-    fn acknowledge_in_order(
-        &mut self,
-        now: Instant,
-        segment: &Segment,
-        had_gap: bool,
-    ) -> Option<Ack> {
+    /// Whether a segment in order is acknowledged at once.
+    fn is_in_order_acknowledged(&mut self, now: Instant, segment: &Segment, had_gap: bool) -> bool {
         // RFC 5681 4.2: a gap that closes is acknowledged at once.
         let closes_gap = had_gap && self.beyond.is_empty();
         if closes_gap || segment.fin || self.is_ack_due() {
-            return Some(self.ack(false));
+            return true;
         }
         if had_gap {
-            return self.acknowledge_gap(now);
+            return self.is_gap_acknowledged(now);
         }
-        self.delayed.delay(now, &self.jiffies).then(|| self.ack(false))
+        self.delayed.delay(now, &self.jiffies)
     }
 
     /// `__tcp_ack_snd_check`: more than one full segment, and its application does not hold the window back; or each.
@@ -441,9 +444,9 @@ impl Receiver {
     }
 
     /// RFC 5681 4.2: out of order, so at once; but after three duplicates Linux merges them.
-    fn acknowledge_gap(&mut self, now: Instant) -> Option<Ack> {
+    fn is_gap_acknowledged(&mut self, now: Instant) -> bool {
         if self.delayed.is_quick() || !self.compresses {
-            return Some(self.ack(false));
+            return true;
         }
         let compression = &mut self.compression;
         if compression.at != self.next {
@@ -452,10 +455,10 @@ impl Receiver {
         }
         if compression.duplicates < UNCOMPRESSED_DUPLICATES {
             compression.duplicates += 1;
-            return Some(self.ack(false));
+            return true;
         }
         if compression.merged >= COMPRESSED_MAX {
-            return Some(self.ack(false));
+            return true;
         }
         compression.merged += 1;
         if compression.deadline.is_none() {
@@ -467,7 +470,7 @@ impl Receiver {
             let share = Duration::from_micros(rtt_us / 20);
             compression.deadline = Some(now + share.min(COMPRESSION_DELAY));
         }
-        None
+        false
     }
 
     fn ack(&mut self, syn: bool) -> Ack {

@@ -6,7 +6,7 @@ use skyhop_app::Side;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{Arrival, Link, LinkConfig};
-use skyhop_model::Direction;
+use skyhop_model::{Direction, Ecn};
 use skyhop_record::EventRow;
 use skyhop_units::Instant;
 
@@ -135,7 +135,9 @@ impl Network {
         let arrived = packet.payload.get_mut();
         arrived.ahead -= 1;
         if arrived.ahead == 0 {
-            arrived.message.set_ecn(ecn);
+            if ecn == Ecn::Ce {
+                arrived.message.set_ecn(ecn);
+            }
             self.deliver(arrived, now);
         } else {
             self.carry(packet, now);

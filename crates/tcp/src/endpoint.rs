@@ -1,7 +1,5 @@
 //! One end of a connection with data both ways: a sender and a receiver that share packets.
 
-use std::collections::VecDeque;
-
 use skyhop_units::{Bytes, Duration, Instant};
 
 use skyhop_model::KeepAlive;
@@ -55,7 +53,7 @@ pub struct Endpoint<C: CongestionControl> {
     sender: Sender<C>,
     receiver: Receiver,
     /// What has to leave before anything else.
-    ready: VecDeque<Packet>,
+    ready: Vec<Packet>,
     syn_ack: SynAckTimer,
     keepalive: Option<KeepAlive>,
     /// Runs while the connection is established.
@@ -87,7 +85,7 @@ impl<C: CongestionControl> Endpoint<C> {
         Self {
             sender,
             receiver: Receiver::of_end(config.receiver, opens),
-            ready: VecDeque::new(),
+            ready: Vec::new(),
             syn_ack: SynAckTimer::default(),
             keepalive: config.keepalive,
             keepalive_timer: None,
@@ -136,7 +134,7 @@ impl<C: CongestionControl> Endpoint<C> {
     pub fn abort(&mut self) {
         if self.failure.is_none() {
             self.fail(Failure::Aborted);
-            self.ready.push_back(Packet::Reset);
+            self.ready.push(Packet::Reset);
         }
     }
 
@@ -217,9 +215,10 @@ impl<C: CongestionControl> Endpoint<C> {
     #[inline(always)]
     pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {
         loop {
-            while let Some(packet) = self.ready.pop_front() {
-                outlet.send(packet);
+            for packet in &self.ready {
+                outlet.send(*packet);
             }
+            self.ready.clear();
             if self.idle || self.failure.is_some() {
                 return;
             }
@@ -367,7 +366,7 @@ impl<C: CongestionControl> Endpoint<C> {
         };
         match self.next_segment(now) {
             Some(segment) => self.send_both(now, segment, ack),
-            None => self.ready.push_back(Packet::ack(ack)),
+            None => self.ready.push(Packet::ack(ack)),
         }
     }
 
@@ -391,7 +390,7 @@ impl<C: CongestionControl> Endpoint<C> {
         if u64::from(segment.len) + ack.sack.option_bytes() > self.sender.mss() {
             self.ready.extend([Packet::ack(ack), Packet::Segment(segment)]);
         } else {
-            self.ready.push_back(Packet::both(segment, ack));
+            self.ready.push(Packet::both(segment, ack));
         }
     }
 
@@ -405,7 +404,7 @@ impl<C: CongestionControl> Endpoint<C> {
             self.fail(Failure::Unanswered);
             return;
         }
-        self.ready.push_back(Packet::ack(self.receiver.syn_ack(now)));
+        self.ready.push(Packet::ack(self.receiver.syn_ack(now)));
         self.sender.on_syn_ack_again(now);
         self.start_syn_ack_timer(now);
     }
@@ -431,7 +430,7 @@ impl<C: CongestionControl> Endpoint<C> {
             }
             Some(Due::Failure) => {
                 self.fail(Failure::KeepAlive);
-                self.ready.push_back(Packet::Reset);
+                self.ready.push(Packet::Reset);
             }
             Some(Due::Nothing) | None => {}
         }

@@ -368,7 +368,7 @@ impl Receiver {
         }
         // What leaves now tells the window before the application has read.
         if self.is_in_order_acknowledged(now, segment, had_gap) {
-            let ack = self.ack(false);
+            let ack = self.ack_in_place(false);
             if self.config.reads_at_once {
                 self.tuner.on_read(now, &mut self.buffer);
             }
@@ -474,6 +474,12 @@ impl Receiver {
     }
 
     fn ack(&mut self, syn: bool) -> Ack {
+        self.ack_in_place(syn)
+    }
+
+    /// Inlined where nearly all are made, so that each is written once.
+    #[inline(always)]
+    fn ack_in_place(&mut self, syn: bool) -> Ack {
         self.stats.acks += 1;
         self.compression.merged = 0;
         self.compression.deadline = None;
@@ -486,10 +492,12 @@ impl Receiver {
         self.compose(syn)
     }
 
+    #[inline(always)]
     fn compose(&mut self, syn: bool) -> Ack {
         let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
-        let reports = self.config.host.sack && !syn;
-        let duplicate = self.duplicate.take().filter(|_| reports);
+        let duplicate = self.duplicate.take();
+        let news = !self.beyond.is_empty() || duplicate.is_some();
+        let reports = news && self.config.host.sack && !syn;
         Ack {
             syn,
             cumulative: self.next,

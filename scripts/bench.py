@@ -17,7 +17,7 @@ from bench_start import bench_start
 from bench_study import bench_studies
 
 import skyhop
-from skyhop.cli.terminal import print_comparison, print_error, print_rows
+from skyhop.cli.terminal import print_error, print_rows
 from skyhop.engines import live
 from skyhop.errors import SkyhopError
 from skyhop.runs import Run
@@ -167,7 +167,7 @@ def bench_live() -> None:
             row["memory last/first"] = f"{memory_of_run.growth():.2f}"
             row["wall_s"] = round(time.monotonic() - started_s, 1)
             rows.append(row)
-    print_comparison(rows, as_json=False)
+    print_rows(rows, as_json=False)
 
 
 PARTS: Mapping[str, Callable[[], None]] = {

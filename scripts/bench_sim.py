@@ -12,7 +12,7 @@ from typing import Any
 
 from bench_previous import previous
 
-from skyhop.cli.terminal import print_comparison
+from skyhop.cli.terminal import print_rows
 
 # At the top, so that loading it does not count as time of a run.
 from skyhop.engines import sim
@@ -64,8 +64,8 @@ def bench_sim() -> None:
     """Print how fast and how large simulations are."""
     rows = [simulation_row(simulation) for simulation in SIMULATIONS]
     print("simulator, whole runs in a process each")
-    print_comparison(rows, as_json=False)
-    print_comparison([ring_row()], as_json=False)
+    print_rows(rows, as_json=False)
+    print_rows([ring_row()], as_json=False)
 
 
 def simulation_row(simulation: Simulation) -> dict[str, object]:

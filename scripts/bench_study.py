@@ -15,7 +15,7 @@ from typing import Any
 from bench_previous import previous
 
 import skyhop
-from skyhop.cli.terminal import print_comparison
+from skyhop.cli.terminal import print_rows
 from skyhop.study import load_study, run_study
 
 JOBS = 2
@@ -68,7 +68,7 @@ def bench_studies() -> None:
     with TemporaryDirectory(prefix="skyhop-bench-") as place:
         rows = [study_row(load, Path(place) / str(number)) for number, load in enumerate(LOADS)]
     print(f"studies, {JOBS} at a time")
-    print_comparison(rows, as_json=False)
+    print_rows(rows, as_json=False)
 
 
 def study_row(load: StudyLoad, directory: Path) -> dict[str, object]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from skyhop import _core
-from skyhop.cli.terminal import print_comparison, print_error, print_note, progress_bar
+from skyhop.cli.runs import print_runs
+from skyhop.cli.terminal import print_error, print_note, progress_bar
 from skyhop.engines import Observer, live, sim
 from skyhop.errors import SkyhopError
-from skyhop.report import summary_rows, write_report
+from skyhop.report import write_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "examples" / "san-diego-new-york.toml"
@@ -88,7 +89,7 @@ def main() -> int:
     for duration in dict.fromkeys(run.duration for run in planned_runs):
         alike = [DEMO / run.name for run in planned_runs if run.duration == duration]
         print(f"{duration} from San Diego to New York")
-        print_comparison(summary_rows(alike), as_json=False)
+        print_runs(alike)
     print(f"report: {report}")
     return 0
 

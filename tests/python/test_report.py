@@ -24,10 +24,12 @@ from skyhop import _core
 from skyhop.analysis.binning import binned, binned_sum, ecdf, round_step
 from skyhop.analysis.comparison import shared_events
 from skyhop.analysis.flows import by_duration, flow_styles
+from skyhop.analysis.run_tables import run_tables
 from skyhop.analysis.run_timeline import link_rate_steps, run_timeline
 from skyhop.analysis.summary import rows_of
 from skyhop.analysis.tables import three_digits
 from skyhop.data.arrays import FloatArray
+from skyhop.data.heads import read_heads
 from skyhop.data.reading import path_record, read_runs, run_record
 from skyhop.data.records import AppSeries
 from skyhop.data.toml import toml_text
@@ -263,7 +265,7 @@ def test_figures_that_a_run_does_not_know_are_dashes(tmp_path: Path) -> None:
     page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
     assert "srtt \N{EN DASH} ms" in page.text
     (row,) = summary_rows([tmp_path / "run"])
-    assert row["srtt_ms"] is None
+    assert row["srtt_mean_us"] is None
 
 
 def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
@@ -309,15 +311,16 @@ def test_applications_have_a_table_and_a_line(tmp_path: Path) -> None:
     line = f"request-response: 59 completed, 1 failed, p50 {p50} ms, p99 {p99} ms"
     assert page.text.count(line) == 1
     bulk, requests = summary_rows([run])
-    assert (bulk["app"], bulk["failed"], bulk["latency_p99_ms"]) == (None, None, None)
+    assert (bulk["app"], bulk["failed"], bulk["latency_p99_us"]) == (None, None, None)
     assert (requests["app"], requests["completed"]) == ("request-response", 59)
-    assert requests["latency_p99_ms"] == round(app["latency_p99_us"] / 1e3, 1)
+    assert requests["latency_p99_us"] == app["latency_p99_us"]
 
 
 def test_what_no_run_has_is_not_shown(tmp_path: Path) -> None:
     run = SHORT.write(tmp_path / "run")
     assert "Applications" not in Page(write_report([run], tmp_path / "report.html")).text
-    assert "app" not in summary_rows([run])[0]
+    shown = run_tables(read_heads([run])).flows.columns
+    assert not {"app", "marks", "engine", "completion_s"} & {column.key for column in shown}
 
 
 def test_a_finite_transfer_shows_its_completion(tmp_path: Path) -> None:
@@ -327,16 +330,17 @@ def test_a_finite_transfer_shows_its_completion(tmp_path: Path) -> None:
     assert page.column("completion_s") == ["7.25"]
 
 
-def test_rows_for_the_terminal_have_units_and_the_same_keys(tmp_path: Path) -> None:
+def test_rows_for_other_programs_have_everything_and_the_same_keys(tmp_path: Path) -> None:
     SHORT.write(tmp_path / "live")
     SyntheticRun(("bbr",), duration_s=12.0, engine="sim").write(tmp_path / "sim")
     rows = summary_rows([tmp_path / "live", tmp_path / "sim"])
     summary = json.loads((tmp_path / "live" / "summary.json").read_text())
     assert [row["run"] for row in rows] == ["live", "sim"]
     assert rows[0].keys() == rows[1].keys()
-    assert rows[0]["goodput_mbps"] == round(summary["flows"][0]["goodput_bps"] / 1e6, 2)
-    assert rows[0]["drops"] == sum(summary["link"]["drops"].values())
-    assert (rows[0]["lateness_p99_us"], rows[1]["lateness_p99_us"]) == (144, None)
+    assert rows[0]["goodput_bps"] == summary["flows"][0]["goodput_bps"]
+    assert rows[0]["drops_queue"] == summary["link"]["drops"]["queue"]
+    assert rows[0]["lateness_p99_us"] == summary["lateness_us"]["p99"]
+    assert rows[1]["lateness_p99_us"] is None
     json.dumps(rows)
 
 

@@ -15,62 +15,16 @@ LATENCY_QUANTILES = ("p50", "p95", "p99")
 
 
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
-    """Return the table for a terminal: one row per TCP flow of each run, units in the names.
+    """Return one row per TCP flow of each run: `summary_row_values`, the run's name, its warnings.
 
     A run without TCP flows has one row with what is known of the link. Every row has the same
-    keys; figures are rounded to what a reader needs, None where there is none.
+    keys; None where there is no figure.
 
     Raises:
         InputError: if one of `run_dirs` is not a run directory.
 
     """
-    rows = [row for run in read_heads(run_dirs) for row in rows_of(run)]
-    ids = len({(row["run"], row["cc"]) for row in rows}) < len(rows)
-    live = any(row["lateness_p99_us"] is not None for row in rows)
-    finite = any(row["completion_s"] is not None for row in rows)
-    apps = any(row["app"] is not None for row in rows)
-    marked = any(row["marks"] for row in rows)
-    return [
-        _terminal_row(row, ids=ids, live=live, finite=finite, apps=apps, marked=marked)
-        for row in rows
-    ]
-
-
-def _terminal_row(
-    row: Mapping[str, Any], *, ids: bool, live: bool, finite: bool, apps: bool, marked: bool
-) -> dict[str, Any]:
-    drops = sum(row[f"drops_{reason}"] for reason in LOSS_REASONS)
-    handovers = sum(row[f"handovers_{kind}"] for kind in ("end", "intermediate", "reroute"))
-    return {
-        "run": row["run"],
-        **({"flow": row["flow"]} if ids else {}),
-        "cc": row["cc"],
-        "engine": row["engine"],
-        "goodput_mbps": _rounded(row["goodput_bps"], 1e-6, 2),
-        "link_used_pct": _rounded(row["utilisation"], 100, 1),
-        "srtt_ms": _rounded(row["srtt_mean_us"], 1e-3, 1),
-        "rtt_p95_ms": _rounded(row["rtt_p95_us"], 1e-3, 1),
-        "base_rtt_ms": _rounded(row["base_rtt_mean_us"], 1e-3, 1),
-        "retransmits": row["retransmits"],
-        **({"marks": row["marks"]} if marked else {}),
-        "sent": row["sent_packets"],
-        **({"completion_s": _rounded(row["completion_s"], 1, 3)} if finite else {}),
-        **(_terminal_app(row) if apps else {}),
-        "drops": drops,
-        "handovers": handovers,
-        **({"lateness_p99_us": _rounded(row["lateness_p99_us"], 1, 0)} if live else {}),
-    }
-
-
-def _terminal_app(row: Mapping[str, Any]) -> dict[str, Any]:
-    quantiles = {
-        f"latency_{q}_ms": _rounded(row[f"latency_{q}_us"], 1e-3, 1) for q in LATENCY_QUANTILES
-    }
-    return {"app": row["app"], "completed": row["completed"], "failed": row["failed"], **quantiles}
-
-
-def _rounded(value: float | None, factor: float, digits: int) -> float | None:
-    return None if value is None else round(value * factor, digits)
+    return [row for run in read_heads(run_dirs) for row in rows_of(run)]
 
 
 def rows_of(run: RunHead) -> Iterator[dict[str, Any]]:
@@ -151,7 +105,8 @@ def _one_decimal(factor: float) -> Callable[[float], str]:
     return lambda value: f"{value * factor:,.1f}"
 
 
-def _count(value: float) -> str:
+def count(value: float) -> str:
+    """Write a whole number, thousands apart."""
     return f"{value:,}"
 
 
@@ -169,18 +124,18 @@ COLUMNS: tuple[Column, ...] = (
     Column("rtt_p95_us", "RTT p95", "ms", _MS),
     Column("base_rtt_mean_us", "base RTT mean", "ms", _MS),
     Column("cwnd_mean_packets", "cwnd mean", "packets", three_digits),
-    Column("retransmits", "retransmits", "packets", _count),
-    Column("marks", "marked", "packets", _count),
-    Column("sent_packets", "sent", "packets", _count),
+    Column("retransmits", "retransmits", "packets", count),
+    Column("marks", "marked", "packets", count),
+    Column("sent_packets", "sent", "packets", count),
     Column("completion_s", "completion", "s", three_digits),
     Column("app", "application", "", str, numeric=False),
-    Column("completed", "completed", "", _count),
-    Column("failed", "failed", "", _count),
+    Column("completed", "completed", "", count),
+    Column("failed", "failed", "", count),
     *(Column(f"latency_{q}_us", q, "", _MS) for q in LATENCY_QUANTILES),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB),
-    *(Column(f"drops_{reason}", reason, "", _count) for reason in LOSS_REASONS),
-    Column("link_marks", "marked", "packets", _count),
-    *(Column(f"handovers_{kind}", kind, "", _count) for kind in HANDOVER_KINDS),
+    *(Column(f"drops_{reason}", reason, "", count) for reason in LOSS_REASONS),
+    Column("link_marks", "marked", "packets", count),
+    *(Column(f"handovers_{kind}", kind, "", count) for kind in HANDOVER_KINDS),
     Column("lateness_p50_us", "p50", "", three_digits),
     Column("lateness_p99_us", "p99", "", three_digits),
     Column("lateness_max_us", "max", "", three_digits),

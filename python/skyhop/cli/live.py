@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli.options import Force, Json, Scenario, Sets
+from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
+from skyhop.cli.runs import check_form, print_json, print_runs
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_comparison, print_note, progress_bar
+from skyhop.cli.terminal import print_note, progress_bar
 
 if TYPE_CHECKING:
     from skyhop.runs import Run
@@ -53,11 +53,13 @@ def live(
     ] = None,
     force: Force = False,
     as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
     """Run a scenario live."""
     from skyhop.engines import InterruptedRunError, Observer, Program, live
     from skyhop.errors import InputError
 
+    check_form(as_json=as_json, as_csv=as_csv)
     if server_cmd is not None and not program:
         raise InputError(
             "--server-cmd needs a program: add it after --, for example -- iperf3 -c {server}"
@@ -81,20 +83,18 @@ def live(
             )
         except InterruptedRunError as stop:
             if stop.run is not None and output is not None:
-                _print(stop.run, as_json=as_json)
+                _print(stop.run, as_json=as_json, as_csv=as_csv)
             raise
-    if output is not None or not program or as_json:
-        _print(result, as_json=as_json)
+    if output is not None or not program or as_json or as_csv:
+        _print(result, as_json=as_json, as_csv=as_csv)
     for warning in result.summary["warnings"]:
         print_note(f"warning: {warning}")
     if output is not None:
         print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
 
 
-def _print(run: Run, *, as_json: bool) -> None:
+def _print(run: Run, *, as_json: bool, as_csv: bool) -> None:
     if as_json:
-        print(json.dumps(run.summary, indent=2))
-        return
-    from skyhop.report import summary_rows
-
-    print_comparison(summary_rows([run.directory]), as_json=False)
+        print_json(run.summary)
+    else:
+        print_runs([run.directory], as_csv=as_csv)

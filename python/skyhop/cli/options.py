@@ -21,6 +21,8 @@ Force = Annotated[
     bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table: all columns.")]
+Each = Annotated[bool, typer.Option("--each", help="Show repeats one by one, not their means.")]
 PathFile = Annotated[Path, typer.Argument(help="A path file (Parquet).")]
 
 

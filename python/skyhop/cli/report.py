@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli.terminal import print_comparison, print_note
+from skyhop.cli.options import Csv, Each
+from skyhop.cli.runs import check_form, print_json, print_runs
+from skyhop.cli.terminal import print_note
 
 HELP = """\
 Draw one or more run directories as one self-contained HTML page, with its figures as PNG beside it.
@@ -26,11 +28,16 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the table as JSON instead.")
     ] = False,
+    as_csv: Csv = False,
+    each: Each = False,
 ) -> None:
     """Write a report."""
     from skyhop.report import summary_rows, write_report
 
-    rows = summary_rows(directories)
+    check_form(as_json=as_json, as_csv=as_csv)
     page = write_report(directories, output)
-    print_comparison(rows, as_json=as_json)
+    if as_json:
+        print_json(summary_rows(directories))
+    else:
+        print_runs(directories, as_csv=as_csv, each=each)
     print_note(f"report: {page}")

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli.options import Force, Json, Scenario, Sets
+from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
+from skyhop.cli.runs import check_form, print_json, print_runs
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_comparison, print_note, progress_bar
+from skyhop.cli.terminal import print_note, progress_bar
 
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
@@ -43,13 +44,15 @@ def sim(
         int, typer.Option(metavar="N", min=1, help="How many repeats run at a time.")
     ] = 1,
     force: Force = False,
+    each: Each = False,
     as_json: Json = False,
+    as_csv: Csv = False,
 ) -> None:
     """Simulate a scenario."""
     from skyhop.engines import Observer, sim
-    from skyhop.report import summary_rows
     from skyhop.runs import read_run
 
+    check_form(as_json=as_json, as_csv=as_csv)
     overrides = sets or []
     if repeat is None:
         stop_on_signals()
@@ -63,9 +66,9 @@ def sim(
         _repeat(scenario, dict(zip(seeds, directories, strict=True)), overrides, jobs, force=force)
     if as_json:
         summaries = [read_run(directory).summary for directory in directories]
-        print(json.dumps(summaries if repeat else summaries[0], indent=2))
+        print_json(summaries if repeat else summaries[0])
     else:
-        print_comparison(summary_rows(directories), as_json=False)
+        print_runs(directories, as_csv=as_csv, each=each)
     print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
 
 

@@ -34,41 +34,20 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str =
     if as_json:
         print(json.dumps(list(rows), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-    from rich.table import Table
+    from skyhop.cli.tables import Cells, print_table
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    columns = []
     for name in rows[0] if rows else ():
-        numeric = all(isinstance(row[name], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    Console().print(table)
+        values = [row[name] for row in rows]
+        numeric = all(isinstance(value, int | float) for value in values if value is not None)
+        columns.append(Cells(name.replace("_", " "), "", [_cell(v) for v in values], numeric))
+    print_table(columns, title=title, more="a wider terminal has them")
 
 
-def print_comparison(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print one column per row, so that many figures of few runs fit a narrow terminal."""
-    if as_json or not rows:
-        print_rows(rows, as_json=as_json)
-        return
-    names = unique([str(next(iter(row.values()))) for row in rows])
-    metrics = list(rows[0])[1:]
-    turned = [
-        {
-            "": metric.replace("_", " "),
-            **{n: row[metric] for n, row in zip(names, rows, strict=True)},
-        }
-        for metric in metrics
-    ]
-    print_rows(turned, as_json=False)
-
-
-def unique(names: Sequence[str]) -> list[str]:
-    """Return the names, numbered where one comes twice."""
-    return [
-        name if names.count(name) == 1 else f"{name} #{names[: place + 1].count(name)}"
-        for place, name in enumerate(names)
-    ]
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+"""How commands show runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skyhop.errors import InputError
+
+
+def check_form(*, as_json: bool, as_csv: bool) -> None:
+    """Refuse two forms at once.
+
+    Raises:
+        InputError: both are asked for.
+    """
+    if as_json and as_csv:
+        raise InputError("--json and --csv: choose one")
+
+
+def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool = False) -> None:
+    """Print a table of the flows of runs, and a line about each link; or everything as CSV."""
+    from skyhop.analysis.run_tables import run_tables
+    from skyhop.analysis.summary import summary_rows
+    from skyhop.cli.tables import cells_of, print_table
+    from skyhop.data.heads import read_heads
+
+    if as_csv:
+        print_csv(summary_rows(directories))
+        return
+    tables = run_tables(read_heads(directories), each=each)
+    print_table(
+        cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
+    )
+    for line in tables.links:
+        print(line)
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the same keys as CSV (RFC 4180)."""
+    writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [])
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+
+
+def print_json(content: object) -> None:
+    """Print content as JSON."""
+    print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def _cell(value: object) -> object:
+    return "; ".join(map(str, value)) if isinstance(value, list) else value

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from skyhop.analysis.tables import Table
 
@@ -118,7 +119,7 @@ def _print(columns: Sequence[Cells], widths: dict[int, int]) -> None:
     )
     for place, width in widths.items():
         cells = columns[place]
-        justify = "right" if cells.numeric else "left"
+        justify: Literal["left", "right"] = "right" if cells.numeric else "left"
         heading = Text("\n".join(_heading(cells, width)))
         table.add_column(heading, justify=justify, width=width, overflow="fold", vertical="top")
     for row in zip(*(columns[place].texts for place in widths), strict=True):

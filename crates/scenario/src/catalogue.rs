@@ -116,6 +116,12 @@ pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
     [base.join(name), PathBuf::from(name)].into_iter().find(|path| path.is_file())
 }
 
+/// The file that `name` stands for, unless it is the name of something that comes with skyhop.
+pub(crate) fn given_file(base: &Path, name: &str) -> Option<PathBuf> {
+    let shipped = constellation_names().into_iter().chain(site_list_names());
+    find_file(base, name).filter(|_| !shipped.into_iter().any(|known| known == name))
+}
+
 fn stems(directory: &Dir<'_>, extension: &str) -> Vec<String> {
     let mut names: Vec<String> = directory
         .files()

@@ -325,10 +325,22 @@ def _section(run: RunRecord, index: int) -> RunSection:
         anchor=f"run-{index + 1}",
         flows=", ".join(ccs) if ccs else "no TCP flow",
         made_by=_made_by(run),
-        command=f"skyhop {engine} scenario.toml -o {shlex.quote(run.directory.name)} "
-        f"--seed {run.summary['seed']}",
+        command=_command(run, engine),
         scenario=toml_text(run.scenario),
     )
+
+
+def _command(run: RunRecord, engine: str) -> str:
+    """Return what runs it again from scenario.toml, which names the seed."""
+    words = ["skyhop", engine, "scenario.toml", "-o", run.directory.resolve().name]
+    program = run.manifest.get("program")
+    if program:
+        if program.get("server"):
+            words += ["--server-cmd", program["server"]]
+        if run.manifest.get("default_cc"):
+            words += ["--cc", run.manifest["default_cc"]]
+        words += ["--", *program["client"]]
+    return shlex.join(words)
 
 
 def _made_by(run: RunRecord) -> list[tuple[str, str]]:

@@ -113,8 +113,12 @@ def _numbers(finding: Finding) -> str:
 
 
 def _command(done: StudyRun) -> str:
-    file = Path(done.study.origin).name if Path(done.study.origin).is_file() else "study.toml"
-    return f"skyhop study run {shlex.quote(file)} -o {shlex.quote(done.directory.root.name)}"
+    """Return what goes on with the study, from any directory."""
+    file = Path(done.study.origin)
+    study = file.resolve() if file.is_file() else "study.toml"
+    return shlex.join(
+        ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
+    )
 
 
 def _study_text(study: Study) -> str:

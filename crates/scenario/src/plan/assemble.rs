@@ -6,7 +6,7 @@ use skyhop_experiment::Experiment;
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 
-use crate::ScenarioError;
+use crate::{ScenarioError, catalogue};
 use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
@@ -57,7 +57,8 @@ impl NamedScenario {
         })
     }
 
-    /// The scenario with its defaults filled in, for run.json; a place as its position too.
+    /// The scenario with its defaults filled in, for run.json: it is a scenario itself, which gives the same from
+    /// any directory.
     fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
         let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
@@ -66,15 +67,31 @@ impl NamedScenario {
         }
         if matches!(kind, PathKind::Constellation(_)) {
             path["handover"] = serde_json::json!(trace.header.handover);
-            for (key, end) in [("from", &trace.header.from), ("to", &trace.header.to)] {
-                let (latitude_deg, longitude_deg) = (end.latitude_deg, end.longitude_deg);
-                path[format!("{key}_position")] = serde_json::json!({
-                    "name": end.name,
-                    "latitude_deg": latitude_deg,
-                    "longitude_deg": longitude_deg,
-                });
+        }
+        self.name_files_wholly(&mut value["path"], &PATH_FILES);
+        self.name_files_wholly(&mut value["signal"], &["elements"]);
+        let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
+        for link in links.into_iter().flat_map(serde_json::Map::values_mut) {
+            if let Some(path) = link.get_mut("path") {
+                self.name_files_wholly(path, &PATH_FILES);
             }
         }
         value
     }
+
+    /// Gives those values of a table that name files beside the scenario their whole names.
+    fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
+        let Some(table) = table.as_object_mut() else { return };
+        for key in keys {
+            let Some(value) = table.get_mut(*key) else { continue };
+            let name = value.as_str().unwrap_or_default();
+            let found = catalogue::given_file(self.base(), name);
+            if let Some(whole) = found.and_then(|file| std::path::absolute(file).ok()) {
+                *value = serde_json::json!(whole.to_string_lossy());
+            }
+        }
+    }
 }
+
+/// Keys of a path that may name files.
+const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];

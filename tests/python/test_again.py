@@ -1,0 +1,192 @@
+"""Reports say how to run it again: what stands in their boxes, copied as it is, does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import small_study
+from conftest import ROOT, Skyhop, skyhop_command
+
+import skyhop as sh
+
+COMPUTED = """\
+[path]
+from = "San Diego"
+to = "New York"
+relay = "bent-pipe"
+[link]
+rate = "50 Mbit/s"
+loss = "0.1 %"
+[[flow]]
+cc = "satcp"
+[signal]
+source = "path"
+lead = "0.5 s"
+[run]
+duration = "12 s"
+"""
+MEASURED = """\
+[path]
+kind = "trace"
+file = "data/path.parquet"
+[link]
+rate = "50 Mbit/s"
+loss = "0.1 %"
+[links.second]
+rate = "40 Mbit/s"
+path = { kind = "trace", file = "data/path.parquet" }
+[[flow]]
+cc = "cubic"
+via = ["path", "second"]
+[run]
+duration = "4 s"
+"""
+
+
+class Boxes(HTMLParser):
+    """What stands in a page's boxes."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._inside = False
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a box."""
+        del attrs
+        if tag == "pre":
+            self._inside = True
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """End it."""
+        self._inside = self._inside and tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        """Note what stands in it."""
+        if self._inside:
+            self.texts[-1] += data
+
+
+def run_again(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
+    """Do in an empty directory what a page about one run says."""
+    command, scenario = Boxes(page).texts
+    place.mkdir()
+    (place / "scenario.toml").write_text(scenario, "utf-8")
+    return run_in(place, command)
+
+
+def run_in(place: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line as a shell would."""
+    name, *words = shlex.split(command)
+    assert name == "skyhop"
+    return subprocess.run(
+        [*skyhop_command(), *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("text", [COMPUTED, MEASURED], ids=["computed", "measured"])
+def test_a_simulated_run_is_the_same_again(skyhop: Skyhop, tmp_path: Path, text: str) -> None:
+    (tmp_path / "work" / "data").mkdir(parents=True)
+    (tmp_path / "work" / "x.toml").write_text(text, "utf-8")
+    if text is MEASURED:
+        made = skyhop("path", "compute", "--from", "Seattle", "--to", "New York", "--relay", "isl",
+                      "--duration", "10 s", "-o", "work/data/path.parquet")  # fmt: skip
+        assert made.returncode == 0, made.stderr
+    first = skyhop("sim", "work/x.toml", "-o", "runs/a b", "--seed", 7)
+    assert first.returncode == 0, first.stderr
+    assert skyhop("report", "runs/a b", "-o", "page.html").returncode == 0
+    again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
+    assert again.returncode == 0, again.stderr
+    for table in ("flows", "link", "events"):
+        ours = tmp_path / "elsewhere" / "a b" / f"{table}.parquet"
+        assert ours.read_bytes() == (tmp_path / "runs" / "a b" / f"{table}.parquet").read_bytes()
+
+
+EXAMPLES = sorted(
+    # The one for programs has no flow of its own.
+    {file.stem for file in (ROOT / "examples").glob("*.toml")} - {"any-program"}
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_as_resolved_is_a_scenario(example: str) -> None:
+    first = sh.sim(ROOT / "examples" / f"{example}.toml", seed=3)
+    again = sh.sim(first.info["scenario"])
+    assert again.info["scenario"] == first.info["scenario"]
+    assert again.flows.equals(first.flows)
+
+
+def test_a_study_goes_on_from_any_directory(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    small_study.write(tmp_path / "mine" / "small.toml", repeats=1)
+    first = skyhop("study", "run", "mine/small.toml", "-o", "results/of it")
+    assert first.returncode == 0, first.stderr
+    runs = sorted((tmp_path / "results" / "of it" / "runs").iterdir())
+    assert len(runs) == 4
+    shutil.rmtree(runs[0])
+    kept = [run.stat().st_ino for run in runs[1:]]
+    command, text = Boxes(tmp_path / "results" / "of it" / "report.html").texts
+    assert text == (tmp_path / "mine" / "small.toml").read_text("utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    again = run_in(tmp_path / "elsewhere", command)
+    assert again.returncode == 0, again.stderr
+    assert [run.stat().st_ino for run in runs[1:]] == kept, "finished runs are not repeated"
+    assert runs[0].is_dir(), "what was missing is there again"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.alone
+def test_a_live_run_runs_again_with_its_program(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        '[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n'
+        '[run]\nduration = "2 s"\nseed = 5\n',
+        "utf-8",
+    )
+    program = ["sh", "-c", 'echo "$SKYHOP_SERVER" > "heard it"']
+    first = skyhop("live", "x.toml", "-o", "run", "--server-cmd", "sleep 1", "--cc", "reno",
+                   "--", *program)  # fmt: skip
+    assert first.returncode == 0, first.stderr
+    assert skyhop("report", "run", "-o", "page.html").returncode == 0
+    again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "elsewhere" / "heard it").read_text() == (tmp_path / "heard it").read_text()
+    infos = [
+        json.loads((place / "run" / "run.json").read_text("utf-8"))
+        for place in (tmp_path, tmp_path / "elsewhere")
+    ]
+    for key in ("scenario", "seed", "program", "default_cc"):
+        assert infos[0][key] == infos[1][key]
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.alone
+def test_a_live_run_of_flows_runs_again(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        '[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n'
+        '[[flow]]\ncc = "cubic"\n[run]\nduration = "2 s"\n',
+        "utf-8",
+    )
+    first = skyhop("live", "x.toml", "-o", "run")
+    assert first.returncode == 0, first.stderr
+    assert skyhop("report", "run", "-o", "page.html").returncode == 0
+    again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
+    assert again.returncode == 0, again.stderr
+    goodputs = [
+        sh.read_run(place / "run").summary["flows"][0]["goodput_bps"]
+        for place in (tmp_path, tmp_path / "elsewhere")
+    ]
+    assert goodputs[1] == pytest.approx(goodputs[0], rel=0.1)

@@ -41,20 +41,27 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             None => String::from("None"),
         };
-        writeln!(table, "{}", row(name, &bpf))?;
+        writeln!(table, "{}", row(name, &bpf, hears(&sources, name)?))?;
     }
     table.push_str("];\n\nstatic FIXTURES: &[Module] = &[\n");
     for name in &test_names {
-        writeln!(table, "{}", row(name, "None"))?;
+        writeln!(table, "{}", row(name, "None", hears(&fixtures, name)?))?;
     }
     table.push_str("];\n");
     fs::write(out.join("modules.rs"), table)?;
     Ok(())
 }
 
-fn row(name: &str, bpf: &str) -> String {
+fn row(name: &str, bpf: &str, hears: bool) -> String {
     let upper = name.to_uppercase();
-    format!("    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf} }},")
+    format!(
+        "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf}, hears: {hears} }},"
+    )
+}
+
+/// Whether an algorithm looks at what is announced.
+fn hears(sources: &Path, name: &str) -> Result<bool, Box<dyn Error>> {
+    Ok(fs::read_to_string(sources.join(format!("{name}.c")))?.contains("skyhop_handover("))
 }
 
 /// The names of the files, in alphabetical order.

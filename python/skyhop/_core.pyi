@@ -32,6 +32,18 @@ class Entry:
     source: str
 
 @final
+class ConstellationEntry:
+    """A constellation that comes with skyhop; of each shell its altitude and inclination."""
+
+    name: str
+    description: str
+    source: str
+    satellites: int
+    altitudes_km: list[float]
+    inclinations_deg: list[float]
+    isl: bool
+
+@final
 class QdiscEntry:
     """A queue discipline: its name, what it does, and its parameters with Linux's values."""
 
@@ -70,6 +82,7 @@ class Scenario:
     @staticmethod
     def from_json(json: str, origin: str, sets: list[str]) -> Scenario: ...
     def to_json(self) -> str: ...
+    def path_notes(self) -> list[str]: ...
 
 @final
 class Constellation:
@@ -165,7 +178,7 @@ def duration_s(origin: str, text: str) -> float: ...
 def satellites_at(
     constellation: str, compat: str, unix_ns: int
 ) -> tuple[list[tuple[float, float, float]], float]: ...
-def list_constellations() -> list[Entry]: ...
+def list_constellations() -> list[ConstellationEntry]: ...
 def list_sites() -> list[Entry]: ...
 def list_qdiscs() -> list[QdiscEntry]: ...
 def list_apps() -> list[Entry]: ...

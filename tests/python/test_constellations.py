@@ -60,6 +60,14 @@ def test_the_list_shows_them_all_with_sources(skyhop: Skyhop) -> None:
     rows = json.loads(skyhop("list", "constellations", "--json").stdout)
     assert SHIPPED.keys() <= {row["name"] for row in rows}
     assert all(len(row["source"]) > 40 for row in rows)
+    kuiper = next(row for row in rows if row["name"] == "kuiper")
+    assert (kuiper["satellites"], kuiper["altitudes_km"]) == (3236, [630, 610, 590])
+    listed = skyhop("list", "constellations").stdout.splitlines()
+    assert len(listed) == len(rows) + 2, "a line each"
+    (line,) = [line for line in listed if line.startswith("oneweb")]
+    assert line.split() == ["oneweb", "588", "1,200", "87.9", "no"]
+    assert kuiper["source"] in skyhop("list", "constellations", "kuiper").stdout
+    assert "see skyhop list constellations" in skyhop("list", "constellations", "kuper").stderr
 
 
 def test_real_satellites_are_where_skyfield_says() -> None:

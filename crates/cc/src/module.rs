@@ -12,6 +12,7 @@ pub struct Module {
     name: &'static str,
     native: *const bindings::Module,
     bpf: Option<BpfObjects>,
+    hears: bool,
 }
 
 /// An algorithm's file compiled for the kernel: ELF objects for libbpf.
@@ -84,6 +85,11 @@ impl Module {
     /// Whether the algorithm sets cwnd and pacing itself; else Linux's PRR and its `cong_avoid` set cwnd.
     pub fn has_cong_control(&self) -> bool {
         self.ops().cong_control.is_some()
+    }
+
+    /// Whether it looks at handovers that are announced.
+    pub fn hears_handovers(&self) -> bool {
+        self.hears
     }
 
     /// The same file compiled for the kernel; `None` where the build had no clang.

@@ -10,11 +10,15 @@ use skyhop_units::{Duration, Instant};
 
 use crate::{Control, Engine, run_in_memory};
 
+/// What the experiment says that a reader has to know.
+const NOTE: &str = "its path is made up";
+
 /// Runs an experiment whole and interrupted, and looks at what comes out.
 ///
 /// # Panics
 /// The engine does not do what it should; the message says what.
 pub fn check_engine(engine: &dyn Engine, experiment: &Experiment) {
+    let experiment = &Experiment { notes: vec![NOTE.to_owned()], ..experiment.clone() };
     nothing_to_run_is_refused_by_its_key(engine, experiment);
     let whole = run_in_memory(engine, experiment).expect("the experiment can be run");
     says_what_it_is(engine, experiment, &whole);
@@ -41,6 +45,7 @@ fn says_what_it_is(engine: &dyn Engine, experiment: &Experiment, run: &RunData) 
     assert_eq!(run.run["engine"], engine.name());
     assert_eq!(run.run["interrupted"], false);
     assert_eq!(run.run["scenario"], experiment.scenario);
+    assert!(run.summary.warnings.iter().any(|warning| warning == NOTE), "notes become warnings");
 }
 
 fn rows_are_in_order(run: &RunData) {

@@ -5,6 +5,7 @@
 //! `crates/python/src/engines.rs`. [`Mock`] makes its numbers up, for tests of whatever reads runs.
 
 pub mod conformance;
+mod forewarned;
 mod mock;
 
 use std::error::Error;
@@ -14,6 +15,7 @@ use skyhop_record::{FileError, RunData, Sink};
 use skyhop_units::{Duration, Instant};
 use thiserror::Error as ThisError;
 
+pub use forewarned::warnings;
 pub use mock::Mock;
 
 /// Something that runs experiments.

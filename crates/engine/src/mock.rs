@@ -41,6 +41,7 @@ impl Engine for Mock {
     ) -> Result<Ended, EngineError> {
         self.check(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
+        crate::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
         let end = Instant::START + experiment.duration;
         let (mut at, mut interrupted) = (Instant::START, false);
         // How many transactions of an application there are, by flow.

@@ -22,6 +22,8 @@ pub use seed::seed_for;
 pub struct Experiment {
     /// The scenario as resolved, for run.json.
     pub scenario: serde_json::Value,
+    /// What a reader has to know of its path before believing the results.
+    pub notes: Vec<String>,
     /// All links; routes and results name them by their place here.
     pub links: Vec<LinkPlan>,
     /// The flows, ids ascending; a `[[flow]]` with `count = n` stands here n times.

@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
         warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
         warnings.extend(summary::late(lateness_us.as_ref(), rtt_excess_us.as_ref()));
         warnings.extend(overtime(&end, experiment.duration));
-        warnings.extend(short_path(experiment));
+        warnings.extend(skyhop_engine::warnings(experiment));
         warnings.extend(unlisted(self.sampler.noted()));
         warnings.extend(left_inside(&views));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
@@ -456,15 +456,6 @@ fn longest_drain(experiment: &Experiment) -> Duration {
     let links = experiment.links.iter().map(|link| one_way(&link.forward) + one_way(&link.back));
     let own = experiment.flows.iter().map(|flow| flow.extra_rtt).max().unwrap_or(Duration::ZERO);
     (DRAIN + links.sum::<Duration>() + own).min(LONGEST_DRAIN)
-}
-
-/// What to know of a path that ends before the run.
-fn short_path(experiment: &Experiment) -> Option<String> {
-    let covered = Duration::from_nanos(experiment.path().header.duration_ns);
-    (covered < experiment.duration).then(|| {
-        let duration = experiment.duration;
-        format!("the path covers {covered} of the run's {duration}; its last state was kept")
-    })
 }
 
 /// What to know of losses that have no row.

@@ -29,6 +29,15 @@ pub struct Constellation {
     /// How the names of its satellites begin in the public catalogue.
     #[serde(default)]
     pub satellite_prefix: Option<String>,
+    /// Whether its satellites have links to each other, or are meant to.
+    #[serde(default = "yes")]
+    pub isl: bool,
+    /// The list of its own gateways that comes with skyhop, where one is public.
+    #[serde(default)]
+    pub gateways: Option<String>,
+    /// The same of its points of presence.
+    #[serde(default)]
+    pub pops: Option<String>,
     /// How the shells' satellites move.
     #[serde(default)]
     pub propagator: Propagator,
@@ -107,6 +116,10 @@ pub struct Shell {
 
 fn equatorial_radius() -> Length {
     Length::from_metres(6_378_137.0)
+}
+
+const fn yes() -> bool {
+    true
 }
 
 fn full_circle() -> f64 {

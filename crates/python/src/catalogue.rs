@@ -22,15 +22,49 @@ pub(crate) struct Entry {
     source: String,
 }
 
+/// A constellation that comes with skyhop.
+#[pyclass(frozen, get_all)]
+pub(crate) struct ConstellationEntry {
+    name: String,
+    description: String,
+    source: String,
+    satellites: u32,
+    /// Of each shell, and of what stands above the equator.
+    altitudes_km: Vec<f64>,
+    inclinations_deg: Vec<f64>,
+    isl: bool,
+}
+
+/// Of the geostationary orbit.
+const GEOSTATIONARY_KM: f64 = 35_786.0;
+
 #[pyfunction]
-pub(crate) fn list_constellations() -> Fallible<Vec<Entry>> {
+pub(crate) fn list_constellations() -> Fallible<Vec<ConstellationEntry>> {
     catalogue::constellation_names()
         .into_iter()
         .map(|name| {
             let (text, found) = catalogue::constellation_text(&name, Path::new(""), &name)?;
             let constellation = Constellation::parse(&text, &found)?;
-            let Constellation { description, source, .. } = constellation;
-            Ok(Entry { name, description, source })
+            let shells = constellation.shells.iter();
+            let mut altitudes_km: Vec<f64> =
+                shells.clone().map(|shell| shell.altitude.metres() / 1e3).collect();
+            let mut inclinations_deg: Vec<f64> =
+                shells.map(|shell| shell.inclination_deg).collect();
+            if !constellation.geostationary.is_empty() {
+                altitudes_km.push(GEOSTATIONARY_KM);
+                inclinations_deg.push(0.0);
+            }
+            let satellites = constellation.satellites();
+            let Constellation { description, source, isl, .. } = constellation;
+            Ok(ConstellationEntry {
+                name,
+                description,
+                source,
+                satellites,
+                altitudes_km,
+                inclinations_deg,
+                isl,
+            })
         })
         .collect()
 }

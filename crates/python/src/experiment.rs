@@ -36,6 +36,11 @@ impl PyScenario {
     fn to_json(&self) -> String {
         self.0.scenario.to_json().to_string()
     }
+
+    /// What has to be known of its path before believing it.
+    fn path_notes(&self) -> Fallible<Vec<String>> {
+        Ok(self.0.path_notes()?)
+    }
 }
 
 /// Name, latitude (deg), longitude (deg), altitude (m).

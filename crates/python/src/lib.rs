@@ -24,8 +24,8 @@ mod core {
     use crate::blind::{GridEstimate, estimate_blindly};
     #[pymodule_export]
     use crate::catalogue::{
-        Entry, list_apps, list_constellations, list_handovers, list_profiles, list_qdiscs,
-        list_sites, scenario_schema, sites,
+        ConstellationEntry, Entry, list_apps, list_constellations, list_handovers, list_profiles,
+        list_qdiscs, list_sites, scenario_schema, sites,
     };
     #[pymodule_export]
     use crate::congestion_controls::{CongestionControl, check_cc, list_cc, load_cc, unload_cc};

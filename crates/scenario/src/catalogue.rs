@@ -68,13 +68,11 @@ pub fn constellation_text(
     Ok((read(&path)?, path.display().to_string()))
 }
 
-/// The lowest elevation for the satellites of a file: that of the constellation that comes with skyhop
-/// and calls its satellites as most in the file are called, or else 25 degrees.
+/// The constellation that comes with skyhop and calls its satellites as most in a file of element sets are called.
 ///
 /// # Errors
 /// A constellation that comes with skyhop is damaged.
-pub fn minimum_elevation_deg(file: &ElementFile) -> Result<f64, ScenarioError> {
-    const USUAL_DEG: f64 = 25.0;
+pub fn fleet_of(file: &ElementFile) -> Result<Option<Constellation>, ScenarioError> {
     for name in constellation_names() {
         let (text, found) = constellation_text(&name, Path::new(""), &name)?;
         let constellation = Constellation::parse(&text, &found)
@@ -82,10 +80,10 @@ pub fn minimum_elevation_deg(file: &ElementFile) -> Result<f64, ScenarioError> {
         let Some(prefix) = &constellation.satellite_prefix else { continue };
         let named = file.sets.iter().filter(|set| set.elements().name.starts_with(prefix)).count();
         if 2 * named > file.sets.len() {
-            return Ok(constellation.minimum_elevation_deg);
+            return Ok(Some(constellation));
         }
     }
-    Ok(USUAL_DEG)
+    Ok(None)
 }
 
 /// The rows of the list of sites called `name`, or of the CSV file `name`.

@@ -59,6 +59,7 @@ impl Engine for Simulator {
     ) -> Result<Ended, EngineError> {
         let mut network = network(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
+        skyhop_engine::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
         let mut sampler = Sampler::new(experiment, &network);
         let (mut interrupted, mut engine_s) = (false, 0.0);
         while !sampler.is_over() && !interrupted {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from skyhop.cli.cc import print_congestion_controls
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
-    from skyhop._core import Entry
+    from skyhop._core import ConstellationEntry, Entry
 
 app = group(
     "List what there is to choose from, with sources.\n\nExample: skyhop list constellations"
@@ -17,11 +19,46 @@ app = group(
 
 
 @app.command()
-def constellations(as_json: Json = False) -> None:
-    """List the constellations that come with skyhop."""
+def constellations(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them, with its source.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the constellations that come with skyhop, or say where one's numbers come from."""
     from skyhop import _core
+    from skyhop.errors import InputError
 
-    _print(_core.list_constellations(), as_json)
+    entries = [e for e in _core.list_constellations() if name is None or e.name == name]
+    if not entries:
+        raise InputError(f"no constellation {name!r}: see skyhop list constellations")
+    if as_json:
+        print_rows([_whole(entry) for entry in entries], as_json=True)
+    elif name is not None:
+        print(f"{entries[0].description}\n{entries[0].source}")
+    else:
+        print_rows([_line(entry) for entry in entries], as_json=False)
+        print_note("skyhop list constellations NAME says where its numbers come from")
+
+
+def _line(entry: ConstellationEntry) -> dict[str, str | int]:
+    return {
+        "name": entry.name,
+        "satellites": entry.satellites,
+        "altitude (km)": _range(entry.altitudes_km),
+        "inclination (deg)": _range(entry.inclinations_deg),
+        "ISLs": "yes" if entry.isl else "no",
+    }
+
+
+def _range(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,g}" if low == high else f"{low:,g} - {high:,g}"
+
+
+def _whole(entry: ConstellationEntry) -> dict[str, object]:
+    names = ("name", "description", "satellites", "altitudes_km", "inclinations_deg", "isl")
+    return {name: getattr(entry, name) for name in (*names, "source")}
 
 
 @app.command()

@@ -30,12 +30,14 @@ class Path:
         header: how it was made: ends, constellation, relay, policies, seed.
         account: of a path just computed over a file of element sets: how many were used, how many
             were not and why, in a line.
+        notes: what to know of a path just computed before believing it.
     """
 
     def __init__(self, core: _core.PathTrace) -> None:
         self._core = core
         self.header: dict[str, Any] = json.loads(core.header_json())
         self.account: str | None = None
+        self.notes: list[str] = []
         self._frames: pa.Table | None = None
 
     @property
@@ -135,6 +137,7 @@ def path(
     trace = Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
     if trace.header["source"] == COMPUTED:
         trace.account = _core.Constellation.of(loaded).account
+    trace.notes = loaded.path_notes()
     return trace
 
 

@@ -44,6 +44,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     };
     Experiment {
         scenario: serde_json::Value::Null,
+        notes: Vec::new(),
         links: vec![LinkPlan {
             name: PATH_LINK.to_owned(),
             trace: PathTrace::fixed(["from", "to"].map(Endpoint::named), delay * 2, duration)

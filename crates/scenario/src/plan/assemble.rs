@@ -6,12 +6,12 @@ use skyhop_experiment::Experiment;
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 
-use crate::{ScenarioError, catalogue};
 use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::types::PathKind;
+use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
     /// Builds everything that an engine runs.
@@ -44,6 +44,7 @@ impl NamedScenario {
         let flows = self.flow_plans();
         Ok(Experiment {
             scenario: self.resolved(&trace),
+            notes: self.path_notes()?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,

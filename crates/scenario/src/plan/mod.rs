@@ -6,6 +6,7 @@ mod change;
 mod flows;
 mod forecast;
 mod links;
+mod notes;
 mod path;
 mod path_request;
 mod schedule;

@@ -147,18 +147,22 @@ impl NamedScenario {
     ) -> Result<Constellation, ScenarioError> {
         let wrong = |what: String| self.wrong(key, what);
         let file = ElementFile::load(file).map_err(|error| wrong(error.to_string()))?;
-        let minimum_elevation_deg = match minimum_elevation_deg {
-            Some(minimum_deg) => minimum_deg,
-            None => catalogue::minimum_elevation_deg(&file)?,
-        };
+        let fleet = catalogue::fleet_of(&file)?;
+        let usual = fleet.as_ref().map_or(USUAL_ELEVATION_DEG, |fleet| fleet.minimum_elevation_deg);
         let selection = Selection {
             start,
             duration: self.scenario.run.duration,
             stale_after: self.orbits()?.stale_after,
             satellites: self.satellites()?,
-            minimum_elevation_deg,
+            minimum_elevation_deg: minimum_elevation_deg.unwrap_or(usual),
         };
-        file.constellation(&selection).map_err(|error| wrong(error.to_string()))
+        let found = file.constellation(&selection).map_err(|error| wrong(error.to_string()))?;
+        Ok(match fleet {
+            Some(Constellation { isl, gateways, pops, .. }) => {
+                Constellation { isl, gateways, pops, ..found }
+            }
+            None => found,
+        })
     }
 
     fn satellites(&self) -> Result<skyhop_orbit::SatelliteFilter, ScenarioError> {
@@ -197,6 +201,9 @@ impl NamedScenario {
             source: "the scenario".to_owned(),
             epoch: DEFAULT_START,
             minimum_elevation_deg: GEOSTATIONARY_ELEVATION_DEG,
+            isl: false,
+            gateways: None,
+            pops: None,
             propagator: Propagator::Secular,
             longest_ground_link: None,
             longest_isl: None,
@@ -231,6 +238,9 @@ impl NamedScenario {
 
 /// When a path begins whose constellation has no epoch of its own: with LeoEM's published paths.
 pub(crate) const DEFAULT_START: UtcInstant = UtcInstant::from_unix_nanos(1_575_158_400_000_000_000);
+
+/// The lowest elevation of terminals where nothing is known of the satellites: Starlink's.
+const USUAL_ELEVATION_DEG: f64 = 25.0;
 
 /// The lowest elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice
 /// begin at 10 degrees where rain counts.

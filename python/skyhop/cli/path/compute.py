@@ -142,4 +142,6 @@ def compute(
         )
     if trace.account is not None:
         print_note(trace.account)
+    for note in trace.notes:
+        print_note(f"warning: {note}")
     finish(trace, output, plot)

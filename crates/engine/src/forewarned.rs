@@ -1,0 +1,50 @@
+//! What to know of a run before it begins, whichever engine runs it.
+
+use std::collections::BTreeSet;
+
+use skyhop_cc::Module;
+use skyhop_experiment::{Experiment, Traffic};
+use skyhop_units::Duration;
+
+/// What a reader has to know before believing what comes of the experiment.
+pub fn warnings(experiment: &Experiment) -> Vec<String> {
+    let mut found = experiment.notes.clone();
+    found.extend(short_path(experiment));
+    found.extend(unheard(experiment));
+    found
+}
+
+/// A path that ends before the run.
+fn short_path(experiment: &Experiment) -> Option<String> {
+    let covered = Duration::from_nanos(experiment.path().header.duration_ns);
+    (covered < experiment.duration).then(|| {
+        let duration = experiment.duration;
+        format!("the path covers {covered} of the run's {duration}; its last state was kept")
+    })
+}
+
+/// Congestion controls that look at announcements, where none reaches them.
+fn unheard(experiment: &Experiment) -> Option<String> {
+    let announces = !experiment.announcements.is_empty() || experiment.blind.is_some();
+    let path = experiment.path_link();
+    let in_vain = experiment.flows.iter().filter(|flow| !announces || !flow.crosses(path));
+    let names: BTreeSet<&str> = in_vain
+        .filter_map(|flow| match &flow.traffic {
+            Traffic::Tcp { cc, .. } => Some(cc.as_str()),
+            Traffic::Udp { .. } => None,
+        })
+        .filter(|cc| Module::find(cc).is_ok_and(Module::hears_handovers))
+        .collect();
+    let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");
+    let why = match (announces, source) {
+        (true, _) => "announcements are about the link of [path], which it does not cross".to_owned(),
+        (false, "none") => {
+            "[signal] source = \"none\"; \"path\", \"schedule\", \"forecast\" and \"blind\" announce".to_owned()
+        }
+        (false, source) => format!("[signal] source = \"{source}\" finds none during the run"),
+    };
+    (!names.is_empty()).then(|| {
+        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+        format!("{names}: told of no handover: {why}")
+    })
+}

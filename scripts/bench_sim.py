@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,11 @@ class SimulationResult:
 
 
 def alone(scenario: Mapping[str, Any]) -> SimulationResult:
-    """Run a simulation in a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(timed, scenario).result()
+    """Run a simulation in a process of its own, which loads nothing else."""
+    command = [sys.executable, __file__]
+    text = json.dumps(scenario)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return SimulationResult(**json.loads(done.stdout))
 
 
 def timed(scenario: Mapping[str, Any]) -> SimulationResult:
@@ -158,3 +161,7 @@ def peak_memory_bytes() -> int:
     status = Path("/proc/self/status").read_text("utf-8")
     peak_kb = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(peak_kb) * 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(timed(json.load(sys.stdin)))))

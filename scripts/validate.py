@@ -351,7 +351,11 @@ def needed(name: str) -> Path:
 def markdown(rows: list[dict[str, object]]) -> str:
     """Return rows with the same keys as a table."""
     head = f"| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}"
-    return "\n".join([head, *(f"| {' | '.join(map(str, row.values()))} |" for row in rows)])
+    return "\n".join([head, *(f"| {' | '.join(map(_cell, row.values()))} |" for row in rows)])
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def against_linux(executor: Executor, rows: list[linux_reference.Row]) -> dict[str, str | int]:

@@ -63,7 +63,7 @@ def test_the_list_shows_them_all_with_sources(skyhop: Skyhop) -> None:
     kuiper = next(row for row in rows if row["name"] == "kuiper")
     assert (kuiper["satellites"], kuiper["altitudes_km"]) == (3236, [630, 610, 590])
     listed = skyhop("list", "constellations").stdout.splitlines()
-    assert len(listed) == len(rows) + 2, "a line each"
+    assert len(listed) == len(rows) + 3, "a line each below the heading"
     (line,) = [line for line in listed if line.startswith("oneweb")]
     assert line.split() == ["oneweb", "588", "1,200", "87.9", "no"]
     assert kuiper["source"] in skyhop("list", "constellations", "kuiper").stdout

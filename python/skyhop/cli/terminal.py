@@ -40,8 +40,8 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str =
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         numeric = all(isinstance(value, int | float) for value in values if value is not None)
-        title, _, unit = name.replace("_", " ").rstrip(")").partition(" (")
-        columns.append(Cells(title, unit, [_cell(v) for v in values], numeric))
+        heading, _, unit = name.replace("_", " ").rstrip(")").partition(" (")
+        columns.append(Cells(heading, unit, [_cell(v) for v in values], numeric))
     print_table(columns, title=title, more="a wider terminal has them")
 
 

@@ -130,7 +130,7 @@ def test_a_scenario_announces_what_older_elements_foretell(skyhop: Skyhop, tmp_p
     done = skyhop("sim", "x.toml", "-o", "out")
     assert done.returncode == 0, done.stderr
     run = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))
-    assert run["scenario"]["signal"]["elements"] == "old.csv"
+    assert run["scenario"]["signal"]["elements"] == str(tmp_path / "old.csv")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert summary["handovers"]["end"] > 0
     stranger = walker_omm(first_number=50_000)

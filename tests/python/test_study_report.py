@@ -63,7 +63,7 @@ def test_the_page_says_everything_and_needs_nothing(reported: Path) -> None:
     for text in (
         "Which of them fills a lossy link?", "BBR &lt;fast&gt;", "✓ holds", "✗ does not hold",
         "? cannot be told", "It does not.", "1 of 3 hold", "N &amp; M", "8 of 8", "published",
-        "skyhop study run s.toml -o out", "results.parquet", "[scenario.path]",
+        "/s.toml -o /", "results.parquet", "[scenario.path]",
     ):  # fmt: skip
         assert text in page, text
     for panel in PANELS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs
+from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note, progress_bar
 
@@ -87,8 +87,7 @@ def live(
             raise
     if output is not None or not program or as_json or as_csv:
         _print(result, as_json=as_json, as_csv=as_csv)
-    for warning in result.summary["warnings"]:
-        print_note(f"warning: {warning}")
+    print_warnings([result.directory])
     if output is not None:
         print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
 

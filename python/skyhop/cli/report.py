@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each
-from skyhop.cli.runs import check_form, print_json, print_runs
+from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.terminal import print_note
 
 HELP = """\
@@ -40,4 +40,5 @@ def report(
         print_json(summary_rows(directories))
     else:
         print_runs(directories, as_csv=as_csv, each=each)
+    print_warnings(directories)
     print_note(f"report: {page}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
 
 
@@ -38,6 +39,18 @@ def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool 
     )
     for line in tables.links:
         print(line)
+
+
+def print_warnings(directories: Sequence[Path]) -> None:
+    """Print what has to be known of runs before believing them, each once, to standard error."""
+    from skyhop.data.heads import read_heads
+
+    runs = read_heads(directories)
+    said = dict.fromkeys(text for run in runs for text in run.summary.get("warnings") or [])
+    for text in said:
+        concerned = [run.name for run in runs if text in run.summary["warnings"]]
+        of = "" if len(concerned) == len(runs) else f"{', '.join(concerned)}: "
+        print_note(f"warning: {of}{text}")
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs
+from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note, progress_bar
 
@@ -69,6 +69,7 @@ def sim(
         print_json(summaries if repeat else summaries[0])
     else:
         print_runs(directories, as_csv=as_csv, each=each)
+    print_warnings(directories)
     print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
 
 

@@ -1,0 +1,98 @@
+"""What has to be known of a run before believing it: in its summary, on the terminal, on pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop
+
+import skyhop as sh
+from skyhop.data.toml import toml_text
+
+FIXED = {"kind": "fixed", "rtt": "40 ms"}
+OVER = {"from": "Seattle", "to": "New York", "outage": "80 ms"}
+UNTOLD = 'satcp: told of no handover: [signal] source = "none"'
+
+
+def warnings(path: dict[str, object], cc: str = "cubic", **more: object) -> list[str]:
+    """Return what a short run over a path warns of."""
+    run = sh.sim({
+        "path": path, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": cc}],
+        "run": {"duration": "3 s"}, **more,
+    })  # fmt: skip
+    found: list[str] = run.summary["warnings"]
+    return found
+
+
+@pytest.mark.parametrize("cc", ["satcp", "satpipe"])
+def test_a_control_that_waits_for_announcements_says_that_it_hears_none(cc: str) -> None:
+    (warning,) = warnings(FIXED, cc)
+    assert warning.startswith(f'{cc}: told of no handover: [signal] source = "none"')
+    (warning,) = warnings(FIXED, cc, signal={"source": "path"})
+    assert (
+        warning == f'{cc}: told of no handover: [signal] source = "path" finds none during the run'
+    )
+
+
+def test_a_control_that_hears_something_or_listens_to_nothing_says_nothing() -> None:
+    told = {"change": [{"at": "1 s", "rtt": "60 ms"}], "signal": {"source": "path"}}
+    assert warnings(FIXED, "satcp", **told) == []
+    assert warnings(FIXED, "cubic") == []
+
+
+def test_announcements_are_about_the_link_of_the_path() -> None:
+    (warning,) = warnings(
+        FIXED,
+        links={"other": {"rtt": "20 ms", "rate": "5 Mbit/s"}},
+        change=[{"at": "1 s", "rtt": "60 ms"}],
+        signal={"source": "path"},
+        flow=[{"cc": "satcp", "via": ["other"]}, {"cc": "satcp"}],
+    )
+    assert "the link of [path], which it does not cross" in warning
+
+
+def test_a_path_that_ends_before_the_run_says_so(tmp_path: Path) -> None:
+    sh.path("Seattle", "New York", relay="isl", duration="2 s").write(tmp_path / "short.parquet")
+    (warning,) = warnings({"kind": "trace", "file": str(tmp_path / "short.parquet")})
+    assert warning == "the path covers 2 s of the run's 3 s; its last state was kept"
+
+
+@pytest.mark.parametrize(
+    ("constellation", "relay", "expected"),
+    [
+        ("starlink-shell1", "access", ""),
+        ("starlink-shell1", "isl", ""),
+        ("kuiper", "isl", ""),
+        ("kuiper", "bent-pipe", 'gateways = "starlink-gateways" are not known to serve kuiper'),
+        ("kuiper", "access", 'gateways = "starlink-gateways" and pops = "starlink-pops" are not'),
+        ("oneweb", "isl", "oneweb has no links between satellites"),
+    ],
+)
+def test_paths_over_what_a_constellation_has_not_say_so(
+    constellation: str, relay: str, expected: str
+) -> None:
+    found = warnings({**OVER, "constellation": constellation, "relay": relay})
+    assert len(found) == bool(expected)
+    assert all(text.startswith(expected) for text in found)
+    trace = sh.path(constellation=constellation, relay=relay, from_="Seattle", to="New York",
+                    duration="2 s")  # fmt: skip
+    assert trace.notes == found
+
+
+def test_warnings_stand_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_path: Path) -> None:
+    scenario = {
+        "path": FIXED, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": "satcp"}],
+        "run": {"duration": "2 s"},
+    }  # fmt: skip
+    (tmp_path / "x.toml").write_text(toml_text(scenario), "utf-8")
+    done = skyhop("sim", "x.toml", "-o", "run", "--repeat", 2)
+    assert done.stderr.count(f"warning: {UNTOLD}") == 1
+    assert skyhop("sim", "x.toml", "-o", "other", "--set", "flow.0.cc=cubic").returncode == 0
+    done = skyhop("report", "run", "other", "-o", "page.html")
+    assert f"warning: seed-1, seed-2: {UNTOLD}" in done.stderr
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "satcp: told of no handover" in page
+    ends = ("--from", "Seattle", "--to", "New York", "--duration", "2 s", "-o", "p.parquet")
+    computed = skyhop("path", "compute", *ends, "--relay", "isl", "--constellation", "oneweb")
+    assert "warning: oneweb has no links between satellites" in computed.stderr

@@ -14,7 +14,7 @@ from skyhop import _core
 from skyhop.data.paths import Progress, ignore_progress
 from skyhop.data.places import position_of
 from skyhop.data.scenarios import Scenario, load_scenario
-from skyhop.errors import RunError
+from skyhop.errors import InterruptedRunError, RunError
 from skyhop.runs import Run
 
 if TYPE_CHECKING:
@@ -38,14 +38,6 @@ class Observer:
 
     path: Progress = field(default=ignore_progress)
     run: Progress = field(default=ignore_progress)
-
-
-class InterruptedRunError(RunError):
-    """The run was stopped by the user; what was measured until then is in `run`."""
-
-    def __init__(self, message: str, run: Run | None) -> None:
-        super().__init__(message)
-        self.run = run
 
 
 def sim(

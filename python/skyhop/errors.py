@@ -1,8 +1,16 @@
 """What can go wrong, as one tree of exceptions.
 
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
-used (exit code 1). Every message is one line that says what, where and what to do.
+used (exit code 1), `InterruptedRunError` for what the user stopped (exit code 130). Every message
+is one line that says what, where and what to do.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skyhop.runs import Run
 
 
 class SkyhopError(Exception):
@@ -15,3 +23,11 @@ class InputError(SkyhopError):
 
 class RunError(SkyhopError):
     """The input was right, but the run failed."""
+
+
+class InterruptedRunError(RunError):
+    """The run was stopped by the user; what was measured until then is in `run`."""
+
+    def __init__(self, message: str, run: Run | None = None) -> None:
+        super().__init__(message)
+        self.run = run

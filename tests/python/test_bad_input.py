@@ -196,7 +196,7 @@ def test_an_interrupted_computation_leaves_nothing(tmp_path: Path) -> None:
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert errors == "skyhop: interrupted\n"
     assert files(tmp_path) == set()
 

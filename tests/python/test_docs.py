@@ -142,3 +142,17 @@ def test_studies_can_be_run(skyhop: Skyhop, study: Path) -> None:
     shown = skyhop("study", "show", study, "--json")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["claims"]
+
+
+@pytest.mark.parametrize("group", [(), ("list",), ("study",), ("cc",), ("signal",)])
+def test_a_group_by_itself_prints_its_help_page(skyhop: Skyhop, group: tuple[str, ...]) -> None:
+    alone, asked = skyhop(*group), skyhop(*group, "--help")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout.split() == asked.stdout.split()
+    assert alone.stdout.count("\n") > 5
+
+
+def test_hints_name_the_commands_own_help(skyhop: Skyhop) -> None:
+    done = skyhop("path", "compute", "--x")
+    assert done.returncode == 2
+    assert done.stderr.endswith("(see skyhop path compute --help)\n")

@@ -61,7 +61,7 @@ def test_a_stopped_simulation_keeps_what_it_measured(
         assert part.metadata.num_rows > 1000
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1, errors
+    assert process.returncode == 130, errors
     assert "interrupted after" in errors
     run = sh.read_run(tmp_path / "run")
     lasted_s = run.summary["virtual_s"]
@@ -87,6 +87,32 @@ def test_a_killed_simulation_is_in_nobodys_way(scenario: Path, tmp_path: Path) -
     again = sh.sim(scenario, tmp_path / "run", sets=["run.duration=1 s"])
     assert again.summary["virtual_s"] == 1
     assert not written(tmp_path / "run")
+
+
+def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop: Skyhop) -> None:
+    (tmp_path / "x.toml").write_text(SCENARIO.replace("20 h", "10 min"), "utf-8")
+    command = ["sim", "x.toml", "-o", "out", "--repeat", "12", "--jobs", "2"]
+    process = subprocess.Popen(
+        [*skyhop_command(), *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/*/.repeat")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=5)
+    assert process.returncode == 130, errors
+    done = [mark.parent for mark in tmp_path.glob("out/*/.repeat")]
+    assert 1 <= len(done) < 12
+    assert f"interrupted: {len(done)} of 12 seeds are done; the same command goes on" in errors
+    written_at = [(place / "summary.json").stat().st_mtime_ns for place in done]
+    again = skyhop(*command)
+    assert again.returncode == 0, again.stderr
+    assert f"{len(done)} of 12 seeds are there already" in again.stderr
+    assert [(place / "summary.json").stat().st_mtime_ns for place in done] == written_at
+    summaries = [sh.read_run(tmp_path / "out" / f"seed-{seed}").summary for seed in range(1, 13)]
+    assert [summary["virtual_s"] for summary in summaries] == [600.0] * 12
+    assert not list(tmp_path.glob("out/*/.repeat"))
+    assert skyhop(*command).returncode == 2, "what is whole is not overwritten unasked"
 
 
 def test_what_reads_runs_can_be_tried_without_one(

@@ -301,7 +301,9 @@ def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbe
         process.send_signal(how)
         process.wait(timeout=30)
         wait_for(lambda team=team: not any(alive(pid) for pid in team), 30)
-        assert process.returncode != 0, f"stop {stop}"
+        assert process.returncode == (-how if how == signal.SIGKILL else 130), f"stop {stop}"
+        if how != signal.SIGKILL and process.stderr is not None:
+            assert "missing are done; the same command goes on" in process.stderr.read()
     assert 0 < finished(tmp_path) < 16
     last = start(tmp_path)
     assert last.wait(timeout=240) == 0

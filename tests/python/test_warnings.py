@@ -54,8 +54,24 @@ def test_announcements_are_about_the_link_of_the_path() -> None:
 
 def test_a_path_that_ends_before_the_run_says_so(tmp_path: Path) -> None:
     sh.path("Seattle", "New York", relay="isl", duration="2 s").write(tmp_path / "short.parquet")
-    (warning,) = warnings({"kind": "trace", "file": str(tmp_path / "short.parquet")})
-    assert warning == "the path covers 2 s of the run's 3 s; its last state was kept"
+    short = {"kind": "trace", "file": str(tmp_path / "short.parquet")}
+    (warning,) = warnings(short)
+    assert warning.startswith("the path covers 2 s of the run's 3 s; its last state was kept")
+    assert warnings({**short, "loop": True}) == []
+
+
+def test_a_path_repeats_itself(tmp_path: Path) -> None:
+    once = sh.path("Seattle", "New York", relay="isl", duration="2 s")
+    once.write(tmp_path / "once.parquet")
+    path = {"kind": "trace", "file": str(tmp_path / "once.parquet"), "loop": True}
+    run = sh.sim({"path": path, "flow": [{"cc": "cubic"}], "run": {"duration": "5 s"}})
+    copied = sh.read_path(run.directory / "path.parquet")
+    assert copied.header["duration_ns"] == 5 * 10**9
+    assert copied.frames["t_ns"].to_pylist() == [k * 10**9 for k in range(5)]
+    delays = copied.frames["delay_ns"].to_pylist()
+    assert delays[:2] == once.frames["delay_ns"].to_pylist()[:2]
+    assert delays == [delays[k % 2] for k in range(5)]
+    assert run.info["scenario"]["path"]["loop"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ fn short_path(experiment: &Experiment) -> Option<String> {
     let covered = Duration::from_nanos(experiment.path().header.duration_ns);
     (covered < experiment.duration).then(|| {
         let duration = experiment.duration;
-        format!("the path covers {covered} of the run's {duration}; its last state was kept")
+        format!("the path covers {covered} of the run's {duration}; its last state was kept; [path] loop = true repeats a path file")
     })
 }
 

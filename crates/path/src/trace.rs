@@ -209,6 +209,27 @@ impl PathTrace {
         Self { header, frames: vec![frame] }
     }
 
+    /// The same, and again from its end on, until `until`. What it was between its last frame and its end is as it was.
+    #[must_use]
+    pub fn repeated(mut self, until: Duration) -> Self {
+        let period = Duration::from_nanos(self.header.duration_ns);
+        if period == Duration::ZERO || period >= until {
+            return self;
+        }
+        let once = self.frames.iter().position(|frame| frame.at >= Instant::START + period);
+        self.frames.truncate(once.unwrap_or(self.frames.len()));
+        let once = self.frames.clone();
+        let mut later = period;
+        while later < until {
+            let end = Instant::START + until;
+            let again = once.iter().map(|frame| frame.later_by(later));
+            self.frames.extend(again.take_while(|frame| frame.at < end));
+            later += period;
+        }
+        self.header.duration_ns = until.as_nanos();
+        self
+    }
+
     /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path;
     /// zero where there is none.
     pub fn mean_base_rtt(&self, from: Instant, until: Instant) -> Duration {
@@ -231,6 +252,11 @@ impl PathTrace {
 }
 
 impl Frame {
+    fn later_by(&self, time: Duration) -> Self {
+        let events = self.events.iter().map(|event| PathEvent { at: event.at + time, ..*event });
+        Self { at: self.at + time, events: events.collect(), ..self.clone() }
+    }
+
     fn inconsistency(&self) -> Option<&'static str> {
         if self.delay.is_some() != self.delay_back.is_some() {
             return Some("only one direction has a delay");

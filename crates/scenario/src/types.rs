@@ -224,6 +224,9 @@ pub struct FixedPath {
 pub struct TracePath {
     /// A path file.
     pub file: Option<String>,
+    /// Whether it begins again at its end, until the run ends (as mahimahi does); else its last state is kept.
+    #[serde(rename = "loop", default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats: bool,
 }
 
 layered! {

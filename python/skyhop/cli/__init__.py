@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study
-from skyhop.cli.terminal import EXIT_FAILED, EXIT_WRONG_INPUT, print_error
-
-# What the command-line library returns after Ctrl-C.
-INTERRUPTED = 130
+from skyhop.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG_INPUT, print_error
 
 app = typer.Typer(
     name="skyhop",
@@ -60,19 +57,26 @@ def skyhop(
 
 
 def main() -> None:
-    """Run the command line: exit code 0, 1 (the run failed) or 2 (the input was wrong)."""
-    from skyhop.errors import InputError, SkyhopError
+    """Run the command line.
+
+    Exit code 0, 1 (the run failed), 2 (the input was wrong), or 130 (the user stopped it).
+    """
+    from skyhop.errors import InputError, InterruptedRunError, SkyhopError
 
     try:
         status = app(standalone_mode=False)
-        if status == INTERRUPTED:
+        # The command-line library returns the same after Ctrl-C.
+        if status == EXIT_INTERRUPTED:
             print_error("interrupted")
-        sys.exit(EXIT_FAILED if status == INTERRUPTED else status)
+        sys.exit(status)
     except typer.TyperException as error:
-        if not str(error) and error.format_message().startswith("Usage:"):
+        # A group of commands without one.
+        if error.format_message().startswith("Usage:"):
             print(error.format_message())
-            sys.exit(EXIT_WRONG_INPUT)
-        print_error(f"{error.format_message()} (see skyhop --help)")
+            sys.exit()
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "skyhop"
+        print_error(f"{error.format_message()} (see {command} --help)")
         sys.exit(EXIT_WRONG_INPUT)
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
@@ -83,9 +87,12 @@ def main() -> None:
     except OSError as error:
         print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
+    except InterruptedRunError as error:
+        print_error(str(error))
+        sys.exit(EXIT_INTERRUPTED)
     except SkyhopError as error:
         print_error(str(error))
         sys.exit(EXIT_FAILED)
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_INTERRUPTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,8 +57,8 @@ def live(
     as_csv: Csv = False,
 ) -> None:
     """Run a scenario live."""
-    from skyhop.engines import InterruptedRunError, Observer, Program, live
-    from skyhop.errors import InputError
+    from skyhop.engines import Observer, Program, live
+    from skyhop.errors import InputError, InterruptedRunError
 
     check_form(as_json=as_json, as_csv=as_csv)
     if server_cmd is not None and not program:
@@ -89,7 +90,8 @@ def live(
         _print(result, as_json=as_json, as_csv=as_csv)
     print_warnings([result.directory])
     if output is not None:
-        print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
+        report = ["skyhop", "report", str(output), "-o", "report.html"]
+        print_note(f"{output}: done; {shlex.join(report)} draws it")
 
 
 def _print(run: Run, *, as_json: bool, as_csv: bool) -> None:

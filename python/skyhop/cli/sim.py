@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +71,8 @@ def sim(
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
-    print_note(f"{output}: done; skyhop report {output} -o report.html draws it")
+    report = ["skyhop", "report", str(output), "-o", "report.html"]
+    print_note(f"{output}: done; {shlex.join(report)} draws it")
 
 
 def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) -> range:
@@ -84,23 +86,83 @@ def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) 
 def _repeat(
     scenario: Path, places: dict[int, Path], sets: Sequence[str], jobs: int, *, force: bool
 ) -> None:
-    """Run once per seed, `jobs` at a time."""
+    """Run once per seed, `jobs` at a time; seeds that an interrupted repeat finished are kept."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import active_children
 
-    with progress_bar("simulating") as progress, ProcessPoolExecutor(jobs) as pool:
+    from skyhop.errors import InterruptedRunError
+
+    stop_on_signals()
+    wanted = _digest(scenario, sets)
+    missing = {
+        seed: place for seed, place in places.items() if force or not _is_done(place, wanted)
+    }
+    if len(missing) < len(places):
+        print_note(f"{len(places) - len(missing)} of {len(places)} seeds are there already")
+    finished = 0
+    with (
+        progress_bar("simulating") as progress,
+        ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool,
+    ):
         waiting = [
-            pool.submit(_one, scenario, place, seed, sets, force) for seed, place in places.items()
+            pool.submit(_one, scenario, place, seed, sets, force, wanted)
+            for seed, place in missing.items()
         ]
         try:
-            for done, future in enumerate(as_completed(waiting), start=1):
+            for finished, future in enumerate(as_completed(waiting), start=1):
                 future.result()
-                progress(done, len(waiting))
-        except BaseException:
+                progress(finished, len(waiting))
+        except BaseException as error:
+            for worker in active_children():
+                worker.terminate()
             pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                done = len(places) - len(missing) + finished
+                raise InterruptedRunError(
+                    f"interrupted: {done} of {len(places)} seeds are done; the same command goes on"
+                ) from None
             raise
+    # What is done is done: the same command again is another repeat.
+    for place in places.values():
+        (place / _MARK).unlink(missing_ok=True)
 
 
-def _one(scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool) -> None:
+def _ignore_interrupts() -> None:
+    """Let Ctrl-C reach the parent alone, which ends its workers."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+_MARK = ".repeat"
+"""In the directory of a seed until all are done: of what repeat it is a part."""
+
+
+def _digest(scenario: Path, sets: Sequence[str]) -> str:
+    """Return what names a repeat: the same scenario, whatever its seed, by the same skyhop."""
+    import hashlib
+
+    import skyhop
+    from skyhop.data.scenarios import load_scenario
+
+    content = json.loads(load_scenario(scenario, sets).to_json())
+    content["run"].pop("seed")
+    text = json.dumps([skyhop.__version__, content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_done(place: Path, wanted: str) -> bool:
+    """Return whether a seed was finished by an interrupted repeat of the same."""
+    mark = place / _MARK
+    return mark.is_file() and mark.read_text("utf-8").strip() == wanted
+
+
+def _one(
+    scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool, mark: str
+) -> None:
     from skyhop.engines import sim
 
     sim(scenario, output, seed=seed, sets=sets, force=force)
+    (output / _MARK).write_text(f"{mark}\n", "utf-8")

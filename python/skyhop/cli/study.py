@@ -69,7 +69,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a study."""
-    from skyhop.errors import InputError
+    from skyhop.errors import InputError, InterruptedRunError
     from skyhop.report import write_study_report
     from skyhop.study import load_study, run_study
     from skyhop.study.claims import judge
@@ -78,11 +78,25 @@ def run(
         raise InputError(f"--engine {engine}: expected local or ray")
     study = load_study(_found(source))
     signal.signal(signal.SIGTERM, _interrupt)
+    so_far = (0, study.run_count)
+
+    def note(now: int, total: int) -> None:
+        nonlocal so_far
+        so_far = (now, total)
+        progress(now, total)
+
     with progress_bar(f"{study.run_count} runs") as progress:
-        done = run_study(
-            study, output, jobs=jobs, engine="ray" if engine == "ray" else "local",
-            elements=elements, progress=progress,
-        )  # fmt: skip
+        try:
+            done = run_study(
+                study, output, jobs=jobs, engine="ray" if engine == "ray" else "local",
+                elements=elements, progress=note,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            now, total = so_far
+            raise InterruptedRunError(
+                f"interrupted: {now:,} of the {total:,} runs that were missing are done; "
+                "the same command goes on"
+            ) from None
     verdicts = judge(study.claims, done.results)
     page = write_study_report(done, verdicts)
     _print_outcome(done, verdicts, as_json=as_json)

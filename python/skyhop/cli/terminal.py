@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 130
+"""As shells say it of Ctrl-C."""
 
 # Work shorter than this shows no progress bar.
 _QUIET_S = 2.0

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from skyhop import _core
 from skyhop.data.toml import toml_text
-from skyhop.errors import SkyhopError
+from skyhop.errors import InterruptedRunError, SkyhopError
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.metrics import MetricSet
 from skyhop.study.workplace import Workplace
@@ -51,8 +51,6 @@ def execute(recipe: Recipe, task: Task, workplace: Workplace) -> Failure | None:
 
     Nothing is repeated: a run that is there only lacks a measurement. What fails leaves nothing.
     """
-    from skyhop.engines import InterruptedRunError
-
     place = workplace.root / "runs" / task.run_id
     staged = new_place(workplace.root / "unfinished")
     try:

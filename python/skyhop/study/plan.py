@@ -179,8 +179,9 @@ def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | Non
         return None
     keys = {key: value for key, value in path.items() if key != "during_outage"}
     what: dict[str, Any] = {"path": keys, "files": files, "core": core_digest()}
-    if path["kind"] == "constellation":
+    if path["kind"] == "constellation" or path.get("loop"):
         what["duration"] = resolved["run"]["duration"]
+    if path["kind"] == "constellation":
         what["seed"] = None if _is_seedless(path) else resolved["run"]["seed"]
     return _digest(what)
 

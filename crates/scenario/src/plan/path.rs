@@ -34,7 +34,9 @@ impl NamedScenario {
                 let name = path.file.as_deref().unwrap_or_default();
                 let file = catalogue::find_file(self.base(), name)
                     .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
-                Ok(skyhop_files::read_path(&file)?)
+                let trace = skyhop_files::read_path(&file)?;
+                let until = self.scenario.run.duration;
+                Ok(if path.repeats { trace.repeated(until) } else { trace })
             }
         }
     }

@@ -181,7 +181,9 @@ def test_an_output_that_is_no_file(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 def test_a_figure_that_cannot_be_is_found_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
-    assert "give a name that ends in .png" in one_line(skyhop(*PATH, "--plot", "x.xyz"), 2)
+    assert "give a name that ends in .png, .svg or .pdf" in one_line(
+        skyhop(*PATH, "--plot", "x.xyz"), 2
+    )
     assert "no such directory" in one_line(skyhop(*PATH, "--plot", "no/x.png"), 2)
     assert files(tmp_path) == set()
 

@@ -721,3 +721,19 @@ def drop_flow_key(file: Path) -> None:
     summary = json.loads(file.read_text())
     del summary["flows"][0]["cc"]
     file.write_text(json.dumps(summary))
+
+
+def test_figures_are_what_their_names_end_in(tmp_path: Path) -> None:
+    path = SHORT.write(tmp_path / "run") / "path.parquet"
+    begins = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF-"}
+    for kind, begin in begins.items():
+        path_figure(path, tmp_path / f"path.{kind}")
+        assert (tmp_path / f"path.{kind}").read_bytes().startswith(begin)
+
+
+def test_what_looks_like_a_formula_is_text(tmp_path: Path) -> None:
+    name = r"a $\frac{1}{0} \unknown$ b"
+    SyntheticRun(duration_s=12.0).write(tmp_path / name)
+    SyntheticRun(("bbr",), duration_s=12.0).write(tmp_path / "c$d")
+    page = Page(write_report([tmp_path / name, tmp_path / "c$d"], tmp_path / "report.html"))
+    assert name in page.text

@@ -53,11 +53,11 @@ def path_figure(
 
     Args:
         source: a path, its file, or a table with its frames and its header as metadata.
-        output: a PNG file to write the figure to, where one is wanted.
+        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
         until_s: where to stop, in seconds; by default where the path ends.
 
     Raises:
-        InputError: `source` is not a path, or `output` cannot be a PNG file.
+        InputError: `source` is not a path, or `output` is not the name of such a file.
         RunError: `output` cannot be written.
     """
     if isinstance(source, FilePath | str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -16,10 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from skyhop.data.figure_files import FigureKind, figure_kind
 from skyhop.data.files import write_files
-from skyhop.errors import InputError
 
 WIDTH_IN = 11.0
 """Width of every figure in inches."""
@@ -104,8 +105,11 @@ def png_bytes(figure: Figure) -> bytes:
     return figure_bytes(figure, "png")
 
 
-def figure_bytes(figure: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
+def figure_bytes(figure: Figure, kind: FigureKind) -> bytes:
     """Return the figure as a file of that kind, the same bytes for the same figure."""
+    for text in figure.findobj(Text):
+        # What users call things is no formula.
+        text.set_parse_math(False)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
     with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}):
@@ -114,16 +118,15 @@ def figure_bytes(figure: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
 
 
 def save(figure: Figure, output: Path | str) -> Path:
-    """Write a figure as a PNG, whole or not at all, and return where.
+    """Write a figure as what its name ends in, whole or not at all, and return where.
 
     Raises:
-        InputError: the name does not end in .png, or its directory does not exist.
+        InputError: the name does not end in .png, .svg or .pdf, or its directory does not exist.
         RunError: it cannot be written.
     """
     output = Path(output)
-    if output.suffix.lower() != ".png":
-        raise InputError(f"{output}: figures are written as PNG: give a name that ends in .png")
-    write_files(output.parent, {output.name: png_bytes(figure)})
+    content = figure_bytes(figure, figure_kind(output))
+    write_files(output.parent, {output.name: content})
     return output
 
 
@@ -134,4 +137,5 @@ FIGURE_STYLE: Any = {
     "axes.titlelocation": "left",
     "path.simplify": True,
     "agg.path.chunksize": 20000,
+    "text.parse_math": False,
 }

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
 from skyhop.analysis.tables import Table
+from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.files import write_files
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
@@ -27,7 +27,6 @@ from skyhop.study.running import StudyRun
 from skyhop.study.tables import comparison_table, table_of
 
 _RECORDS_KEPT = 8
-_KINDS: tuple[Literal["png", "svg", "pdf"], ...] = ("png", "svg", "pdf")
 
 
 def write_study_report(
@@ -98,7 +97,7 @@ def _section(panel: Panel, name: str, source: ChartSource) -> _Section:
     if chart is None:
         return _Section(panel.title, panel.note, None, None, {})
     drawn = draw_chart(chart)
-    files = {f"{name}.{kind}": figure_bytes(drawn, kind) for kind in _KINDS}
+    files = {f"{name}.{kind}": figure_bytes(drawn, kind) for kind in FIGURE_KINDS}
     files[f"{name}.csv"] = _csv(chart.data)
     figure = ReportFigure(f"{name}.png", panel.title, files[f"{name}.png"])
     return _Section(panel.title, panel.note, None, figure, files)

@@ -32,7 +32,9 @@ Example:
 
 File = Annotated[Path, typer.Argument(help="A path file (Parquet) of a constellation.")]
 At = Annotated[str, typer.Option("--at", metavar="TIME", help="Since the path's begin.")]
-Figure = Annotated[Path, typer.Option("-o", "--output", metavar="PNG", help="The figure to write.")]
+Figure = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FIGURE", help="A PNG, SVG or PDF.")
+]
 Gateways = Annotated[
     str | None,
     typer.Option(metavar="LIST", help="The list of gateways that the path was computed with."),

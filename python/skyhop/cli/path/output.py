@@ -14,18 +14,18 @@ Output = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="PNG", help="Also draw delay, hops and events to this file."),
+    typer.Option("--plot", metavar="FIGURE", help="Also draw it: a PNG, SVG or PDF."),
 ]
 
 
 def check_figure(plot: Path | None) -> None:
     """Find a wrong name before the work rather than after it."""
+    from skyhop.data.figure_files import figure_kind
     from skyhop.errors import InputError
 
     if plot is None:
         return
-    if plot.suffix.lower() != ".png":
-        raise InputError(f"{plot}: figures are written as PNG: give a name that ends in .png")
+    figure_kind(plot)
     if not plot.parent.is_dir():
         raise InputError(f"{plot.parent}: there is no such directory: create it first")
 

@@ -1,0 +1,25 @@
+"""What figures may be written as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from skyhop.errors import InputError
+
+FigureKind: TypeAlias = Literal["png", "svg", "pdf"]
+FIGURE_KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
+
+
+def figure_kind(output: Path) -> FigureKind:
+    """Return what a figure is written as: what its file's name ends in.
+
+    Raises:
+        InputError: that is nothing that figures can be.
+    """
+    for kind in FIGURE_KINDS:
+        if output.suffix.lower() == f".{kind}":
+            return kind
+    raise InputError(
+        f"{output}: figures are PNG, SVG or PDF: give a name that ends in .png, .svg or .pdf"
+    )

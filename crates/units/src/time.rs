@@ -9,17 +9,24 @@ use std::str::FromStr;
 use crate::quantity::{QuantityError, format_whole, parse_whole, text_quantity};
 
 const EXPECTED: &str = "a duration such as \"20 ms\", \"60 s\" or \"1 h\"";
-const UNITS: [(&str, f64); 11] = [
+const UNITS: [(&str, f64); 18] = [
     ("ns", 1.0),
     ("us", 1e3),
     ("µs", 1e3),
     ("ms", 1e6),
     ("s", 1e9),
     ("sec", 1e9),
+    ("second", 1e9),
+    ("seconds", 1e9),
     ("min", 60e9),
     ("m", 60e9),
+    ("minute", 60e9),
+    ("minutes", 60e9),
     ("h", 3600e9),
+    ("hour", 3600e9),
+    ("hours", 3600e9),
     ("d", 86_400e9),
+    ("day", 86_400e9),
     ("days", 86_400e9),
 ];
 const PRINTED: [(&str, u64); 4] =

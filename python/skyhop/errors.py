@@ -7,10 +7,7 @@ is one line that says what, where and what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skyhop.runs import Run
+from typing import Any
 
 
 class SkyhopError(Exception):
@@ -26,8 +23,8 @@ class RunError(SkyhopError):
 
 
 class InterruptedRunError(RunError):
-    """The run was stopped by the user; what was measured until then is in `run`."""
+    """The run was stopped by the user; what was measured until then is in `run`, a `skyhop.Run`."""
 
-    def __init__(self, message: str, run: Run | None = None) -> None:
+    def __init__(self, message: str, run: Any = None) -> None:
         super().__init__(message)
         self.run = run

@@ -163,7 +163,7 @@ def test_satellites_that_are_ahead_are_wrong_by_that_time(skyhop: Skyhop, tmp_pa
         (["stranger.csv", "new.csv"], "no satellite is in both"),
         (["old.csv", "new.csv", "--at", "noon"], "noon"),
         (["old.csv", "new.csv", "--up-to", "soon"], "--up-to"),
-        (["old.csv", "new.csv", "-o", "figure.pdf"], "figure.pdf"),
+        (["old.csv", "new.csv", "-o", "figure.jpg"], "ends in .png, .svg or .pdf"),
         (["starlink-shell1", "new.csv"], "expected a file of element sets"),
     ],
 )

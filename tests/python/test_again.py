@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -148,45 +147,35 @@ def test_a_study_goes_on_from_any_directory(skyhop: Skyhop, tmp_path: Path) -> N
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def live_and_again(skyhop: Skyhop, place: Path, text: str, *words: str) -> list[sh.Run]:
+    """Run live, and again as the report says; return both runs."""
+    (place / "x.toml").write_text(
+        f'[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n{text}', "utf-8"
+    )
+    first = skyhop("live", "x.toml", "-o", "run", *words)
+    assert first.returncode == 0, first.stderr
+    assert skyhop("report", "run", "-o", "page.html").returncode == 0
+    again = run_again(place / "page.html", place / "elsewhere")
+    assert again.returncode == 0, again.stderr
+    return [sh.read_run(place / "run"), sh.read_run(place / "elsewhere" / "run")]
+
+
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.alone
 def test_a_live_run_runs_again_with_its_program(skyhop: Skyhop, tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(
-        '[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n'
-        '[run]\nduration = "2 s"\nseed = 5\n',
-        "utf-8",
-    )
     program = ["sh", "-c", 'echo "$SKYHOP_SERVER" > "heard it"']
-    first = skyhop("live", "x.toml", "-o", "run", "--server-cmd", "sleep 1", "--cc", "reno",
-                   "--", *program)  # fmt: skip
-    assert first.returncode == 0, first.stderr
-    assert skyhop("report", "run", "-o", "page.html").returncode == 0
-    again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
-    assert again.returncode == 0, again.stderr
+    options = ("--server-cmd", "sleep 1", "--cc", "reno")
+    text = '[run]\nduration = "2 s"\nseed = 5\n'
+    first, again = live_and_again(skyhop, tmp_path, text, *options, "--", *program)
     assert (tmp_path / "elsewhere" / "heard it").read_text() == (tmp_path / "heard it").read_text()
-    infos = [
-        json.loads((place / "run" / "run.json").read_text("utf-8"))
-        for place in (tmp_path, tmp_path / "elsewhere")
-    ]
     for key in ("scenario", "seed", "program", "default_cc"):
-        assert infos[0][key] == infos[1][key]
+        assert first.info[key] == again.info[key]
 
 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.alone
 def test_a_live_run_of_flows_runs_again(skyhop: Skyhop, tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(
-        '[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n'
-        '[[flow]]\ncc = "cubic"\n[run]\nduration = "2 s"\n',
-        "utf-8",
-    )
-    first = skyhop("live", "x.toml", "-o", "run")
-    assert first.returncode == 0, first.stderr
-    assert skyhop("report", "run", "-o", "page.html").returncode == 0
-    again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
-    assert again.returncode == 0, again.stderr
-    goodputs = [
-        sh.read_run(place / "run").summary["flows"][0]["goodput_bps"]
-        for place in (tmp_path, tmp_path / "elsewhere")
-    ]
+    text = '[[flow]]\ncc = "cubic"\n[run]\nduration = "2 s"\n'
+    first, again = live_and_again(skyhop, tmp_path, text)
+    goodputs = [run.summary["flows"][0]["goodput_bps"] for run in (first, again)]
     assert goodputs[1] == pytest.approx(goodputs[0], rel=0.1)

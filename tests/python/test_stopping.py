@@ -96,12 +96,12 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
         [*skyhop_command(), *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("out/*/.repeat")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("out/*/summary.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=5)
     assert process.returncode == 130, errors
-    done = [mark.parent for mark in tmp_path.glob("out/*/.repeat")]
+    done = [summary.parent for summary in tmp_path.glob("out/*/summary.json")]
     assert 1 <= len(done) < 12
     assert f"interrupted: {len(done)} of 12 seeds are done; the same command goes on" in errors
     written_at = [(place / "summary.json").stat().st_mtime_ns for place in done]
@@ -111,7 +111,7 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
     assert [(place / "summary.json").stat().st_mtime_ns for place in done] == written_at
     summaries = [sh.read_run(tmp_path / "out" / f"seed-{seed}").summary for seed in range(1, 13)]
     assert [summary["virtual_s"] for summary in summaries] == [600.0] * 12
-    assert not list(tmp_path.glob("out/*/.repeat"))
+    assert not (tmp_path / "out" / ".repeat").exists()
     assert skyhop(*command).returncode == 2, "what is whole is not overwritten unasked"
 
 

@@ -93,20 +93,16 @@ def _repeat(
     from skyhop.errors import InterruptedRunError
 
     stop_on_signals()
-    wanted = _digest(scenario, sets)
-    missing = {
-        seed: place for seed, place in places.items() if force or not _is_done(place, wanted)
-    }
+    mark = _begun(next(iter(places.values())).parent, _digest(scenario, sets))
+    missing = {seed: place for seed, place in places.items() if not _is_done(place, mark)}
     if len(missing) < len(places):
         print_note(f"{len(places) - len(missing)} of {len(places)} seeds are there already")
-    finished = 0
     with (
         progress_bar("simulating") as progress,
         ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool,
     ):
         waiting = [
-            pool.submit(_one, scenario, place, seed, sets, force, wanted)
-            for seed, place in missing.items()
+            pool.submit(_one, scenario, place, seed, sets, force) for seed, place in missing.items()
         ]
         try:
             for finished, future in enumerate(as_completed(waiting), start=1):
@@ -116,15 +112,16 @@ def _repeat(
             for worker in active_children():
                 worker.terminate()
             pool.shutdown(cancel_futures=True)
+            done = sum(_is_done(place, mark) for place in places.values())
+            if not done:
+                mark.unlink()
             if isinstance(error, KeyboardInterrupt):
-                done = len(places) - len(missing) + finished
                 raise InterruptedRunError(
                     f"interrupted: {done} of {len(places)} seeds are done; the same command goes on"
                 ) from None
             raise
     # What is done is done: the same command again is another repeat.
-    for place in places.values():
-        (place / _MARK).unlink(missing_ok=True)
+    mark.unlink()
 
 
 def _ignore_interrupts() -> None:
@@ -136,8 +133,19 @@ def _ignore_interrupts() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-_MARK = ".repeat"
-"""In the directory of a seed until all are done: of what repeat it is a part."""
+def _begun(output: Path, wanted: str) -> Path:
+    """Return the file that says since when a repeat goes on; one of another repeat is replaced."""
+    mark = output / ".repeat"
+    if not mark.is_file() or mark.read_text("utf-8").strip() != wanted:
+        output.mkdir(parents=True, exist_ok=True)
+        mark.write_text(f"{wanted}\n", "utf-8")
+    return mark
+
+
+def _is_done(place: Path, mark: Path) -> bool:
+    """Return whether a seed was finished by the repeat that goes on: runs appear whole."""
+    summary = place / "summary.json"
+    return summary.is_file() and summary.stat().st_mtime_ns >= mark.stat().st_mtime_ns
 
 
 def _digest(scenario: Path, sets: Sequence[str]) -> str:
@@ -153,16 +161,7 @@ def _digest(scenario: Path, sets: Sequence[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _is_done(place: Path, wanted: str) -> bool:
-    """Return whether a seed was finished by an interrupted repeat of the same."""
-    mark = place / _MARK
-    return mark.is_file() and mark.read_text("utf-8").strip() == wanted
-
-
-def _one(
-    scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool, mark: str
-) -> None:
+def _one(scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool) -> None:
     from skyhop.engines import sim
 
     sim(scenario, output, seed=seed, sets=sets, force=force)
-    (output / _MARK).write_text(f"{mark}\n", "utf-8")

@@ -133,6 +133,7 @@ class Experiment:
         find_place: FindPlace,
         progress: Progress,
         path: PathTrace | None = None,
+        for_program: bool = False,
     ) -> Experiment: ...
     def to_json(self) -> str: ...
     @staticmethod

@@ -14,7 +14,7 @@ from skyhop import _core
 from skyhop.data.paths import Progress, ignore_progress
 from skyhop.data.places import position_of
 from skyhop.data.scenarios import Scenario, load_scenario
-from skyhop.errors import InterruptedRunError, RunError
+from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def live(
 
     Raises:
         InputError: scenario, place, program or output are wrong.
-        RunError: namespaces are not allowed here, the program failed, the disk is full, …
+        RunError: namespaces are not allowed here, the disk is full, …
+        ProgramError: the program failed; carries what was measured.
         InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
     """
     loaded = load_scenario(scenario, sets)
@@ -120,16 +121,19 @@ def run_with(
     """
     observer = observer or Observer()
     with _reserved(output, force=force) as place:
-        experiment = _core.Experiment.build(scenario, position_of, observer.path)
+        options = options or _NO_OPTIONS
+        experiment = _core.Experiment.build(
+            scenario, position_of, observer.path, for_program=options["client"] is not None
+        )
         ended_s, interrupted, program_status = _core.run_engine(
-            _engine(engine), experiment, place.directory, options or _NO_OPTIONS, observer.run
+            _engine(engine), experiment, place.directory, options, observer.run
         )
     run = Run(place.path, place.keep)
     if interrupted:
         kept = "nothing was kept" if place.keep else f"what was measured is in {run.directory}"
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)
     if program_status:
-        raise RunError(f"the program ended with status {program_status}")
+        raise ProgramError(program_status, run)
     return run
 
 

@@ -12,6 +12,8 @@ pub mod program;
 mod rtnetlink;
 pub mod socket;
 pub mod tcp_info;
+pub mod tcp_sockets;
+pub mod tee;
 pub mod thread;
 
 pub use device::DeviceKind;

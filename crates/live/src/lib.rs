@@ -10,6 +10,7 @@
 mod announcer;
 mod arrivals;
 mod check;
+mod connections;
 mod engine;
 mod hosts;
 mod info;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +60,7 @@ def live(
 ) -> None:
     """Run a scenario live."""
     from skyhop.engines import Observer, Program, live
-    from skyhop.errors import InputError, InterruptedRunError
+    from skyhop.errors import InputError, InterruptedRunError, ProgramError
 
     check_form(as_json=as_json, as_csv=as_csv)
     if server_cmd is not None and not program:
@@ -82,20 +84,23 @@ def live(
                 # A program writes to the terminal itself.
                 observer=Observer(path) if program else Observer(path, run),
             )
-        except InterruptedRunError as stop:
+        except (InterruptedRunError, ProgramError) as stop:
             if stop.run is not None and output is not None:
-                _print(stop.run, as_json=as_json, as_csv=as_csv)
+                _print(stop.run, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
             raise
-    if output is not None or not program or as_json or as_csv:
-        _print(result, as_json=as_json, as_csv=as_csv)
+    _print(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
     print_warnings([result.directory])
     if output is not None:
         report = ["skyhop", "report", str(output), "-o", "report.html"]
         print_note(f"{output}: done; {shlex.join(report)} draws it")
 
 
-def _print(run: Run, *, as_json: bool, as_csv: bool) -> None:
+def _print(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool) -> None:
     if as_json:
         print_json(run.summary)
-    else:
+    elif as_csv or not beside_program:
         print_runs([run.directory], as_csv=as_csv)
+    else:
+        # Standard output is the program's.
+        with redirect_stdout(sys.stderr):
+            print_runs([run.directory])

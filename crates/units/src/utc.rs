@@ -8,7 +8,8 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 use crate::Duration;
 use crate::quantity::{QuantityError, text_quantity};
 
-const EXPECTED: &str = "a UTC time such as \"2019-12-01T00:00:00Z\" or \"2019-12-01\", or --start now";
+const EXPECTED: &str =
+    "a UTC time such as \"2019-12-01T00:00:00Z\" or \"2019-12-01\", or --start now";
 
 /// A moment of UTC, in nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

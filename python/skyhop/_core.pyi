@@ -169,6 +169,7 @@ class EngineOptions(TypedDict):
     client: list[str] | None
     server: str | None
     default_cc: str | None
+    internet: bool
 
 # When a run ended (s), whether it was interrupted, and the exit status of its program.
 Outcome: TypeAlias = tuple[float, bool, int | None]

@@ -148,6 +148,7 @@ def test_a_geostationary_satellite_can_be_looked_at(skyhop: Skyhop, tmp_path: Pa
     for command in ("ground", "sky"):
         assert skyhop("path", command, "x.parquet", "-o", "x.png").returncode == 0
 
+
 def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
     moment = moment_of(path, 60)
     ax = draw_ground(ground_view(moment)).axes[0]

@@ -1,8 +1,8 @@
 """What can go wrong, as one tree of exceptions.
 
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
-used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user stopped (exit code 130). Every message
-is one line that says what, where and what to do.
+used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user
+stopped (exit code 130). Every message is one line that says what, where and what to do.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def load_scenario(
     Args:
         scenario: the file or an example's name, the content as the file would have it, or what is
             checked already.
-        sets: overrides, each "KEY=VALUE"; a path's start may be "now"; what is checked already takes
-            none.
+        sets: overrides, each "KEY=VALUE"; a path's start may be "now"; what is checked already
+            takes none.
         origin: what errors call a scenario that is not a file.
 
     Element sets that are an address are downloaded first.

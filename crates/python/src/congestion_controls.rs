@@ -1,5 +1,7 @@
 //! Congestion controls: the kernel's, and ours in it.
 
+use std::path::Path;
+
 use pyo3::prelude::*;
 use skyhop_kernel::{ProgramReport, Status};
 
@@ -26,15 +28,19 @@ pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
                 Status::Kernel => ("kernel", None),
                 Status::Loaded(module) => ("loaded", Some(module)),
                 Status::Run(module) => ("held by a live run", Some(module)),
-                Status::Module(module) => ("not loaded", Some(module)),
+                Status::Module(module) => ("not loaded", Some(Some(module))),
+            };
+            let (unknown, source) = match module {
+                None => ("the kernel's own", "this machine's kernel".to_owned()),
+                Some(None) => ("loaded from a file", "a file of its user's".to_owned()),
+                Some(Some(module)) => ("", format!("cc/{module}.c")),
             };
             CongestionControl {
                 name: entry.name,
                 place,
                 sockets: entry.sockets,
-                description: entry.about.unwrap_or("the kernel's own").to_owned(),
-                source: module
-                    .map_or("this machine's kernel".to_owned(), |module| format!("cc/{module}.c")),
+                description: entry.about.unwrap_or(unknown).to_owned(),
+                source,
             }
         })
         .collect())
@@ -65,4 +71,29 @@ pub(crate) fn check_cc(name: &str) -> Fallible<Vec<(String, u32, Option<u32>)>> 
     let reports = skyhop_kernel::check(module)?;
     let row = |ProgramReport { name, instructions, verified }| (name, instructions, verified);
     Ok(reports.into_iter().map(row).collect())
+}
+
+/// Compiles a file in C for the simulator and, where this machine can, for the kernel; refuses what Linux or the simulator
+/// would not call. Returns what the compiler had to say though it did it, and why it was not compiled for the kernel.
+#[pyfunction]
+pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(String, Option<String>)> {
+    py.detach(|| {
+        let loaded = skyhop_ccfile::load(Path::new(file))?;
+        skyhop_tcp::CALLER.accept(loaded.module)?;
+        skyhop_kernel::CALLER.accept(loaded.module)?;
+        match skyhop_ccfile::compile_for_bpf(loaded.module) {
+            Ok(_) => Ok((loaded.compiled.messages, None)),
+            Err(error) if error.missing().is_some() => {
+                Ok((loaded.compiled.messages, Some(error.to_string())))
+            }
+            Err(error) => Err(error.into()),
+        }
+    })
+}
+
+/// skyhop's own congestion controls in C: name and text of each.
+#[pyfunction]
+pub(crate) fn own_cc() -> Vec<(&'static str, &'static str)> {
+    let text = |name| Some((name, skyhop_ccfile::example(name)?));
+    skyhop_ccfile::examples().into_iter().filter_map(text).collect()
 }

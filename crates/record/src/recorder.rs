@@ -290,6 +290,9 @@ impl<'r> Recorder<'r> {
             interrupted: bool,
             #[serde(flatten)]
             own: &'i Own,
+            /// SHA-256 by whole name.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            cc_files: &'i BTreeMap<String, String>,
             scenario: &'i serde_json::Value,
         }
         let info = RunInfo {
@@ -301,6 +304,7 @@ impl<'r> Recorder<'r> {
             wall_s: ending.wall_s,
             interrupted: ending.interrupted,
             own: &ending.own,
+            cc_files: &self.experiment.cc_files,
             scenario: &self.experiment.scenario,
         };
         serde_json::to_value(info).expect("what engines say of themselves has text keys")
@@ -357,7 +361,7 @@ impl FlowAccount {
         let cwnd_mean = self.cwnd_sum as f64 / self.samples as f64;
         FlowSummary {
             id: plan.id,
-            cc: plan.cc().unwrap_or_default().to_owned(),
+            cc: skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned(),
             start_s: start.as_secs_f64(),
             stop_s: end.at.as_secs_f64(),
             goodput_bps: per_second(end.received, lived),

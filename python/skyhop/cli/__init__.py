@@ -61,7 +61,7 @@ def main() -> None:
 
     Exit code 0, 1 (the run failed), 2 (the input was wrong), or 130 (the user stopped it).
     """
-    from skyhop.errors import InputError, InterruptedRunError, SkyhopError
+    from skyhop.errors import CompileError, InputError, InterruptedRunError, SkyhopError
 
     try:
         status = app(standalone_mode=False)
@@ -80,6 +80,10 @@ def main() -> None:
         sys.exit(EXIT_WRONG_INPUT)
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
+        sys.exit(EXIT_WRONG_INPUT)
+    except CompileError as error:
+        sys.stderr.write(error.messages)
+        print_error(error.line)
         sys.exit(EXIT_WRONG_INPUT)
     except InputError as error:
         print_error(str(error))

@@ -339,7 +339,7 @@ struct skyhop_told {
  * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
  * skyhop_tell(sk, kind, begin_ns, end_ns)   tells whoever watches of a phase, once: as soon as its end is known
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
- * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   name is the file's
+ * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   each function a SKYHOP_HOOK, name the file's
  */
 
 #ifdef __bpf__
@@ -463,6 +463,7 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 #define SKYHOP_CTX(...) \
 	SKYHOP_PICK(__VA_ARGS__, SKYHOP_CTX_4, SKYHOP_CTX_3, SKYHOP_CTX_2, SKYHOP_CTX_1, 0)
 #define SKYHOP_HOOK(result, function, ...)                                                                \
+	enum { function##_is_a_hook = 1 };                                                                \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__);                 \
 	SEC("struct_ops") result function(u64 *ctx)                                                       \
 	{                                                                                                 \
@@ -472,7 +473,7 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 		_Pragma("clang diagnostic pop")                                                           \
 	}                                                                                                 \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__)
-#define SKYHOP_FN(function) ((void *)(function))
+#define SKYHOP_FN(function) ((void *)((char *)(function) + 0 * function##_is_a_hook))
 /* Its name in the kernel is the loader's to choose: the plain one may be taken by the kernel's own. */
 #define SKYHOP_MODULE(id, about, ...)                                                                     \
 	SKYHOP_CHECK_NAME(id);                                                                            \
@@ -584,8 +585,11 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 
 #define skyhop_bits(p, field) ((p)->field)
 
-#define SKYHOP_HOOK(result, function, ...) static result function(__VA_ARGS__)
-#define SKYHOP_FN(function) (function)
+#define SKYHOP_HOOK(result, function, ...) \
+	enum { function##_is_a_hook = 1 }; \
+	static result function(__VA_ARGS__)
+/* What is no SKYHOP_HOOK would not be taken by the kernel. */
+#define SKYHOP_FN(function) (function##_is_a_hook ? (function) : (function))
 #ifdef SKYHOP_SHARED
 /* Alone in a shared object, where it is looked up whatever it is called. */
 #define SKYHOP_MODULE_OF(id) skyhop_module

@@ -89,6 +89,15 @@ impl Workshop {
     }
 }
 
+/// Where skyhop's headers are for others to read; `None`: nothing can be kept.
+///
+/// # Errors
+/// Nothing can be written at all.
+pub fn headers_directory() -> Result<Option<PathBuf>, CcFileError> {
+    let workshop = Workshop::open()?;
+    Ok(Some(workshop.headers()?).filter(|place| !place.starts_with(workshop.place.path())))
+}
+
 fn write_headers(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     headers::write(directory)

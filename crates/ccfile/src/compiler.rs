@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use skyhop_cc::Caller;
+
 use crate::error::CcFileError;
 use crate::sources::Sources;
 
@@ -48,13 +50,18 @@ impl Target {
 
     /// As build.rs of crates/cc has it, so that a copy of one of skyhop's own does the same.
     fn flags(self) -> Vec<String> {
-        let common = ["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-fdiagnostics-color=never"];
-        // What compiles with a warning and crashes. Of what is assembled by macros a reader wants the first line alone.
-        let errors = [
-            "-Werror=implicit-function-declaration",
-            "-Werror=int-conversion",
-            "-Werror=return-type",
+        let common = [
+            "-O2",
+            "-g",
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            // Hooks have arguments that not everybody needs.
+            "-Wno-unused-parameter",
+            "-fdiagnostics-color=never",
         ];
+        // What compiles with a warning and crashes.
+        let errors = ["-Werror=implicit-function-declaration", "-Werror=int-conversion"];
         let own: &[&str] = match self {
             // What is not there is found now, and not when it is loaded.
             Self::Native => &["-DSKYHOP_SHARED", "-fPIC", "-shared", "-Wl,-z,defs"],
@@ -177,6 +184,10 @@ impl Compilation {
         if let Some(problem) = unfit(&messages).filter(|_| self.target != Target::Native) {
             return Err(CcFileError::NoClang { file, problem: problem.to_owned() });
         }
+        if let Some((place, hook)) = unknown_hook(&messages) {
+            let hooks = Caller::LINUX_CALLS.join(", ");
+            return Err(CcFileError::UnknownHook { place, hook, hooks });
+        }
         let messages = if messages.trim().is_empty() {
             format!("{compiler}: {}\n", output.status)
         } else {
@@ -195,6 +206,21 @@ fn unfit(messages: &str) -> Option<&'static str> {
     (lacks("linux/types.h") || lacks("asm/types.h")).then_some("the kernel's headers are not here")
 }
 
+/// Where a module names a hook that there is not, and its name: gcc's and clang's words for it.
+fn unknown_hook(messages: &str) -> Option<(String, String)> {
+    let about_hooks =
+        |line: &&str| line.contains(" error: ") && line.contains("tcp_congestion_ops");
+    messages.lines().filter(about_hooks).find_map(|line| {
+        let (place, what) = line.split_once(" error: ")?;
+        let quoted = ["has no member named ", "field designator "]
+            .iter()
+            .find_map(|words| what.split_once(words).map(|(_, rest)| rest))?;
+        let name = quoted.trim_start_matches(['\'', '‘', '"']);
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        Some((place.trim_end_matches(':').to_owned(), name[..end].to_owned()))
+    })
+}
+
 /// A file as a user in this directory would name it: compilers print it like that.
 fn shown(file: &str) -> OsString {
     let whole = Path::new(file);
@@ -205,4 +231,22 @@ fn shown(file: &str) -> OsString {
 
 fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|known| known.is_file() && known.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_compilers_words_for_an_unknown_hook_are_understood() {
+        let gcc = "In file included from a.c:2:\na.c:14:16: error: ‘const struct tcp_congestion_ops’ has no member \
+                   named ‘ssthres’; did you mean ‘ssthresh’?\n";
+        let clang = "a.c:14:9: error: field designator 'ssthres' does not refer to any field in type 'const struct \
+                     tcp_congestion_ops'; did you mean 'ssthresh'?\n";
+        let of = |messages| unknown_hook(messages);
+        assert_eq!(of(gcc), Some(("a.c:14:16".to_owned(), "ssthres".to_owned())));
+        assert_eq!(of(clang), Some(("a.c:14:9".to_owned(), "ssthres".to_owned())));
+        let other = "a.c:10:42: error: ‘struct tcp_sock’ has no member named ‘snd_cwndd’\n";
+        assert_eq!(of(other), None);
+    }
 }

@@ -30,6 +30,9 @@ pub enum CcFileError {
         /// What the compiler printed.
         messages: String,
     },
+    /// It defines a hook that Linux does not have: the compiler's line says where.
+    #[error("{place}: {hook} is no hook of tcp_congestion_ops; there are: {hooks}")]
+    UnknownHook { place: String, hook: String, hooks: String },
     /// A header of skyhop's beside it is of another version.
     #[error(
         "{header}: differs from this skyhop's own {name}, which {file} gets without it: remove it or rename it"

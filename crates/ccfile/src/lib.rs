@@ -13,7 +13,8 @@ mod headers;
 mod load;
 mod sources;
 
+pub use cache::headers_directory;
 pub use error::CcFileError;
 pub use headers::{example, examples};
-pub use load::{Compiled, Loaded, bpf_objects, compile_for_bpf, load};
+pub use load::{Compiled, Loaded, bpf_objects, load};
 pub use sources::Sources;

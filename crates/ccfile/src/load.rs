@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest as _, Sha256};
-use skyhop_cc::{BpfObjects, Module, bindings};
+use skyhop_cc::{BpfObjects, CcError, Module, bindings};
 
 use crate::cache::{Workshop, kept};
 use crate::compiler::{Compiler, Target};
@@ -41,7 +41,7 @@ struct Known {
     sources: Sources,
     module: &'static Module,
     messages: String,
-    bpf: Option<(BpfObjects, String)>,
+    bpf: Option<BpfObjects>,
 }
 
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -87,48 +87,35 @@ pub fn load(file: &Path) -> Result<Loaded, CcFileError> {
 /// # Errors
 /// [`CcFileError::Changed`], what is wrong with the file, or what this machine lacks.
 pub fn bpf_objects(module: &'static Module) -> Result<BpfObjects, CcFileError> {
-    compile_for_bpf(module).map(|(objects, _)| objects)
-}
-
-/// The same with what the compiler had to say.
-///
-/// # Errors
-/// As [`bpf_objects`].
-pub fn compile_for_bpf(module: &'static Module) -> Result<(BpfObjects, String), CcFileError> {
-    let known_as = |known: &&mut Known| std::ptr::eq(known.module, module);
-    let loaded =
-        known().iter_mut().find(known_as).map(|known| (known.sources.clone(), known.bpf.clone()));
-    let Some((sources, bpf)) = loaded else {
-        return Err(skyhop_cc::CcError::NotLoaded { file: module.origin() }.into());
+    let is_it = |known: &&mut Known| std::ptr::eq(known.module, module);
+    let found = known().iter_mut().find(is_it).map(|known| (known.sources.clone(), known.bpf));
+    let Some((sources, bpf)) = found else {
+        return Err(CcError::NotLoaded { file: module.origin() }.into());
     };
-    if let Some(bpf) = bpf {
-        return Ok(bpf);
+    if let Some(objects) = bpf {
+        return Ok(objects);
     }
-    let made = made_for_bpf(&sources)?;
-    if let Some(known) = known().iter_mut().find(known_as) {
-        known.bpf = Some(made.clone());
+    let objects = BpfObjects {
+        current: object_for(Target::Bpf, &sources)?,
+        before_6_10: object_for(Target::BpfBefore6_10, &sources)?,
+    };
+    if let Some(known) = known().iter_mut().find(is_it) {
+        known.bpf = Some(objects);
     }
-    Ok(made)
+    Ok(objects)
 }
 
-fn made_for_bpf(sources: &Sources) -> Result<(BpfObjects, String), CcFileError> {
-    let mut objects: Vec<&'static [u8]> = Vec::new();
-    let mut messages = String::new();
-    for target in [Target::Bpf, Target::BpfBefore6_10] {
-        let compiler = Compiler::find(target, sources.file())?;
-        let made = Made::get(sources.clone(), &compiler, true)?;
-        if made.sources != *sources {
-            return Err(CcFileError::Changed { file: sources.file().to_owned() });
-        }
-        let bytes = fs::read(&made.object).map_err(|error| CcFileError::Load {
-            file: sources.file().to_owned(),
-            reason: error.to_string(),
-        })?;
-        // libbpf and the list of modules keep pointing to it.
-        objects.push(bytes.leak());
-        messages = made.compiled.messages;
+/// What these sources, and no others, are compiled to.
+fn object_for(target: Target, sources: &Sources) -> Result<&'static [u8], CcFileError> {
+    let file = sources.file().to_owned();
+    let made = Made::get(sources.clone(), &Compiler::find(target, &file)?, true)?;
+    if made.sources != *sources {
+        return Err(CcFileError::Changed { file });
     }
-    Ok((BpfObjects { current: objects[0], before_6_10: objects[1] }, messages))
+    let bytes = fs::read(&made.object)
+        .map_err(|error| CcFileError::Load { file, reason: error.to_string() })?;
+    // It is kept with the module, which stays.
+    Ok(bytes.leak())
 }
 
 /// A file compiled for a target.

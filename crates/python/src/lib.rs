@@ -30,7 +30,8 @@ mod core {
     };
     #[pymodule_export]
     use crate::congestion_controls::{
-        CongestionControl, check_cc, check_cc_file, list_cc, load_cc, own_cc, unload_cc,
+        CongestionControl, cc_headers, check_cc, check_cc_file, list_cc, load_cc, load_cc_file,
+        own_cc, unload_cc,
     };
     #[pymodule_export]
     use crate::constellation::PyConstellation;

@@ -43,6 +43,7 @@ impl Prepared {
         let object = builder
             .name(module.name())
             .and_then(|builder| builder.open_memory(elf))
+            .map_err(|error| log::last_word().unwrap_or_else(|| error.to_string()))
             .context(&format!("cannot open the object of {}", module.origin()))?;
         let mut prepared = Self { module, object, features };
         prepared.set_constant("skyhop_hz_of_kernel", &features.hz.to_ne_bytes())?;

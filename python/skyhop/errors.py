@@ -2,7 +2,8 @@
 
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
 used (exit code 1), `InterruptedRunError` for what the user stopped (exit code 130). Every message
-is one line that says what, where and what to do; before that of a `CompileError` stand the compiler's.
+is one line that says what, where and what to do; before that of a `CompileError` stands what the
+compiler said.
 """
 
 from __future__ import annotations

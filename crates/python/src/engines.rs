@@ -107,8 +107,9 @@ fn run(
 ) -> Fallible<Outcome> {
     let progress = PyProgress::new(progress);
     let mut control = PyControl { progress: &progress, started };
-    let ended = py.detach(|| engine.run(&experiment.experiment, sink, &mut control));
-    let stopped = python_cc::take_failure(py)?;
+    let mut sink = python_cc::Guarded(sink);
+    let ended = py.detach(|| engine.run(&experiment.experiment, &mut sink, &mut control));
+    let stopped = python_cc::take_failure()?;
     let Ended { at, interrupted, program_status } = ended?;
     match progress.take_raised() {
         // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.

@@ -12,6 +12,7 @@ use skyhop_cc::{
     CcError, CongestionControl, Controller, RateSample, Registry, SK_PACING_NONE, Setup, TcpSock,
 };
 use skyhop_model::{CongestionState, cc_table};
+use skyhop_record::{FileError, Piece, Sink};
 
 use crate::errors::{Fallible, run_error};
 
@@ -20,9 +21,17 @@ const READER: &str = "skyhop.data.python_cc";
 /// The least window after a loss, packets (RFC 5681).
 const LEAST_AFTER_LOSS: f64 = 2.0;
 
+/// Why a run has to end.
+enum Failure {
+    /// Ctrl-C reached Python's code.
+    Interrupted,
+    /// Python's code is wrong: a line that says where and what.
+    Raised(String),
+}
+
 thread_local! {
     /// What has gone wrong in one during the run of this thread; all are silent from then on.
-    static FAILURE: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
 /// Whether the run has to end.
@@ -30,15 +39,28 @@ pub(crate) fn has_failed() -> bool {
     FAILURE.with_borrow(Option::is_some)
 }
 
+/// Passes on what is measured, unless what would follow is wrong: half a run with a wrong controller is none.
+pub(crate) struct Guarded<'s>(pub(crate) &'s mut (dyn Sink + Send));
+
+impl Sink for Guarded<'_> {
+    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+        FAILURE.with_borrow(|failure| match failure {
+            Some(Failure::Raised(line)) => Err(FileError::Stream { reason: line.clone() }),
+            _ => Ok(()),
+        })?;
+        self.0.take(piece)
+    }
+}
+
 /// What has ended the run, if anything has: `true` where that was Ctrl-C.
 ///
 /// # Errors
 /// Anything else that has.
-pub(crate) fn take_failure(py: Python<'_>) -> Fallible<bool> {
+pub(crate) fn take_failure() -> Fallible<bool> {
     match FAILURE.take() {
         None => Ok(false),
-        Some(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(true),
-        Some(error) => Err(run_error(&error.value(py).to_string())),
+        Some(Failure::Interrupted) => Ok(true),
+        Some(Failure::Raised(line)) => Err(run_error(&line)),
     }
 }
 
@@ -135,21 +157,21 @@ impl Idea {
             let worked = work(self, &object, tp).and_then(|()| self.push(&object, tp));
             worked.map_err(|error| self.described(py, error, name, tp))
         });
-        if let Err(error) = result {
-            FAILURE.set(Some(error));
+        if let Err(failure) = result {
+            FAILURE.set(Some(failure));
         }
     }
 
-    /// An error with a message of one line; Ctrl-C stays what it is.
-    fn described(&self, py: Python<'_>, error: PyErr, name: &str, tp: &TcpSock) -> PyErr {
+    /// What an error means for the run.
+    fn described(&self, py: Python<'_>, error: PyErr, name: &str, tp: &TcpSock) -> Failure {
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            return error;
+            return Failure::Interrupted;
         }
         let place = format!(" (in {name}, at {:.3} s)", tp.tcp_mstamp as f64 / 1e6);
         let described = py.import(READER).and_then(|reader| {
             reader.call_method1("describe", (error.into_value(py), &*self.file, place))?.extract()
         });
-        described.map_or_else(|failed| failed, |text: String| PyValueError::new_err(text))
+        Failure::Raised(described.unwrap_or_else(|failed| failed.to_string()))
     }
 
     /// Tells it of window and threshold, where TCP has changed them.

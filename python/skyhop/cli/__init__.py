@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study
-from skyhop.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG_INPUT, print_error
+from skyhop.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG_INPUT,
+    print_error,
+    print_input_error,
+)
 
 app = typer.Typer(
     name="skyhop",
@@ -61,7 +67,7 @@ def main() -> None:
 
     Exit code 0, 1 (the run failed), 2 (the input was wrong), or 130 (the user stopped it).
     """
-    from skyhop.errors import CompileError, InputError, InterruptedRunError, SkyhopError
+    from skyhop.errors import InputError, InterruptedRunError, SkyhopError
 
     try:
         status = app(standalone_mode=False)
@@ -81,12 +87,8 @@ def main() -> None:
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
         sys.exit(EXIT_WRONG_INPUT)
-    except CompileError as error:
-        sys.stderr.write(error.messages)
-        print_error(error.line)
-        sys.exit(EXIT_WRONG_INPUT)
     except InputError as error:
-        print_error(str(error))
+        print_input_error(error)
         sys.exit(EXIT_WRONG_INPUT)
     except OSError as error:
         print_error(f"{error.filename or 'the output'}: {error.strerror or error}")

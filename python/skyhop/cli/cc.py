@@ -139,7 +139,9 @@ def unload(name: Name) -> None:
 def check(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|FILE", help="One of skyhop cc list, or a file in C or Python."),
+        typer.Argument(
+            metavar="NAME|FILE", help="One of skyhop cc list, or a file in C or Python."
+        ),
     ],
     as_json: Json = False,
 ) -> None:

@@ -23,7 +23,7 @@ CLASS = "CongestionControl"
 _NOT_PARAMETERS = ("cwnd", "ssthresh", "pacing_rate_bps", "mss_bytes", "random")
 
 
-def read_class(file: str) -> type:
+def read_class(file: str) -> type[Any]:
     """Run a file and return the class of congestion controls that it defines.
 
     Raises:
@@ -40,7 +40,9 @@ def read_class(file: str) -> type:
     return found
 
 
-def new(made: type, table: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int) -> Any:
+def new(
+    made: type[Any], table: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int
+) -> Any:
     """Return the congestion control of a connection.
 
     Args:
@@ -56,7 +58,7 @@ def new(made: type, table: str, given: Sequence[tuple[str, str]], seed: int, mss
     file = sys.modules[made.__module__].__file__ or ""
     values = {name: _value(made, table, name, text) for name, text in given}
     try:
-        instance = made.__new__(made)
+        instance: Any = object.__new__(made)
         state = {"cwnd": 10.0, "ssthresh": math.inf, "pacing_rate_bps": None}
         own = {"mss_bytes": mss_bytes, "random": random.Random(seed)}
         for name, value in {**state, **own, **values}.items():
@@ -116,7 +118,7 @@ def _value(made: type, table: str, name: str, text: str) -> object:
 
 
 def parameters(made: type) -> dict[str, bool | int | float | str]:
-    """Return the parameters of a class with their defaults: numbers, truth values and texts in it."""
+    """Return the parameters of a class with their defaults: its numbers, truth values, texts."""
     return {
         name: value
         for parent in reversed(made.__mro__)

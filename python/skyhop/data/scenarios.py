@@ -66,7 +66,7 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
 
 
 def load_cc_files(scenario: _core.Scenario, *, for_kernel: bool = False) -> None:
-    """Compile and load the files that flows name as their congestion controls; what is there is kept.
+    """Compile and load the files that flows name as their congestion controls.
 
     What a compiler has to say though it did it goes to standard error.
 

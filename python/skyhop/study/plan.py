@@ -102,7 +102,7 @@ class Study:
         return sets, loaded
 
     def _found(self, key: str, value: Value) -> Value:
-        """Return a value; a congestion control's file beside the study, as a scenario elsewhere finds it."""
+        """Return a value; a file beside the study so that a scenario elsewhere finds it."""
         beside = Path(self.origin).parent
         is_file = key.endswith(".cc") and isinstance(value, str) and (beside / value).is_file()
         if not is_file or Path(self.scenario_origin).parent == beside:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from skyhop import _core
 from skyhop.data.paths import Progress, ignore_progress
 from skyhop.data.places import position_of
-from skyhop.data.scenarios import Scenario, load_scenario
+from skyhop.data.scenarios import Scenario, load_cc_files, load_scenario, whole_cc_name
 from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
@@ -88,7 +88,7 @@ def live(
         output: the run directory; a temporary one, removed with the result, where not given.
         sets: overrides, each "KEY=VALUE".
         program: what to run instead of the scenario's TCP flows.
-        cc: the default congestion control inside the namespaces; cubic where not given.
+        cc: the default congestion control inside the namespaces, or a file; cubic where not given.
         force: use `output` even if it is not empty.
         observer: is told how far the run is.
 
@@ -102,7 +102,7 @@ def live(
     options: _core.EngineOptions = {
         "client": list(program.client) if program else None,
         "server": program.server if program else None,
-        "default_cc": cc,
+        "default_cc": None if cc is None else whole_cc_name(cc),
         "internet": program.internet if program else False,
     }
     return run_with("live", loaded, output, options, force=force, observer=observer)
@@ -125,8 +125,11 @@ def run_with(
     observer = observer or Observer()
     with _reserved(output, force=force) as place:
         options = options or _NO_OPTIONS
+        default_cc, has_program = options["default_cc"], options["client"] is not None
+        # A program has no use for the flows'.
+        load_cc_files(scenario, for_kernel=engine == "live" and not has_program)
         experiment = _core.Experiment.build(
-            scenario, position_of, observer.path, for_program=options["client"] is not None
+            scenario, position_of, observer.path, default_cc=default_cc, for_program=has_program
         )
         ended_s, interrupted, program_status = _core.run_engine(
             _engine(engine), experiment, place.directory, options, observer.run

@@ -20,7 +20,10 @@ mod path;
 mod tcp;
 
 pub use app::AppTable;
-pub use cc::{OUR_CC, our_cc_name, plain_cc_name};
+pub use cc::{
+    CcLanguage, MOST_CC_LETTERS, OUR_CC, cc_label, cc_language, cc_table, our_cc_name,
+    plain_cc_name,
+};
 pub use counts::{Counts, Drops, LossReason};
 pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};

@@ -1,10 +1,11 @@
 //! Checks of what the types alone cannot say.
 
 use skyhop_app::{App, Kind as _, Transport};
-use skyhop_model::Relay;
+use skyhop_model::{Relay, cc_language};
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
+use crate::catalogue::find_file;
 use crate::named::NamedScenario;
 use crate::types::{
     Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
@@ -120,7 +121,8 @@ impl NamedScenario {
                 if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);
                 }
-                let cc = skyhop_model::plain_cc_name(&tcp.cc);
+                self.check_cc_file(&tcp.cc, key)?;
+                let cc = skyhop_model::cc_table(&tcp.cc);
                 if let Some(name) = flow.parameters.keys().find(|name| *name != cc) {
                     let what =
                         format!("is neither a key of a flow nor its congestion control ({cc})");
@@ -132,6 +134,14 @@ impl NamedScenario {
                     return wrong(&format!(".{name}"), what);
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn check_cc_file(&self, cc: &str, key: &str) -> Result<(), ScenarioError> {
+        if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {
+            let what = format!("there is no file \"{cc}\", neither beside the scenario nor here");
+            return Err(self.wrong(format!("{key}.cc"), what));
         }
         Ok(())
     }

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study
-from skyhop.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG_INPUT, print_error
+from skyhop.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG_INPUT,
+    print_error,
+    print_failure,
+)
 
 if TYPE_CHECKING:
     from skyhop.errors import SkyhopError
@@ -89,7 +95,7 @@ def main() -> None:
         print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
     except errors.SkyhopError as error:
-        print_error(str(error))
+        print_failure(error)
         sys.exit(_status(error))
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")

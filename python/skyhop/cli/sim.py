@@ -88,11 +88,15 @@ def _repeat(
 ) -> None:
     """Run once per seed, `jobs` at a time; seeds that an interrupted repeat finished are kept."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
-    from skyhop.errors import InterruptedRunError
+    from skyhop.data.scenarios import load_cc_files, load_scenario
+    from skyhop.errors import InterruptedRunError, RunError
 
     stop_on_signals()
+    # Once, and before the repeats, which find them compiled.
+    load_cc_files(load_scenario(scenario, sets))
     mark = _begun(next(iter(places.values())).parent, _digest(scenario, sets))
     missing = {seed: place for seed, place in places.items() if not _is_done(place, mark)}
     if len(missing) < len(places):
@@ -115,6 +119,10 @@ def _repeat(
             done = sum(_is_done(place, mark) for place in places.values())
             if not done:
                 mark.unlink()
+            if isinstance(error, BrokenProcessPool):
+                raise RunError(
+                    f"a repeat's process was killed: {done} of {len(places)} seeds are done"
+                ) from None
             if isinstance(error, KeyboardInterrupt):
                 raise InterruptedRunError(
                     f"interrupted: {done} of {len(places)} seeds are done; the same command goes on"
@@ -155,9 +163,11 @@ def _digest(scenario: Path, sets: Sequence[str]) -> str:
     import skyhop
     from skyhop.data.scenarios import load_scenario
 
-    content = json.loads(load_scenario(scenario, sets).to_json())
+    loaded = load_scenario(scenario, sets)
+    content = json.loads(loaded.to_json())
     content["run"].pop("seed")
-    text = json.dumps([skyhop.__version__, content], sort_keys=True)
+    cc_files = loaded.cc_file_digests()
+    text = json.dumps([skyhop.__version__, content, cc_files], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

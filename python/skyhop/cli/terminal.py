@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyhop.data.paths import Progress
+    from skyhop.errors import SkyhopError
 
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2
@@ -24,6 +25,17 @@ _QUIET_S = 2.0
 def print_error(message: str) -> None:
     """Print one line to standard error."""
     print(f"skyhop: {' '.join(message.split())}", file=sys.stderr)
+
+
+def print_failure(error: SkyhopError) -> None:
+    """Print what is wrong in one line; what a compiler said of it comes first, as it is."""
+    from skyhop.errors import CompileError
+
+    if isinstance(error, CompileError):
+        sys.stderr.write(error.messages)
+        print_error(error.line)
+    else:
+        print_error(str(error))
 
 
 def print_note(message: str) -> None:

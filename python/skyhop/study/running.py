@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import skyhop
+from skyhop import _core
+from skyhop.data.scenarios import load_cc_files
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.study.axes import numeric_axes
@@ -79,6 +82,7 @@ def run_study(
     if elements is not None:
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
+    _load_cc_files(study, runs)
     directory = StudyDirectory(Path(output))
     with directory.opened(_description(study)):
         errors = _run_missing(
@@ -89,6 +93,16 @@ def run_study(
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
     return StudyRun(study, directory, results, failures)
+
+
+def _load_cc_files(study: Study, runs: Sequence[PlannedRun]) -> None:
+    """Compile the files that are congestion controls once, and before anything is run."""
+    of_each = {json.dumps([f.get("cc") for f in run.resolved["flow"]]): run for run in runs}
+    for run in of_each.values():
+        scenario = _core.Scenario.from_json(
+            json.dumps(study.base), study.scenario_origin, list(run.sets)
+        )
+        load_cc_files(scenario, for_kernel=study.file.engine == "live")
 
 
 def _compare_elements(

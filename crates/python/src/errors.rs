@@ -14,6 +14,7 @@ use skyhop_scenario::ScenarioError;
 
 /// An exception of the class `name` of `skyhop.errors`.
 fn exception(name: &str, message: &str) -> PyErr {
+    let message = without_numbers(message);
     Python::attach(|py| {
         let made = py
             .import("skyhop.errors")
@@ -24,6 +25,13 @@ fn exception(name: &str, message: &str) -> PyErr {
             Err(error) => error,
         }
     })
+}
+
+/// The message without the number that Rust puts behind what the system says of an error.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let begin = parts.next().unwrap_or_default().to_owned();
+    parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 /// What a function for Python fails with: one of those exceptions, or what Python itself has raised. `?` makes one

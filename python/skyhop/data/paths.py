@@ -79,8 +79,13 @@ class Path:
         """
         if format == "czml":
             self._export_czml(os.fspath(file), options)
-        else:
+        elif format in _core.EXPORT_FORMATS:
             self._core.export(os.fspath(file), format, options)
+        else:
+            known = ", ".join([*_core.EXPORT_FORMATS, "czml"])
+            raise InputError(
+                f'{os.fspath(file)}: --format: "{format}" is not a format; expected one of {known}'
+            )
 
     def _export_czml(self, file: str, options: dict[str, str]) -> None:
         from skyhop.data.czml import STEP, czml_text

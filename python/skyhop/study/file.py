@@ -279,7 +279,7 @@ class StudyFile(_Strict):
         return self
 
 
-RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s"})
+RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings"})
 """Names that neither axes nor metrics can have."""
 
 

@@ -206,9 +206,8 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
     texts = Counter(text for row in by_run.values() for text in row[WARNINGS])
     found = []
     for text, count in texts.most_common():
-        concerned, others = [], []
-        for row in by_run.values():
-            (concerned if text in row[WARNINGS] else others).append(row)
+        concerned = [row for row in by_run.values() if text in row[WARNINGS]]
+        others = [row for row in by_run.values() if text not in row[WARNINGS]]
         where = {
             axis.name: concerned[0][axis.name]
             for axis in study.file.axis

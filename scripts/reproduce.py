@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skyhop.analysis.tables import Table
-from skyhop.cli.terminal import print_error, print_note, progress_bar
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.progress import progress_bar
 from skyhop.errors import SkyhopError
 from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study

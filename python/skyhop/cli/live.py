@@ -11,7 +11,8 @@ import typer
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
 from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.runs import Run

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows, progress_bar
+from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.study import Study, StudyRun

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import skyhop
+from skyhop.data.progress import Progress, shown
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.study.axes import numeric_axes
@@ -65,8 +66,8 @@ class StudyRun:
     warnings: Sequence[StudyWarning]
     """Those of its runs, each text once, the most frequent first."""
 
-
-Progress = Callable[[int, int], None]
+    def _repr_html_(self) -> str:
+        return skyhop.report.study_html(self)
 
 
 def run_study(
@@ -90,7 +91,7 @@ def run_study(
         jobs: how many runs at a time; as many as there are processors where not given.
         engine: "ray" for a Ray cluster.
         elements: the older and the newer snapshot for a study of element sets.
-        progress: is told how many of the runs that had to be run are done.
+        progress: is told how many of the runs that had to be run are done; a bar where not given.
 
     Raises:
         InputError: a scenario is wrong, the directory holds something else, ray or elements are
@@ -158,11 +159,11 @@ def _run_missing(
         return errors
     tasks = (Task(run.run_id, run.sets, run.path_id) for run in missing.values())
     outcomes = _start(workers, _recipe(study), tasks, directory.root)
-    for done, outcome in enumerate(outcomes, start=1):
-        if outcome is not None:
-            errors[outcome.run_id] = outcome.error
-        if progress is not None:
-            progress(done, len(missing))
+    with shown(progress, f"{len(missing)} runs") as told:
+        for done, outcome in enumerate(outcomes, start=1):
+            if outcome is not None:
+                errors[outcome.run_id] = outcome.error
+            told(done, len(missing))
     return errors
 
 

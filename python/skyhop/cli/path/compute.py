@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 HELP = """\
 Compute the path between two places over a constellation, and write it to a path file.

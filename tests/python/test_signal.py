@@ -1,8 +1,10 @@
 """`skyhop signal`: the service and who listens to it, as a user sees it."""
 
+import configparser
 import itertools
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +164,29 @@ def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> 
     assert result.returncode == 1
     assert "signal serve" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_unit_is_one_that_systemd_takes(skyhop: Skyhop, tmp_path: Path) -> None:
+    options = ["--source", "forecast", "--elements", "/x/50%.tle", "--site", 'Victoria, "CA" $X']
+    printed = skyhop("signal", "unit", "--", *options)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    (tmp_path / "skyhop-signal.service").write_text(printed.stdout, "utf-8")
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(printed.stdout)
+    assert set(parser) == {"DEFAULT", "Unit", "Service", "Install"}
+    started = shlex.split(parser["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))
+    assert started == [*map(os.path.abspath, skyhop_command()), "signal", "serve", *options]
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:
+        done = subprocess.run(
+            [analyze, "verify", "--man=no", tmp_path / "skyhop-signal.service"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # Other units of the machine may be wrong.
+        assert "skyhop" not in done.stderr
 
 
 def test_watch_leaves_out_lines_that_it_does_not_know() -> None:

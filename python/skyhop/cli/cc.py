@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -15,7 +16,14 @@ app = group(
     "Example: sudo skyhop cc load cubic --set beta=0.8"
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="One of skyhop cc list.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="One of skyhop cc list.",
+        autocompletion=completing.modules,
+    ),
+]
 
 
 @app.command("list")

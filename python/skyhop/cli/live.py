@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
 from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
@@ -51,7 +52,12 @@ def live(
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
+        typer.Option(
+            "--cc",
+            metavar="NAME",
+            help="The default congestion control (cubic).",
+            autocompletion=completing.congestion_controls,
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

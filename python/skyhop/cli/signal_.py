@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import socket as sockets
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -225,6 +226,32 @@ def _check_error(error: str, period: str) -> None:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+@app.command()
+def unit(
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- OPTION ...]", help="The options of skyhop signal serve."),
+    ] = None,
+) -> None:
+    """Print a systemd unit that announces from the machine's start on.
+
+    It runs skyhop signal serve with the given options, as root; files in them need their whole
+    names. docs/signal.md says how to install it.
+
+    Example: skyhop signal unit -- --source schedule --lead "0.3 s"
+    """
+    program = Path(sys.argv[0]).absolute()
+    words = [str(program), "signal", "serve", *(options or [])]
+    template = Path(__file__).with_name("skyhop-signal.service").read_text("utf-8")
+    print(template.replace("@SERVE@", " ".join(map(_systemd_word, words))), end="")
+
+
+def _systemd_word(word: str) -> str:
+    """Return a word as it stands in ExecStart=: nothing in it is expanded."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if set(escaped) & set(" \t\"'\\;#") or not word else escaped
 
 
 @app.command()

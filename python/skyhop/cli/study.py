@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
 from skyhop.data.progress import progress_bar
@@ -44,7 +45,12 @@ Example:
 """
 
 Source = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or a name of skyhop study list.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or a name of skyhop study list.",
+        autocompletion=completing.studies,
+    ),
 ]
 
 
@@ -59,7 +65,12 @@ def run(
         typer.Option(metavar="N", min=1, help="How many runs at a time; default: one per core."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, or ray for a Ray cluster.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="local, or ray for a Ray cluster.",
+            autocompletion=completing.one_of("local", "ray"),
+        ),
     ] = "local",
     elements: Annotated[
         tuple[Path, Path] | None,

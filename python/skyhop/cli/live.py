@@ -10,7 +10,7 @@ import typer
 
 from skyhop.cli import completing
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
@@ -96,6 +96,7 @@ def live(
     if output is not None or not program or as_json or as_csv:
         _print(result, as_json=as_json, as_csv=as_csv)
     print_warnings([result.directory])
+    print_places([result.directory])
     if output is not None:
         report = ["skyhop", "report", str(output), "-o", "report.html"]
         print_note(f"{output}: done; {shlex.join(report)} draws it")

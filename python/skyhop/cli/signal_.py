@@ -156,7 +156,7 @@ def _forecast(
 ) -> tuple[_core.Scenario, str, _core.FoundPlace, _core.FoundPlace | None]:
     """Return what the service needs to know of a forecast."""
     from skyhop.data.downloads import downloaded, is_address
-    from skyhop.data.places import position_of
+    from skyhop.data.places import position_of, taken_as
     from skyhop.data.scenarios import load_scenario
     from skyhop.errors import InputError
 
@@ -174,6 +174,9 @@ def _forecast(
         "step": "100 ms" if to is None else "1 s",
     }
     file = str(downloaded(elements)) if is_address(elements) else elements
+    for note in [taken_as(site), None if to is None else taken_as(to)]:
+        if note is not None:
+            print_note(note)
     return (
         load_scenario({"path": path}, origin="the forecast"),
         file,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
@@ -70,6 +70,7 @@ def sim(
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
+    print_places(directories)
     report = ["skyhop", "report", str(output), "-o", "report.html"]
     print_note(f"{output}: done; {shlex.join(report)} draws it")
 

@@ -16,7 +16,7 @@ import skyhop
 from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, shown
-from skyhop.data.scenarios import Scenario, load_scenario
+from skyhop.data.scenarios import Scenario, load_scenario, place_notes
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def path(
         trace = Path(_core.PathTrace.compute(loaded, position_of, told))
     if trace.header["source"] == COMPUTED:
         trace.account = _core.Constellation.of(loaded).account
-    trace.notes = loaded.path_notes()
+    trace.notes = [*loaded.path_notes(), *place_notes(json.loads(loaded.to_json()))]
     return trace
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.downloads import downloaded, is_address
+from skyhop.data.places import taken_as
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError
 
@@ -58,6 +59,18 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
         for key, name in named.items()
         if is_address(name)
     ]
+
+
+def place_notes(resolved: Mapping[str, Any]) -> list[str]:
+    """Return which places a checked scenario's ends were taken for, where that is open."""
+    ends = [
+        path[end]
+        for path in path_sections(resolved).values()
+        for end in ("from", "to")
+        # The ends of other paths are names alone.
+        if path["kind"] == "constellation"
+    ]
+    return [note for note in map(taken_as, dict.fromkeys(ends)) if note is not None]
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import download_sets, path_sections
+from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
@@ -87,7 +88,7 @@ class Study:
 
     def _resolve(self, point: Point) -> tuple[list[str], dict[str, Any]]:
         """Return a point's overrides, those for downloaded files among them, and its scenario."""
-        own = (f"{key}={json.dumps(value)}" for key, value in point.sets.items())
+        own = (f"{key}={toml_value(value)}" for key, value in point.sets.items())
         sets = [*self.sets, *own]
         text = json.dumps(self.base)
         try:

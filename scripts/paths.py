@@ -23,6 +23,7 @@ RELAYS: dict[str, dict[str, str]] = {
     "geo": {"constellation": "geo:-95.2"},
 }
 POLICIES = [
+    "shortest-grid",
     "leoem",
     "immediate",
     "nearest-grid",
@@ -34,7 +35,7 @@ POLICIES = [
 SEGMENTS = ["user - satellite", "between satellites", "satellite - ground", "fibre"]
 
 
-def trace_of(relay: str, policy: str = "nearest-grid", **keys: str) -> Trace:
+def trace_of(relay: str, policy: str = "shortest-grid", **keys: str) -> Trace:
     """Return half an hour of one path."""
     return skyhop.path(*ENDS, relay=relay, handover=policy, duration=DURATION, **keys)
 

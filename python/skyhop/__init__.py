@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from skyhop.data.pairs import AllPairs, all_pairs, read_all_pairs
     from skyhop.data.paths import Path, import_path, path, read_path
     from skyhop.engines import live, sim
-    from skyhop.errors import InputError, InterruptedRunError, RunError, SkyhopError
+    from skyhop.errors import (
+        InputError,
+        InterruptedRunError,
+        ProgramError,
+        RunError,
+        SkyhopError,
+    )
     from skyhop.runs import Run, read_run
     from skyhop.study.sweep import sweep
 
@@ -32,6 +38,7 @@ __all__ = [
     "InputError",
     "InterruptedRunError",
     "Path",
+    "ProgramError",
     "Run",
     "RunError",
     "SkyhopError",
@@ -59,6 +66,7 @@ _HOMES = {
     "InputError": "errors",
     "InterruptedRunError": "errors",
     "Path": "data.paths",
+    "ProgramError": "errors",
     "Run": "runs",
     "RunError": "errors",
     "SkyhopError": "errors",

@@ -19,7 +19,7 @@ from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.scenarios import Scenario, load_scenario
-from skyhop.errors import InterruptedRunError, RunError
+from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Program:
 
     client: Sequence[str]
     server: str | None = None
+    internet: bool = False
+    """Whether the far end reaches the net that this machine is in, by slirp4netns."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def live(
 
     Raises:
         InputError: scenario, place, program or output are wrong.
-        RunError: namespaces are not allowed here, the program failed, the disk is full, …
+        RunError: namespaces are not allowed here, the disk is full, …
+        ProgramError: the program failed; carries what was measured.
         InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
     """
     loaded = load_scenario(scenario, sets)
@@ -144,6 +147,7 @@ def live(
         "client": list(program.client) if program else None,
         "server": program.server if program else None,
         "default_cc": cc,
+        "internet": program.internet if program else False,
     }
     return run_with("live", loaded, output, options, force=force, observer=observer)
 
@@ -164,7 +168,9 @@ def run_with(
     """
     options = options or _NO_OPTIONS
     with _reserved(output, force=force) as place, _watched(observer, options) as watched:
-        experiment = _core.Experiment.build(scenario, position_of, watched.path)
+        experiment = _core.Experiment.build(
+            scenario, position_of, watched.path, for_program=options["client"] is not None
+        )
         ended_s, interrupted, program_status = _core.run_engine(
             _engine(engine), experiment, place.directory, options, watched.run
         )
@@ -173,7 +179,7 @@ def run_with(
         kept = "nothing was kept" if place.keep else f"what was measured is in {run.directory}"
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)
     if program_status:
-        raise RunError(f"the program ended with status {program_status}")
+        raise ProgramError(program_status, run)
     return run
 
 
@@ -235,7 +241,12 @@ def _engine(name: str) -> str:
     return "mock" if os.environ.get("SKYHOP_MOCK") else name
 
 
-_NO_OPTIONS: _core.EngineOptions = {"client": None, "server": None, "default_cc": None}
+_NO_OPTIONS: _core.EngineOptions = {
+    "client": None,
+    "server": None,
+    "default_cc": None,
+    "internet": False,
+}
 
 
 @dataclass(frozen=True)

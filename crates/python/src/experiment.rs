@@ -104,19 +104,22 @@ pub(crate) struct PyExperiment {
 
 #[pymethods]
 impl PyExperiment {
-    /// `path` is the scenario's path where it is known already: it is then shared, not computed.
+    /// `path` is the scenario's path where it is known already: it is then shared, not computed. `for_program`: the
+    /// path goes on beyond the scenario.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None))]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, for_program=false))]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
         path: Option<&PyPathTrace>,
+        for_program: bool,
     ) -> Fallible<Self> {
         let known = path.map(|path| Arc::clone(&path.trace));
         let experiment = plan(py, find_place, progress, |find, tell| match known {
             Some(trace) => scenario.0.experiment_over(trace, find, tell),
+            None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
         })?;
         let is_as_given = |path: &&PyPathTrace| std::ptr::eq(experiment.path(), &*path.trace);

@@ -140,7 +140,7 @@ pub struct ConstellationPath {
     pub to: Option<String>,
     /// How the ends are joined.
     pub relay: Relay,
-    /// The handover policy; where nothing is said, leoem, and immediate with compat = "hypatia".
+    /// The handover policy; where nothing is said, shortest-grid; leoem with compat = "leoem", immediate with "hypatia".
     pub handover: Option<String>,
     /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
     pub outage: String,

@@ -89,7 +89,7 @@ def _nodes(moment: Moment, route_deg: FloatArray) -> list[GroundNode]:
         if kind == "chosen satellite":
             stacked = stacked + 1 if abs(longitude_deg - named_deg) < crowd_deg else 0
             named_deg = longitude_deg
-        text = str(node) if kind == "chosen satellite" else name
+        text = name.removeprefix("satellite ") if kind == "chosen satellite" else name
         at_deg = (latitude_deg, longitude_deg)
         nodes.append(GroundNode(kind, text, at_deg, stacked, longitude_deg < middle_deg))
     return nodes

@@ -58,9 +58,10 @@ def skyhop(
 def main() -> None:
     """Run the command line.
 
-    Exit code 0, 1 (the run failed), 2 (the input was wrong), or 130 (the user stopped it).
+    Exit code 0, 1 (the run failed), 2 (the input was wrong), 130 (the user stopped it), or that of
+    the program that a live run was made for.
     """
-    from skyhop.errors import InputError, InterruptedRunError, SkyhopError
+    from skyhop.errors import InputError, InterruptedRunError, ProgramError, SkyhopError
 
     try:
         status = app(standalone_mode=False)
@@ -89,6 +90,9 @@ def main() -> None:
     except InterruptedRunError as error:
         print_error(str(error))
         sys.exit(EXIT_INTERRUPTED)
+    except ProgramError as error:
+        print_error(str(error))
+        sys.exit(error.status)
     except SkyhopError as error:
         print_error(str(error))
         sys.exit(EXIT_FAILED)

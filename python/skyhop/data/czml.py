@@ -86,7 +86,8 @@ def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]
                 "interpolationDegree": 5,
                 "cartesian": tracks[node],
             }
-            yield _point(node, f"satellite {node}", position, _SATELLITE_RGBA)
+            name, _ = located(node, header, positions_m, gateways)
+            yield _point(node, name, position, _SATELLITE_RGBA)
         else:
             name, place_m = located(node, header, positions_m, gateways)
             colour = _END_RGBA if node < 0 else _GATEWAY_RGBA

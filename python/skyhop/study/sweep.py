@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.progress import Progress
-from skyhop.data.scenarios import Scenario
+from skyhop.data.scenarios import Scenario, with_now
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Axis, parse_study
@@ -65,7 +65,7 @@ def sweep(
         output: a directory for all runs, each with its tables; a sweep that was stopped goes on
             there. Where not given, nothing is kept but the frame.
         jobs: how many runs go on at a time; as many as there are processors where not given.
-        sets: overrides of all runs, each "KEY=VALUE".
+        sets: overrides of all runs, each "KEY=VALUE"; a path's start may be "now".
         progress: is told how many runs are done, and how many there are; a bar where not given.
 
     Returns:
@@ -108,7 +108,8 @@ def _study(
     }
     # Claims, which a sweep has none of, could not call axes by their keys.
     varied = {"axis": [_axis(name, values) for name, values in axes.items()]}
-    return Study(parse_study(content, _ORIGIN).model_copy(update=varied), _ORIGIN, sets)
+    file = parse_study(content, _ORIGIN).model_copy(update=varied)
+    return Study(file, _ORIGIN, [with_now(one) for one in sets])
 
 
 def _base(scenario: Scenario) -> dict[str, Any]:

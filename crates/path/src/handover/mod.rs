@@ -6,6 +6,7 @@ mod longest_visible_grid;
 mod max_elevation_grid;
 mod nearest_grid;
 mod on_grid;
+mod shortest_grid;
 mod sticky;
 
 use skyhop_model::{Compat, UnknownWord};
@@ -30,7 +31,14 @@ pub struct PolicyEntry {
 }
 
 /// All policies.
-pub const POLICIES: [PolicyEntry; 6] = [
+pub const POLICIES: [PolicyEntry; 7] = [
+    PolicyEntry {
+        name: "shortest-grid",
+        summary: "the satellites of the shortest path, chosen at :12, :27, :42 and :57 UTC or when the path \
+                  breaks",
+        follows_grid: true,
+        make: |grid| Box::new(shortest_grid::ShortestGrid::new(grid)),
+    },
     PolicyEntry {
         name: "leoem",
         summary: "the nearest satellite, chosen again every 16 s or when the path breaks",
@@ -70,10 +78,11 @@ pub const POLICIES: [PolicyEntry; 6] = [
     },
 ];
 
-/// The policy that belongs to a compatibility mode: what the other tool does.
+/// The policy that is used where none is asked for: with a compatibility mode what the other tool does.
 pub const fn policy_of(compat: Compat) -> &'static str {
     match compat {
-        Compat::None | Compat::Leoem => "leoem",
+        Compat::None => "shortest-grid",
+        Compat::Leoem => "leoem",
         Compat::Hypatia => "immediate",
     }
 }

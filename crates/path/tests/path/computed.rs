@@ -400,7 +400,7 @@ fn steps_of_a_tenth_and_of_a_second_agree_on_handovers_up_to_the_step() {
 
 #[test]
 fn policies_on_a_grid_choose_at_its_moments_only_while_the_path_holds() {
-    for name in ["nearest-grid", "max-elevation-grid", "longest-visible-grid"] {
+    for name in POLICIES.iter().filter(|policy| policy.follows_grid).map(|policy| policy.name) {
         let mut request = request(Relay::Isl);
         request.handover = name.to_owned();
         request.duration = Duration::from_secs(300);

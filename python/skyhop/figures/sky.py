@@ -10,7 +10,7 @@ from matplotlib.projections.polar import PolarAxes
 
 from skyhop.analysis.sky import SkyView
 from skyhop.analysis.timeline import GREY, LIGHT_GREY
-from skyhop.figures.style import FIGURE_STYLE, side_legend
+from skyhop.figures.style import FIGURE_STYLE, ShownFigure, side_legend
 
 _BELOW, _USABLE, _CHOSEN = "#C9C9C9", "#56B4E9", "#0072B2"
 
@@ -44,7 +44,7 @@ def draw_sky(view: SkyView) -> Figure:
 
 def _new_sky() -> tuple[Figure, PolarAxes]:
     with rc_context(FIGURE_STYLE):
-        figure = Figure(figsize=(8.6, 6.2), layout="constrained")
+        figure = ShownFigure(figsize=(8.6, 6.2), layout="constrained")
         FigureCanvasAgg(figure)
         ax = figure.add_subplot(projection="polar")
     assert isinstance(ax, PolarAxes), "what the projection says"

@@ -16,13 +16,13 @@ from skyhop.data.paths import Path, read_path
 from skyhop.data.reading import path_record, read_runs
 from skyhop.data.records import PathRecord, RunRecord
 from skyhop.figures.comparison import draw_comparison
-from skyhop.figures.style import save
+from skyhop.figures.style import ShownFigure, save
 from skyhop.figures.timeline import draw_timeline
 
 
 def run_figure(
     source: RunRecord | FilePath | str, *, styles: Mapping[int, FlowStyle] | None = None
-) -> Figure:
+) -> ShownFigure:
     """Draw what each flow, its application, the probes and the link did over time.
 
     Args:
@@ -48,7 +48,7 @@ def path_figure(
     output: FilePath | str | None = None,
     *,
     until_s: float | None = None,
-) -> Figure:
+) -> ShownFigure:
     """Draw one-way delay, number of hops and events of a path.
 
     Args:

@@ -36,10 +36,17 @@ SHARES = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
 """Ticks of an axis of shares, and their labels."""
 
 
-def new_figure(height_in: float, ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:
+class ShownFigure(Figure):
+    """A figure that a notebook shows, without pyplot too."""
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self)
+
+
+def new_figure(height_in: float, ratios: Sequence[float]) -> tuple[ShownFigure, list[Axes]]:
     """Make a white figure with one column of axes that share their time axis."""
     with rc_context(FIGURE_STYLE):
-        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        figure = ShownFigure(figsize=(WIDTH_IN, height_in), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(
             len(ratios), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": list(ratios)}

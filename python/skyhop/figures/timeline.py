@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from skyhop._core import APP_TABLES
 from skyhop.analysis.timeline import (
@@ -36,7 +35,7 @@ from skyhop.analysis.timeline import (
     Stroke,
     Timeline,
 )
-from skyhop.figures.style import label_time, label_y, new_figure, side_legend
+from skyhop.figures.style import ShownFigure, label_time, label_y, new_figure, side_legend
 
 SHAPES_AT_MOST = 90
 """A lane with more events than this shows ticks in place of shapes."""
@@ -78,7 +77,7 @@ _LOOKS = {
 }
 
 
-def draw_timeline(timeline: Timeline) -> Figure:
+def draw_timeline(timeline: Timeline) -> ShownFigure:
     """Draw a timeline: strips of events, and panels below them."""
     strips = [strip_height_in(timeline.strip)]
     if timeline.signal is not None:

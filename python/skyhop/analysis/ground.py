@@ -129,7 +129,8 @@ def _land_within(
 ) -> list[FloatArray]:
     """Return the rings that reach into the map, each as often as the map goes around the earth."""
     (south, north), (west, east) = latitudes_deg, longitudes_deg
-    turned = [ring + (0.0, turn) for turn in (-360.0, 0.0, 360.0) for ring in land_deg()]
+    turns = [np.array((0.0, turn)) for turn in (-360.0, 0.0, 360.0)]
+    turned = [ring + turn for turn in turns for ring in land_deg()]
     return [
         ring
         for ring in turned

@@ -30,6 +30,8 @@ class Program:
 
     client: Sequence[str]
     server: str | None = None
+    internet: bool = False
+    """Whether the far end reaches the net that this machine is in, by slirp4netns."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def live(
         "client": list(program.client) if program else None,
         "server": program.server if program else None,
         "default_cc": cc,
+        "internet": program.internet if program else False,
     }
     return run_with("live", loaded, output, options, force=force, observer=observer)
 
@@ -184,7 +187,12 @@ def _engine(name: str) -> str:
     return "mock" if os.environ.get("SKYHOP_MOCK") else name
 
 
-_NO_OPTIONS: _core.EngineOptions = {"client": None, "server": None, "default_cc": None}
+_NO_OPTIONS: _core.EngineOptions = {
+    "client": None,
+    "server": None,
+    "default_cc": None,
+    "internet": False,
+}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Skyhop
+from element_files import walker_omm
 from matplotlib.path import Path as Shape
 
 import skyhop as sh
@@ -102,15 +104,56 @@ def test_a_moment_has_the_distances_of_its_hops(path: sh.Path) -> None:
     assert elevation_deg[moment.chosen[0]] >= moment.minimum_elevation_deg
 
 
-def test_satellites_that_are_numbered_otherwise_are_not_shown(tmp_path: Path) -> None:
+def test_a_part_of_a_constellation_is_shown(tmp_path: Path) -> None:
     keys = {"constellation": "starlink-gen1", "satellites": "shell=1"}
     path = sh.path("San Diego", "New York", duration="10 s", **keys)
-    said = "the path was computed over 1584 satellites, but starlink-gen1 has 4408"
-    with pytest.raises(sh.InputError, match=said):
-        moment_of(path, 0)
-    with pytest.raises(sh.InputError, match=said):
-        path.export(tmp_path / "x.czml", "czml")
-    assert not (tmp_path / "x.czml").exists()
+    moment = moment_of(path, 5)
+    assert len(moment.satellites_m) == path.header["satellites"] == 1584
+    assert moment.names[0] == "San Diego, US"
+
+
+def test_todays_satellites_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+    elements = tmp_path / "today.csv"
+    elements.write_text(walker_omm(age=timedelta(hours=3)), "utf-8")
+    ends = ("--from", "Seattle", "--to", "Denver", "--relay", "access")
+    keys = ("--constellation", "today.csv", "--start", "now", "--duration", "20 s")
+    done = skyhop("path", *ends, *keys, "-o", "now.parquet")
+    assert done.returncode == 0, done.stderr
+    header = sh.read_path(tmp_path / "now.parquet").header
+    since = datetime.now(UTC) - datetime.fromisoformat(header["start"])
+    assert timedelta(0) <= since < timedelta(minutes=5)
+    for words in (("ground",), ("sky",), ("export", "--format", "czml")):
+        figure = ("-o", f"{words[0]}.{'czml' if 'czml' in words else 'png'}")
+        done = skyhop("path", words[0], "now.parquet", *words[1:], *figure)
+        assert done.returncode == 0, done.stderr
+    labels = [one.get("name", "") for one in json.loads((tmp_path / "export.czml").read_text())]
+    assert any(label.startswith("SAT ") for label in labels)
+    # The point of presence comes after the gateway.
+    moment = moment_of(sh.read_path(tmp_path / "now.parquet"), 0)
+    assert moment.names[1].startswith("SAT ")
+    assert len(moment.names) == 5
+    # The gateways of a path are in its file, whatever lists there are later.
+    assert {site["name"] for site in header["sites"]} >= set(moment.names[2:4])
+    elements.write_text(walker_omm(age=timedelta(hours=2)), "utf-8")
+    done = skyhop("path", "ground", "now.parquet", "-o", "later.png")
+    assert done.returncode == 2
+    assert "today.csv is not what it was when the path was computed" in done.stderr
+    elements.unlink()
+    done = skyhop("path", "ground", "now.parquet", "-o", "later.png")
+    assert done.returncode == 2
+    assert "today.csv" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_geostationary_satellite_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+    ends = ("--from", "Seattle", "--to", "Denver", "--relay", "geo", "--constellation", "geo:-95")
+    done = skyhop("path", *ends, "--start", "2026-05-20", "--duration", "5 s", "-o", "x.parquet")
+    assert done.returncode == 0, done.stderr
+    path = sh.read_path(tmp_path / "x.parquet")
+    assert path.header["start"] == "2026-05-20T00:00:00Z"
+    moment = moment_of(path, 0)
+    assert np.linalg.norm(moment.satellites_m[0]) == pytest.approx(42_164e3, rel=1e-3)
+    for command in ("ground", "sky"):
+        assert skyhop("path", command, "x.parquet", "-o", "x.png").returncode == 0
 
 
 def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:

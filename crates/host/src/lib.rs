@@ -6,6 +6,7 @@ pub mod default_cc;
 pub mod device;
 pub mod error;
 pub mod frame;
+pub mod internet;
 pub mod isolation;
 pub mod namespace;
 pub mod program;

@@ -50,13 +50,16 @@ pub fn check(program: &Program) -> Result<(), HostError> {
         let message = "no client program was given; put its command line after --".to_owned();
         return Err(HostError::Unsupported(message));
     };
-    let found = if client.contains('/') {
-        is_executable(Path::new(client))
-    } else {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).any(|directory| is_executable(&directory.join(client)))
-    };
-    if found { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+    if is_there(client) { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+}
+
+/// Whether a program can be started by this name.
+pub fn is_there(name: &str) -> bool {
+    if name.contains('/') {
+        return is_executable(Path::new(name));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| is_executable(&directory.join(name)))
 }
 
 fn is_executable(path: &Path) -> bool {

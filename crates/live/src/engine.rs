@@ -33,10 +33,12 @@ use crate::traffic::tcp::RunningTcp;
 use crate::traffic::udp::RunningUdp;
 use crate::traffic::{Addresses, Stage, address};
 use crate::{LiveOptions, NAME, Spin, hosts, summary};
+use skyhop_host::PeerRoute;
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
 use skyhop_host::default_cc;
 use skyhop_host::device::{Device, DeviceCount};
 use skyhop_host::error::{Context, HostError};
+use skyhop_host::internet;
 use skyhop_host::isolation::{DescriptorLimit, exit_now};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::program::{self, Client, Reaper, Server};
@@ -98,6 +100,8 @@ pub(crate) fn run(
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.without_announcements());
     }
+    let far_end = options.internet.then(|| internet::join(&ends.namespaces[1]));
+    let _internet = far_end.transpose()?;
     let mut run = Run::start(experiment, options, plan, ends, &modules, limit, recorder)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
@@ -156,6 +160,13 @@ impl Ends {
         for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
             let route = hosts::route(end, Addresses::Path, &self.tcp);
             let warning = namespace.inside(|| default_cc::set(default_cc, route))?;
+            if options.internet && end == End::From {
+                let cc = warning.is_some().then_some(default_cc);
+                namespace.inside(|| {
+                    let route = PeerRoute { cc, ..route };
+                    route.set_as_default().context("cannot make the path the way to everywhere")
+                })?;
+            }
             self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
         }
         Ok(())
@@ -442,6 +453,7 @@ impl<'a> Run<'a> {
         let own = LiveInfo {
             device: ends.devices[0].kind(),
             default_cc: program.is_some().then(|| options.default_cc.clone()),
+            internet: options.internet,
             printed: program.is_some().then_some(printed),
             program,
             program_status: end.program_status,

@@ -14,6 +14,8 @@ pub struct LiveInfo {
     pub program: Option<Program>,
     /// The congestion control of sockets that choose none; `None` without a program.
     pub default_cc: Option<String>,
+    /// Whether the end `to` reached the net that this machine is in.
+    pub internet: bool,
     /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
     pub program_status: Option<i32>,
     /// What the programs printed; `None` without one.

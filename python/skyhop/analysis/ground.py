@@ -93,7 +93,7 @@ def _nodes(moment: Moment, route_deg: FloatArray) -> list[GroundNode]:
         kind, text, stacked = _kind(node, len(moment.satellites_m)), name, 0
         if kind == "chosen satellite":
             stacked = next(stacks)
-            text = str(node) if stacked < _STACKED_AT_MOST else ""
+            text = name.removeprefix("satellite ") if stacked < _STACKED_AT_MOST else ""
         at_deg = (latitude_deg, longitude_deg)
         nodes.append(GroundNode(kind, text, at_deg, stacked, longitude_deg < middle_deg))
     return nodes

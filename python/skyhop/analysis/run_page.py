@@ -354,6 +354,8 @@ def _command(run: RunRecord, engine: str) -> str:
             words += ["--server-cmd", program["server"]]
         if run.manifest.get("default_cc"):
             words += ["--cc", run.manifest["default_cc"]]
+        if run.manifest.get("internet"):
+            words.append("--internet")
         words += ["--", *program["client"]]
     return shlex.join(words)
 

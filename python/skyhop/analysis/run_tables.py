@@ -55,7 +55,7 @@ def run_tables(runs: Sequence[RunHead], *, each: bool = False) -> RunTables:
         each: keep repeats apart.
     """
     groups = [_Repeats(run.name, [run]) for run in runs] if each else list(_repeats(runs))
-    rows = [row for group in groups for row in _flow_rows(group)]
+    rows = [row for group in groups for row in _flow_rows(group) if row["flow"] is not None]
     columns = [_flow_column(column) for column in COLUMNS if _is_shown(column.key, rows)]
     places = {column.key: place for place, column in enumerate(columns)}
     return RunTables(

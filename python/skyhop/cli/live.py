@@ -33,6 +33,8 @@ Examples:
   skyhop live scenario.toml -o runs/bbr --set flow.0.cc=bbr
 
   skyhop live scenario.toml --server-cmd "iperf3 -s -1" --cc bbr -- iperf3 -c {server}
+
+  skyhop live scenario.toml -o runs/page --internet -- curl -O https://example.org/
 """
 
 
@@ -54,6 +56,10 @@ def live(
         str | None,
         typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
     ] = None,
+    internet: Annotated[
+        bool,
+        typer.Option("--internet", help="Let the program reach the real net through the path."),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -67,6 +73,8 @@ def live(
         raise InputError(
             "--server-cmd needs a program: add it after --, for example -- iperf3 -c {server}"
         )
+    if internet and not program:
+        raise InputError("--internet needs a program: add it after --, for example -- curl URL")
     if cc is not None and not program:
         raise InputError(
             "--cc is for programs: a flow's congestion control is --set flow.0.cc=NAME"
@@ -78,7 +86,7 @@ def live(
                 scenario,
                 output,
                 sets=sets or [],
-                program=Program(program, server_cmd) if program else None,
+                program=Program(program, server_cmd, internet) if program else None,
                 cc=cc,
                 force=force,
                 # A program writes to the terminal itself.

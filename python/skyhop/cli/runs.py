@@ -34,9 +34,10 @@ def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool 
         print_csv(summary_rows(directories))
         return
     tables = run_tables(read_heads(directories), each=each)
-    print_table(
-        cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
-    )
+    if tables.flows.rows:
+        print_table(
+            cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
+        )
     for line in tables.links:
         print(line)
 

@@ -86,7 +86,7 @@ def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]
                 "interpolationDegree": 5,
                 "cartesian": tracks[node],
             }
-            name, colour = f"satellite {node}", _SATELLITE_RGBA
+            (name, _), colour = located(node, header, positions_m, gateways), _SATELLITE_RGBA
         else:
             name, place_m = located(node, header, positions_m, gateways)
             colour = _END_RGBA if node < 0 else _GATEWAY_RGBA

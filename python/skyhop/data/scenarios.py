@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from skyhop import _core
@@ -23,7 +24,8 @@ def load_scenario(
     Args:
         scenario: the file or an example's name, the content as the file would have it, or what is
             checked already.
-        sets: overrides, each "KEY=VALUE"; what is checked already takes none.
+        sets: overrides, each "KEY=VALUE"; a path's start may be "now"; what is checked already takes
+            none.
         origin: what errors call a scenario that is not a file.
 
     Element sets that are an address are downloaded first.
@@ -35,9 +37,19 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
+    sets = [_with_now(one) for one in sets]
     loaded = _loaded(scenario, sets, origin)
     downloads = download_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
+
+
+def _with_now(override: str) -> str:
+    """Return an override in which a start of "now" is this second."""
+    key, _, value = override.partition("=")
+    if key.strip().split(".")[-1] != "start" or value.strip().strip("\"'") != "now":
+        return override
+    now = datetime.now(UTC).replace(microsecond=0)
+    return f'{key.strip()}="{now.isoformat().replace("+00:00", "Z")}"'
 
 
 def download_sets(scenario: _core.Scenario) -> list[str]:

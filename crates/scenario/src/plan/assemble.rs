@@ -100,7 +100,7 @@ impl NamedScenario {
     }
 
     /// Gives those values of a table that name files beside the scenario their whole names.
-    fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
+    pub(crate) fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
         let Some(table) = table.as_object_mut() else { return };
         for key in keys {
             let Some(value) = table.get_mut(*key) else { continue };
@@ -117,4 +117,4 @@ impl NamedScenario {
 const PROGRAM_HORIZON: Duration = Duration::from_secs(3_600);
 
 /// Keys of a path that may name files.
-const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];
+pub(crate) const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];

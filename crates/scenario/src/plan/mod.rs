@@ -7,9 +7,11 @@ mod flows;
 mod forecast;
 mod links;
 mod notes;
+mod origin;
 mod path;
 mod path_request;
 mod schedule;
 
+pub use origin::constellation_of;
 pub use path::Progress;
 pub use path_request::FindPlace;

@@ -188,7 +188,11 @@ def _run_caption(run: RunRecord) -> str:
         "The strip on top shows each event of the path; grey bands are times when it was down."
     ]
     if run.flows:
-        parts.append("Retransmits and drops are counted per bar.")
+        parts.append(
+            "Goodput is what the application could read: what arrives after a lost packet waits "
+            "for it, and is read at once when it has come, so that a sample after a hole may lie "
+            "above the link's rate. Retransmits and drops are counted per bar."
+        )
     if run.apps:
         parts.append(
             "Latencies are shown at the time when a request, burst or message was due; failures "

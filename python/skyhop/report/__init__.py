@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML file about one or several runs, and its figures as PNGs.
+"""Reports: one self-contained HTML file about one or several runs, and its figures as files.
 
 >>> from skyhop.report import write_report
 >>> write_report(["runs/demo/cubic", "runs/demo/bbr"], "report.html")  # doctest: +SKIP
@@ -13,15 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyhop.analysis.summary import summary_rows
-    from skyhop.report.page import write_report
-    from skyhop.report.parts import figures_directory
+    from skyhop.report.page import write_figure, write_report
+    from skyhop.report.parts import FigureFiles, figures_directory
     from skyhop.report.study import write_study_report
 
-__all__ = ["figures_directory", "summary_rows", "write_report", "write_study_report"]
+__all__ = [
+    "FigureFiles",
+    "figures_directory",
+    "summary_rows",
+    "write_figure",
+    "write_report",
+    "write_study_report",
+]
 
 _HOMES = {
+    "FigureFiles": "report.parts",
     "figures_directory": "report.parts",
     "summary_rows": "analysis.summary",
+    "write_figure": "report.page",
     "write_report": "report.page",
     "write_study_report": "report.study",
 }

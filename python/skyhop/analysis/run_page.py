@@ -36,7 +36,8 @@ _APP_KEYS = (
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
 )  # fmt: skip
 _RUN_KEYS = (
-    "run", "utilisation", "utilisation_back", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
+    "run", "utilisation", "utilisation_back", "backlog_mean_bytes",
+    *(f"drops_{reason}" for reason in LOSS_REASONS),
     "link_marks", "handovers_end", "handovers_intermediate", "handovers_reroute",
     "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "rtt_excess_p99_us",
 )  # fmt: skip

@@ -15,7 +15,8 @@ from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.data.heads import RunHead
 
 _IMPORTANCE = (
-    "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits", "completion_s",
+    "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits",
+    "completion_s",
     "app", "completed", "latency_p50_us", "latency_p95_us", "latency_p99_us", "failed",
     "rtt_p95_us", "marks", "base_rtt_mean_us", "sent_packets", "cwnd_mean_packets",
 )  # fmt: skip
@@ -90,7 +91,7 @@ def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
 
 
 def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the flows of a program that carried most, in their order; others' flows are all shown."""
+    """Return the flows of a program that carried most, in their order; others' are all shown."""
     if not rows[0]["connection"] or len(rows) <= CONNECTIONS_AT_MOST:
         return rows
     kept = sorted(rows, key=_carried, reverse=True)[:CONNECTIONS_AT_MOST]

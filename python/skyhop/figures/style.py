@@ -86,6 +86,10 @@ class Sheet(Figure):
         FigureCanvasAgg(self)
         self.laid_out = layout
 
+    def _repr_png_(self) -> bytes:
+        """Show it in a notebook, without pyplot too."""
+        return png_bytes(self)
+
     def grow(self, more_in: float) -> None:
         """Make it higher, for what stands above its axes."""
         self.set_figheight(self.get_figheight() + more_in)

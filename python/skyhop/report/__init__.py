@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyhop.analysis.summary import summary_rows
+    from skyhop.report.notebook import (
+        constellation_html,
+        pairs_html,
+        path_html,
+        run_html,
+        study_html,
+    )
     from skyhop.report.page import write_figure, write_report
     from skyhop.report.parts import FigureFiles, figures_directory
     from skyhop.report.study import write_study_report
 
 __all__ = [
     "FigureFiles",
+    "constellation_html",
     "figures_directory",
+    "pairs_html",
+    "path_html",
+    "run_html",
+    "study_html",
     "summary_rows",
     "write_figure",
     "write_report",
@@ -28,7 +40,12 @@ __all__ = [
 
 _HOMES = {
     "FigureFiles": "report.parts",
+    "constellation_html": "report.notebook",
     "figures_directory": "report.parts",
+    "pairs_html": "report.notebook",
+    "path_html": "report.notebook",
+    "run_html": "report.notebook",
+    "study_html": "report.notebook",
     "summary_rows": "analysis.summary",
     "write_figure": "report.page",
     "write_report": "report.page",
@@ -40,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"skyhop.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'skyhop.report' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

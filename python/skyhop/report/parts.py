@@ -7,16 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import jinja2
-from matplotlib.figure import Figure
 
 from skyhop.data.figure_files import FIGURE_KINDS, FigureKind, FigureWidth
 from skyhop.data.files import write_files
 from skyhop.errors import InputError
-from skyhop.figures.style import figure_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PHONE: FigureWidth = "one-column"
 
@@ -66,6 +67,9 @@ def drawn_for(
     run: int | None = None,
 ) -> ReportFigure:
     """Draw a figure for the page, for phones and as files; `draw` draws it for a width."""
+    # Pages without figures need no drawing library.
+    from skyhop.figures.style import figure_bytes
+
     widths: set[FigureWidth] = {"page", _PHONE, wanted.width}
     figures = {width: draw(width) for width in widths}
     pngs = {width: figure_bytes(figure, "png") for width, figure in figures.items()}

@@ -13,6 +13,9 @@
  *     SKYHOP_HOOK(u32, name_ssthresh, struct sock *sk) { ... }
  *     SKYHOP_MODULE(name, "one line about it", .ssthresh = SKYHOP_FN(name_ssthresh), ...);
  *
+ * A file of your own, anywhere, is the same (docs/first-cc.md). Linux requires ssthresh, undo_cwnd, and one of
+ * cong_avoid (PRR sets the window during recovery) and cong_control (it sets window and pacing at all times).
+ *
  * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, cubic_core.h,
  * bbr_core.h), and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
  * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
@@ -336,7 +339,7 @@ struct skyhop_told {
  * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
  * skyhop_tell(sk, kind, begin_ns, end_ns)   tells whoever watches of a phase, once: as soon as its end is known
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
- * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   name is the file's
+ * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   each function a SKYHOP_HOOK, name the file's
  */
 
 #ifdef __bpf__
@@ -460,6 +463,7 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 #define SKYHOP_CTX(...) \
 	SKYHOP_PICK(__VA_ARGS__, SKYHOP_CTX_4, SKYHOP_CTX_3, SKYHOP_CTX_2, SKYHOP_CTX_1, 0)
 #define SKYHOP_HOOK(result, function, ...)                                                                \
+	enum { function##_is_a_hook = 1 };                                                                \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__);                 \
 	SEC("struct_ops") result function(u64 *ctx)                                                       \
 	{                                                                                                 \
@@ -469,11 +473,12 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 		_Pragma("clang diagnostic pop")                                                           \
 	}                                                                                                 \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__)
-#define SKYHOP_FN(function) ((void *)(function))
+#define SKYHOP_FN(function) ((void *)((char *)(function) + 0 * function##_is_a_hook))
 /* Its name in the kernel is the loader's to choose: the plain one may be taken by the kernel's own. */
 #define SKYHOP_MODULE(id, about, ...)                                                                     \
+	SKYHOP_CHECK_NAME(id);                                                                            \
 	const char skyhop_license[] SEC("license") = "Dual MIT/GPL";                                      \
-	struct tcp_congestion_ops id SEC(".struct_ops") = { .name = "skyhop_" #id, __VA_ARGS__ }
+	struct tcp_congestion_ops id SEC(".struct_ops") = { .name = #id, __VA_ARGS__ }
 
 #else
 /* ---- In the simulator ---- */
@@ -580,17 +585,30 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 
 #define skyhop_bits(p, field) ((p)->field)
 
-#define SKYHOP_HOOK(result, function, ...) static result function(__VA_ARGS__)
-#define SKYHOP_FN(function) (function)
-#define SKYHOP_MODULE(id, about_it, ...)                                                                  \
-	static const struct tcp_congestion_ops skyhop_ops = { .name = #id, __VA_ARGS__ };                 \
-	extern const struct skyhop_module skyhop_module_##id;                                             \
-	const struct skyhop_module skyhop_module_##id = { .about = about_it,                              \
-							  .ops = &skyhop_ops,                             \
-							  .params = skyhop_params,                        \
-							  .params_len = SKYHOP_PARAMS_LEN,                \
-							  .state_bytes = SKYHOP_STATE_BYTES }
+#define SKYHOP_HOOK(result, function, ...) \
+	enum { function##_is_a_hook = 1 }; \
+	static result function(__VA_ARGS__)
+/* What is no SKYHOP_HOOK would not be taken by the kernel. */
+#define SKYHOP_FN(function) (function##_is_a_hook ? (function) : (function))
+#ifdef SKYHOP_SHARED
+/* Alone in a shared object, where it is looked up whatever it is called. */
+#define SKYHOP_MODULE_OF(id) skyhop_module
+#else
+#define SKYHOP_MODULE_OF(id) skyhop_module_##id
 #endif
+#define SKYHOP_MODULE(id, about_it, ...)                                                                  \
+	SKYHOP_CHECK_NAME(id);                                                                            \
+	static const struct tcp_congestion_ops skyhop_ops = { .name = #id, __VA_ARGS__ };                 \
+	extern const struct skyhop_module SKYHOP_MODULE_OF(id);                                           \
+	const struct skyhop_module SKYHOP_MODULE_OF(id) = { .about = about_it,                            \
+							    .ops = &skyhop_ops,                           \
+							    .params = skyhop_params,                      \
+							    .params_len = SKYHOP_PARAMS_LEN,              \
+							    .state_bytes = SKYHOP_STATE_BYTES }
+#endif
+
+#define SKYHOP_CHECK_NAME(id) \
+	_Static_assert(sizeof(#id) <= 16, "the name of a congestion control has at most 15 letters")
 
 /* For headers whose rows LIST(P) modules take into their tables: struct config { LIST(SKYHOP_CONFIG_MEMBER) } has
  * their values, (struct config){ LIST(SKYHOP_CONFIG_VALUE) } fills it from the `sk` in scope. */

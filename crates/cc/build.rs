@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn row(name: &str, bpf: &str, hears: bool) -> String {
     let upper = name.to_uppercase();
     format!(
-        "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf}, hears: {hears} }},"
+        "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf}, hears: {hears}, file: None }},"
     )
 }
 
@@ -74,10 +74,10 @@ fn algorithms(sources: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             let is_plain = stem.starts_with(|c: char| c.is_ascii_lowercase())
                 && stem.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            // The kernel's names hold 15 characters, 7 of which are "skyhop_".
-            if !is_plain || stem.len() > 8 {
+            // The kernel's names hold 15 characters.
+            if !is_plain || stem.len() > 15 {
                 return Err(format!(
-                    "{}: name it with at most 8 of a-z, 0-9 and _, starting with a letter",
+                    "{}: name it with at most 15 of a-z, 0-9 and _, starting with a letter",
                     path.display()
                 )
                 .into());

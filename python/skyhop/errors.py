@@ -2,7 +2,8 @@
 
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
 used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user
-stopped (exit code 130). Every message is one line that says what, where and what to do.
+stopped (exit code 130). Every message is one line that says what, where and what to do; before that
+of a `CompileError` stands what the compiler said.
 """
 
 from __future__ import annotations
@@ -16,6 +17,22 @@ class SkyhopError(Exception):
 
 class InputError(SkyhopError):
     """The input was wrong: a file, a key, a name, a value."""
+
+
+class CompileError(InputError):
+    """A congestion control in C does not compile; `messages` is what the compiler printed."""
+
+    def __init__(self, message: str, messages: str = "") -> None:
+        super().__init__(message)
+        self.messages = messages
+
+    def __str__(self) -> str:
+        return f"{self.messages}{super().__str__()}"
+
+    @property
+    def line(self) -> str:
+        """What skyhop has to say, without the compiler's messages."""
+        return super().__str__()
 
 
 class RunError(SkyhopError):

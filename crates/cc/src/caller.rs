@@ -35,11 +35,12 @@ impl Caller {
     /// Refuses a module that would not do here what it does elsewhere.
     ///
     /// # Errors
-    /// [`CcError::UncalledHook`], [`CcError::NoEcn`].
+    /// [`CcError::MissingHook`], [`CcError::UncalledHook`], [`CcError::NoEcn`].
     pub fn accept(&self, module: &Module) -> Result<(), CcError> {
+        module.whole_ops()?;
         if let Some(hook) = module.hooks().find(|hook| !self.calls.contains(hook)) {
-            let (module, caller) = (module.name().to_owned(), self.name);
-            return Err(CcError::UncalledHook { module, hook, caller });
+            let (origin, caller) = (module.origin(), self.name);
+            return Err(CcError::UncalledHook { origin, hook, caller });
         }
         self.accept_ecn(module.name(), module.needs_ecn())
     }

@@ -42,20 +42,20 @@ pub enum CcError {
         expected: String,
     },
     /// The algorithm's file leaves out a hook that Linux requires.
-    #[error("cc/{module}.c lacks the hook {hook}, which every congestion control must have")]
+    #[error("{origin} lacks the hook {hook}, which every congestion control must have")]
     MissingHook {
-        /// The algorithm.
-        module: String,
+        /// The algorithm's file.
+        origin: String,
         /// The hook.
         hook: &'static str,
     },
     /// The algorithm relies on a hook that nobody would call.
     #[error(
-        "cc/{module}.c defines {hook}, which {caller} never calls: leave it out, or run it where it is called"
+        "{origin} defines {hook}, which {caller} never calls: leave it out, or run it where it is called"
     )]
     UncalledHook {
-        /// The algorithm.
-        module: String,
+        /// The algorithm's file.
+        origin: String,
         /// The hook.
         hook: &'static str,
         /// The engine.
@@ -70,6 +70,18 @@ pub enum CcError {
         name: String,
         /// The engine.
         caller: &'static str,
+    },
+    /// A file of the user's that nobody has compiled and loaded in this process.
+    #[error("{file}: the congestion control is not loaded")]
+    NotLoaded {
+        /// Its whole name.
+        file: String,
+    },
+    /// A file of the user's that is no C file makes no controller.
+    #[error("{what}")]
+    File {
+        /// What is wrong, with the file's name.
+        what: String,
     },
     /// A name can be registered once.
     #[error("there already is a congestion control \"{name}\"; choose another name")]

@@ -36,7 +36,7 @@ impl Instance {
     /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`], or [`CcError::MissingHook`] where
     /// the algorithm itself is not whole.
     pub fn new(module: &'static Module, params: &[(&str, &str)]) -> Result<Instance, CcError> {
-        let ops = whole_ops(module)?;
+        let ops = module.whole_ops()?;
         let params = module.values(params)?;
         let state = vec![0; module.state_bytes().div_ceil(size_of::<u64>())];
         let host = Box::new(bindings::Host {
@@ -215,19 +215,4 @@ impl fmt::Debug for Instance {
             .field("hz", &self.host.hz)
             .finish_non_exhaustive()
     }
-}
-
-/// The module's hooks, once those that Linux requires are known to be there.
-fn whole_ops(module: &Module) -> Result<TcpCongestionOps, CcError> {
-    let ops = module.ops();
-    let missing = if ops.ssthresh.is_none() {
-        "ssthresh"
-    } else if ops.undo_cwnd.is_none() {
-        "undo_cwnd"
-    } else if ops.cong_avoid.is_none() && ops.cong_control.is_none() {
-        "cong_avoid or cong_control"
-    } else {
-        return Ok(ops);
-    };
-    Err(CcError::MissingHook { module: module.name().to_owned(), hook: missing })
 }

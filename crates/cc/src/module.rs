@@ -1,5 +1,9 @@
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
+
+use skyhop_model::cc_language;
 
 use crate::bindings::{self, TcpCongestionOps};
 use crate::error::CcError;
@@ -7,13 +11,18 @@ use crate::param::Param;
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 
-/// A congestion control: one file in `cc/`.
+/// A congestion control in C: one file in `cc/`, or one of the user's.
 pub struct Module {
     name: &'static str,
     native: *const bindings::Module,
     bpf: Option<BpfObjects>,
     hears: bool,
+    /// The whole name of the user's file.
+    file: Option<&'static str>,
 }
+
+/// Files of the user's that have been loaded, by their whole names; of a file that changed, what it is now.
+static ADOPTED: RwLock<BTreeMap<&'static str, &'static Module>> = RwLock::new(BTreeMap::new());
 
 /// An algorithm's file compiled for the kernel: ELF objects for libbpf.
 #[derive(Clone, Copy)]
@@ -26,18 +35,25 @@ pub struct BpfObjects {
 
 // SAFETY: `native` points to a constant of the C file, which nobody writes to.
 unsafe impl Sync for Module {}
+// SAFETY: likewise.
+unsafe impl Send for Module {}
 
 impl Module {
-    /// All of them, in alphabetical order.
+    /// Those of `cc/`, in alphabetical order.
     pub fn all() -> &'static [Module] {
         MODULES
     }
 
-    /// The one with this name.
+    /// The one of `cc/` with this name, or of this file of the user's, which somebody has loaded ([`Module::adopt`]).
     ///
     /// # Errors
-    /// [`CcError::UnknownModule`].
+    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`].
     pub fn find(name: &str) -> Result<&'static Module, CcError> {
+        if cc_language(name).is_some() {
+            let adopted = ADOPTED.read().unwrap_or_else(PoisonError::into_inner);
+            let module = adopted.get(name).copied();
+            return module.ok_or_else(|| CcError::NotLoaded { file: name.to_owned() });
+        }
         MODULES.iter().find(|module| module.name == name).ok_or_else(|| CcError::UnknownModule {
             name: name.to_owned(),
             known: comma_separated(MODULES.iter().map(|module| module.name)),
@@ -50,9 +66,49 @@ impl Module {
         FIXTURES.iter().find(|module| module.name == name).expect("a file of tests/modules")
     }
 
+    /// Makes a module of a file of the user's that has been compiled and loaded; `find` gives it under `file` from now
+    /// on. `hears`: whether it looks at what is announced.
+    ///
+    /// # Errors
+    /// [`CcError::MissingHook`].
+    ///
+    /// # Safety
+    /// `native` is what `SKYHOP_MODULE` of this version's `skyhop_cc.h` defines, and stays loaded.
+    pub unsafe fn adopt(
+        file: &str,
+        name: &str,
+        native: *const bindings::Module,
+        hears: bool,
+    ) -> Result<&'static Module, CcError> {
+        // They stay as long as what was loaded: connections point to it.
+        let (name, file): (&str, &str) = (name.to_owned().leak(), file.to_owned().leak());
+        let made = Module { name, native, bpf: None, hears, file: Some(file) };
+        made.whole_ops()?;
+        let module: &'static Module = Box::leak(Box::new(made));
+        module.make_known();
+        Ok(module)
+    }
+
+    /// Makes `find` give a file that was loaded before.
+    pub fn make_known(&'static self) {
+        if let Some(file) = self.file {
+            ADOPTED.write().unwrap_or_else(PoisonError::into_inner).insert(file, self);
+        }
+    }
+
     /// Its file's name without the extension.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The whole name of its file, where that is the user's.
+    pub fn file(&self) -> Option<&'static str> {
+        self.file
+    }
+
+    /// What messages call its file.
+    pub fn origin(&self) -> String {
+        self.file.map_or_else(|| format!("cc/{}.c", self.name), str::to_owned)
     }
 
     /// One line about it.
@@ -92,9 +148,24 @@ impl Module {
         self.hears
     }
 
-    /// The same file compiled for the kernel; `None` where the build had no clang.
+    /// The same file compiled for the kernel; `None` where the build had no clang, and of files of the user's.
     pub fn bpf_objects(&self) -> Option<BpfObjects> {
         self.bpf
+    }
+
+    /// Its hooks, once those that Linux requires are known to be there.
+    pub(crate) fn whole_ops(&self) -> Result<TcpCongestionOps, CcError> {
+        let ops = self.ops();
+        let missing = if ops.ssthresh.is_none() {
+            "ssthresh"
+        } else if ops.undo_cwnd.is_none() {
+            "undo_cwnd"
+        } else if ops.cong_avoid.is_none() && ops.cong_control.is_none() {
+            "cong_avoid or cong_control"
+        } else {
+            return Ok(ops);
+        };
+        Err(CcError::MissingHook { origin: self.origin(), hook: missing })
     }
 
     pub(crate) fn ops(&self) -> TcpCongestionOps {
@@ -121,6 +192,14 @@ impl Module {
     }
 }
 
+impl PartialEq for Module {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Module {}
+
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Module({})", self.name)
@@ -135,5 +214,5 @@ pub(crate) fn comma_separated<'a>(names: impl Iterator<Item = &'a str>) -> Strin
 fn text(literal: *const std::ffi::c_char) -> &'static str {
     // SAFETY: the header's macros fill these fields with string literals only.
     let literal = unsafe { CStr::from_ptr(literal) };
-    literal.to_str().expect("the files in cc/ are UTF-8")
+    literal.to_str().unwrap_or("(not UTF-8)")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use skyhop_model::plain_cc_name;
+use skyhop_model::{cc_language, plain_cc_name};
 
 use crate::caller::Caller;
 use crate::congestion_control::CongestionControl;
@@ -34,7 +34,7 @@ pub type Controller = Box<dyn CongestionControl>;
 
 type Make = Arc<dyn Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync>;
 
-/// The congestion controls that connections may have: all modules, and what was registered.
+/// The congestion controls that connections may have: all modules, what was registered, and files of the user's.
 #[derive(Default)]
 pub struct Registry {
     registered: RwLock<BTreeMap<String, Make>>,
@@ -71,19 +71,30 @@ impl Registry {
         Ok(())
     }
 
-    /// All names, in alphabetical order.
+    /// Adds what makes controllers of a file of the user's, in place of what that file held before.
+    pub fn adopt(
+        &self,
+        file: &str,
+        make: impl Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync + 'static,
+    ) {
+        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
+        registered.insert(file.to_owned(), Arc::new(make));
+    }
+
+    /// All names, in alphabetical order; files of the user's have none.
     pub fn names(&self) -> Vec<String> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         let modules = Module::all().iter().map(|module| module.name().to_owned());
-        let mut names: Vec<String> = modules.chain(registered.keys().cloned()).collect();
+        let others = registered.keys().filter(|name| cc_language(name).is_none()).cloned();
+        let mut names: Vec<String> = modules.chain(others).collect();
         names.sort();
         names
     }
 
-    /// The controller of a connection of `caller`'s, by its name in a scenario.
+    /// The controller of a connection of `caller`'s, by its name in a scenario or the whole name of its file.
     ///
     /// # Errors
-    /// [`CcError::UnknownModule`], what is wrong with the parameters, or what `caller` does not do.
+    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`], what is wrong with the parameters, or what `caller` does not do.
     pub fn start(
         &self,
         name: &str,
@@ -99,7 +110,10 @@ impl Registry {
             caller.accept_ecn(name, controller.needs_ecn())?;
             return Ok(controller);
         }
-        let module = Module::find(name).map_err(|_| self.unknown(name))?;
+        let module = Module::find(name).map_err(|error| match error {
+            CcError::UnknownModule { .. } => self.unknown(name),
+            other => other,
+        })?;
         caller.accept(module)?;
         Ok(Box::new(Instance::with_setup(module, setup)?))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use skyhop_cc::Module;
 use skyhop_experiment::{Experiment, Traffic};
+use skyhop_model::cc_label;
 use skyhop_units::Duration;
 
 /// What a reader has to know before believing what comes of the experiment.
@@ -34,6 +35,7 @@ fn unheard(experiment: &Experiment) -> Option<String> {
             Traffic::Udp { .. } => None,
         })
         .filter(|cc| Module::find(cc).is_ok_and(Module::hears_handovers))
+        .map(cc_label)
         .collect();
     let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");
     let why = match (announces, source) {

@@ -16,8 +16,8 @@ mod seed;
 
 pub use seed::seed_for;
 
-/// What an engine runs. It needs no file and no name any more: as JSON it can be sent elsewhere and is
-/// the same there.
+/// What an engine runs. It needs no name any more, and no file but those of the user's congestion controls: as JSON
+/// it can be sent elsewhere and is the same there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// The scenario as resolved, for run.json.
@@ -44,6 +44,8 @@ pub struct Experiment {
     pub seed: u64,
     /// What carries packets in a live run.
     pub device: LiveDevice,
+    /// The files of the user's that congestion controls are made of, by their whole names: the SHA-256 of each.
+    pub cc_files: BTreeMap<String, String>,
 }
 
 /// A link.
@@ -183,7 +185,7 @@ impl FlowPlan {
 pub enum Traffic {
     /// An application over TCP.
     Tcp {
-        /// The congestion control's name.
+        /// The congestion control's name, or the whole name of its file.
         cc: String,
         /// What its two ends do.
         app: App,
@@ -213,7 +215,7 @@ pub fn cc_parameters(
     cc: &str,
     tables: &BTreeMap<String, serde_json::Value>,
 ) -> Vec<(String, String)> {
-    let own = tables.get(skyhop_model::plain_cc_name(cc)).and_then(serde_json::Value::as_object);
+    let own = tables.get(skyhop_model::cc_table(cc)).and_then(serde_json::Value::as_object);
     own.into_iter()
         .flatten()
         .map(|(name, value)| {

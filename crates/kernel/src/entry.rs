@@ -7,7 +7,7 @@ use skyhop_model::OUR_CC;
 
 use crate::census::sockets_by_cc;
 use crate::error::{Context, KernelError};
-use crate::names::{PREFIX, held_module, kernel_ships};
+use crate::names::{PREFIX, held_module, held_part, is_called, kernel_ships};
 use crate::pins::Pin;
 
 const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -19,22 +19,22 @@ pub struct Entry {
     pub name: String,
     /// Whose it is, and whether it is loaded.
     pub status: Status,
-    /// Ours: one line about it.
+    /// Ours, from `cc/`: one line about it.
     pub about: Option<&'static str>,
     /// Sockets that use it in the namespaces that the caller can see; `None` where the kernel does not
     /// say, or it is not in the kernel.
     pub sockets: Option<u64>,
 }
 
-/// Whose a congestion control is, and whether it is loaded.
+/// Whose a congestion control is, and whether it is loaded. `None` for a module's name is a file of somebody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The kernel's own.
     Kernel,
     /// Ours, loaded until it is unloaded.
-    Loaded(&'static str),
+    Loaded(Option<&'static str>),
     /// Ours, held by a live run until that ends.
-    Run(&'static str),
+    Run(Option<&'static str>),
     /// Ours, not in the kernel.
     Module(&'static str),
 }
@@ -62,7 +62,7 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
     });
     let mut entries: Vec<Entry> = in_kernel.collect();
     for module in Module::all() {
-        let loaded = |entry: &Entry| entry.status == Status::Loaded(module.name());
+        let loaded = |entry: &Entry| entry.status == Status::Loaded(Some(module.name()));
         if !entries.iter().any(loaded) {
             let status = Status::Module(module.name());
             let name = format!("{OUR_CC}{}", module.name());
@@ -83,32 +83,35 @@ pub fn has_own(name: &str) -> Result<bool, KernelError> {
     Ok(status_of(name, Pin::all().as_deref()) == Status::Kernel)
 }
 
-/// What a module that has been loaded is called in the kernel.
+/// What a module of `cc/` that has been loaded is called in the kernel.
 pub fn loaded_name(module: &Module) -> Option<String> {
     let pins = Pin::all();
-    let is_it = |name: &String| status_of(name, pins.as_deref()) == Status::Loaded(module.name());
-    offered().ok()?.into_iter().find(is_it)
+    let loaded = Status::Loaded(Some(module.name()));
+    let is_it = |name: &String| status_of(name, pins.as_deref()) == loaded;
+    offered().ok()?.into_iter().find(is_it).filter(|_| module.file().is_none())
 }
 
 /// Where the kernel's algorithm of this name comes from; `pins` is `None` for who may not look at them.
 fn status_of(name: &str, pins: Option<&[Pin]>) -> Status {
-    if let Some(module) = held_module(name) {
-        return Status::Run(module.name());
-    }
-    let plain = name.strip_prefix(PREFIX).unwrap_or(name);
-    let Ok(module) = Module::find(plain) else { return Status::Kernel };
+    let module = Module::all().iter().find(|module| is_called(module, name)).map(Module::name);
     let loaded = match pins {
         Some(pins) => pins.iter().any(|pin| pin.kernel_name == name),
-        None => name != plain || !kernel_ships(name),
+        None => name.starts_with(PREFIX) || (module.is_some() && !kernel_ships(name)),
     };
-    if loaded { Status::Loaded(module.name()) } else { Status::Kernel }
+    match held_part(name) {
+        _ if loaded => Status::Loaded(module),
+        Some(_) => Status::Run(held_module(name).map(Module::name)),
+        None => Status::Kernel,
+    }
 }
 
 fn about(status: Status) -> Option<&'static str> {
-    let (Status::Loaded(name) | Status::Run(name) | Status::Module(name)) = status else {
-        return None;
+    let name = match status {
+        Status::Kernel => None,
+        Status::Loaded(name) | Status::Run(name) => name,
+        Status::Module(name) => Some(name),
     };
-    Module::find(name).ok().map(Module::about)
+    Module::find(name?).ok().map(Module::about)
 }
 
 #[cfg(test)]
@@ -118,11 +121,13 @@ mod tests {
     #[test]
     fn a_name_is_ours_where_it_is_pinned_or_has_our_prefix() {
         let pins = [Pin::of("skyhop_cubic")];
-        assert_eq!(status_of("skyhop_cubic", Some(&pins)), Status::Loaded("cubic"));
-        assert_eq!(status_of("skyhop_cubic", None), Status::Loaded("cubic"));
+        assert_eq!(status_of("skyhop_cubic", Some(&pins)), Status::Loaded(Some("cubic")));
+        assert_eq!(status_of("skyhop_cubic", None), Status::Loaded(Some("cubic")));
         assert_eq!(status_of("cubic", Some(&pins)), Status::Kernel);
         assert_eq!(status_of("reno", None), Status::Kernel);
-        assert_eq!(status_of("bbr_00ff1a", Some(&pins)), Status::Run("bbr"));
+        assert_eq!(status_of("bbr_00ff1a", Some(&pins)), Status::Run(Some("bbr")));
+        assert_eq!(status_of("idea_00ff1a", Some(&pins)), Status::Run(None));
+        assert_eq!(status_of("idea", Some(&[Pin::of("idea")])), Status::Loaded(None));
         assert_eq!(status_of("dctcp", None), Status::Kernel);
     }
 
@@ -134,7 +139,7 @@ mod tests {
         for module in Module::all() {
             let name = module.name();
             let is_ours = |entry: &Entry| {
-                [Status::Loaded(name), Status::Module(name)].contains(&entry.status)
+                [Status::Loaded(Some(name)), Status::Module(name)].contains(&entry.status)
             };
             assert!(entries.iter().any(is_ours), "{name}");
         }

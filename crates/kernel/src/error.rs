@@ -1,6 +1,7 @@
 //! Why something could not be done with the running kernel.
 
 use skyhop_cc::CcError;
+use skyhop_ccfile::CcFileError;
 use thiserror::Error;
 
 /// Why something could not be done with the running kernel; each message is one line with the way out.
@@ -9,6 +10,9 @@ pub enum KernelError {
     /// There is no such module, or its parameters are wrong.
     #[error(transparent)]
     Module(#[from] CcError),
+    /// It is a file of the user's, which is wrong or cannot be compiled here.
+    #[error(transparent)]
+    File(#[from] CcFileError),
     /// The caller may not.
     #[error(
         "loading a congestion control needs root (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN on the host): run it with sudo"
@@ -36,7 +40,7 @@ pub enum KernelError {
     NoLibbpf,
     /// It is there already.
     #[error(
-        "{module} is already loaded, as {kernel_name}: run skyhop cc unload {module} first to load it with other parameters"
+        "{module} is already loaded, as {kernel_name}: run skyhop cc unload {module} first to load it anew"
     )]
     AlreadyLoaded {
         /// The module.
@@ -53,10 +57,10 @@ pub enum KernelError {
         loaded: String,
     },
     /// The verifier refuses a module.
-    #[error("this kernel's verifier refuses cc/{module}.c: {reason}")]
+    #[error("this kernel's verifier refuses {origin}: {reason}")]
     Refused {
-        /// The module.
-        module: String,
+        /// The module's file.
+        origin: String,
         /// The verifier's last word.
         reason: String,
     },
@@ -73,7 +77,11 @@ pub enum KernelError {
 impl KernelError {
     /// Whether what was asked for was wrong, rather than the attempt to do it.
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Module(_) | Self::AlreadyLoaded { .. } | Self::NotLoaded { .. })
+        match self {
+            Self::File(error) => error.is_input(),
+            Self::Module(_) | Self::AlreadyLoaded { .. } | Self::NotLoaded { .. } => true,
+            _ => false,
+        }
     }
 
     /// What is missing here, where that is all: "kernel" with its rights, or "clang" for the build.
@@ -81,6 +89,7 @@ impl KernelError {
         match self {
             Self::NotRoot | Self::NoBtf(_) | Self::NoStructOps | Self::NoLibbpf => Some("kernel"),
             Self::NotCompiled(_) => Some("clang"),
+            Self::File(error) => error.missing(),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use skyhop_app::Kind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
+use skyhop_model::{CcLanguage, cc_label, cc_language};
 
 use crate::traffic::tcp::check_options;
 use crate::{LiveOptions, hosts};
@@ -22,8 +23,28 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
         let what = format!("the scenario has {flows} flows; live runs at most {MOST_FLOWS}");
         return Err(Unsupported::new("flow", what));
     }
+    congestion_controls(experiment, options).into_iter().try_for_each(check_language)?;
     hosts::options(experiment, options.program.is_some())?;
     experiment.flows.iter().try_for_each(check_flow)
+}
+
+/// The congestion controls that a run uses: its flows', or that of a program's sockets.
+pub(crate) fn congestion_controls<'e>(
+    experiment: &'e Experiment,
+    options: &'e LiveOptions,
+) -> Vec<&'e str> {
+    match options.program {
+        Some(_) => vec![&options.default_cc],
+        None => experiment.flows.iter().filter_map(FlowPlan::cc).collect(),
+    }
+}
+
+fn check_language(cc: &str) -> Result<(), Unsupported> {
+    if cc_language(cc) != Some(CcLanguage::Python) {
+        return Ok(());
+    }
+    let what = "a congestion control in Python runs in the simulator alone (skyhop sim): for live runs write it in C";
+    Err(Unsupported::new(cc_label(cc), what))
 }
 
 fn check_flow(flow: &FlowPlan) -> Result<(), Unsupported> {

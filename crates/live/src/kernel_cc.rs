@@ -5,11 +5,13 @@
 //! kernel forgets it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use skyhop_cc::Module;
+use skyhop_ccfile::CcFileError;
 use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
-use skyhop_model::{OUR_CC, our_cc_name, plain_cc_name};
+use skyhop_model::{CcLanguage, OUR_CC, cc_label, cc_language, our_cc_name, plain_cc_name};
 
 use skyhop_host::error::{Context, HostError};
 
@@ -21,8 +23,22 @@ pub(crate) struct LoadedModules {
     borrowed: BTreeSet<String>,
 }
 
-/// A module's name with its parameters.
-type Choice = (&'static str, Vec<(String, String)>);
+/// A module's name or file, with its parameters.
+type Choice = (String, Vec<(String, String)>);
+
+/// Compiles for the kernel what runs in it and is a file of the user's, so that what is wrong with it shows before
+/// anything else is done. The engine's processes have it from their parent.
+///
+/// # Errors
+/// What is wrong with a file, or what this machine lacks.
+pub(crate) fn compile_files(ccs: &[&str]) -> Result<(), CcFileError> {
+    for file in ccs.iter().filter(|cc| cc_language(cc) == Some(CcLanguage::C)) {
+        let module = skyhop_ccfile::load(Path::new(file))?.module;
+        skyhop_kernel::CALLER.accept(module)?;
+        skyhop_ccfile::bpf_objects(module)?;
+    }
+    Ok(())
+}
 
 impl LoadedModules {
     /// What the kernel calls the scenario's congestion control `cc`, which is loaded if need be.
@@ -70,7 +86,7 @@ impl LoadedModules {
         module: &'static Module,
         parameters: Vec<(String, String)>,
     ) -> Result<String, HostError> {
-        let choice = (module.name(), parameters);
+        let choice = (module.file().unwrap_or(module.name()).to_owned(), parameters);
         if let Some(held) = self.held.get(&choice) {
             return Ok(held.kernel_name().to_owned());
         }
@@ -97,6 +113,10 @@ impl LoadedModules {
 
 /// Which of ours `cc` means; `None`: the kernel's own, or what the kernel may know and we do not.
 fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
+    if cc_language(cc).is_some() {
+        let module = Module::find(cc).map_err(KernelError::from);
+        return module.map(Some).map_err(|error| unavailable(cc, &error));
+    }
     if let Some(name) = our_cc_name(cc) {
         let module = Module::find(name).map_err(KernelError::from);
         return module.map(Some).map_err(|error| unavailable(cc, &error));
@@ -113,7 +133,7 @@ pub(crate) fn paces(cc: &str) -> bool {
 
 fn unavailable(cc: &str, error: &KernelError) -> HostError {
     HostError::CongestionControl {
-        name: cc.to_owned(),
+        name: cc_label(cc).to_owned(),
         reason: error.to_string(),
         is_input: error.is_input(),
     }

@@ -92,6 +92,9 @@ impl Engine for LiveEngine {
         control: &mut dyn Control,
     ) -> Result<Ended, EngineError> {
         self.check(experiment)?;
+        kernel_cc::compile_files(&check::congestion_controls(experiment, &self.options)).map_err(
+            |error| EngineError::Failed { is_input: error.is_input(), reason: Box::new(error) },
+        )?;
         supervisor::run(experiment, &self.options, sink, control)
     }
 }

@@ -1,7 +1,21 @@
 //! How a scenario names a congestion control.
 
+use std::path::Path;
+
 /// What stands before the name of one of ours where the kernel's own is not meant.
 pub const OUR_CC: &str = "skyhop:";
+
+/// The most letters of a congestion control's name: the kernel has room for so many and their end (`TCP_CA_NAME_MAX`).
+pub const MOST_CC_LETTERS: usize = 15;
+
+/// What a congestion control in a file of the user's is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CcLanguage {
+    /// For every engine.
+    C,
+    /// For the simulator.
+    Python,
+}
 
 /// The plain name where ours is meant for certain; `None` where the kernel's own may be meant, too.
 pub fn our_cc_name(name: &str) -> Option<&str> {
@@ -11,6 +25,28 @@ pub fn our_cc_name(name: &str) -> Option<&str> {
 /// The plain name, whichever is meant.
 pub fn plain_cc_name(name: &str) -> &str {
     our_cc_name(name).unwrap_or(name)
+}
+
+/// What the file is written in, where a file is meant and no name.
+pub fn cc_language(name: &str) -> Option<CcLanguage> {
+    match Path::new(name).extension()?.to_str()? {
+        "c" => Some(CcLanguage::C),
+        "py" => Some(CcLanguage::Python),
+        _ => None,
+    }
+}
+
+/// The table of a flow that holds its congestion control's parameters: the plain name, a file's without its ending.
+pub fn cc_table(name: &str) -> &str {
+    let plain = plain_cc_name(name);
+    let stem = cc_language(plain).and_then(|_| Path::new(plain).file_stem()?.to_str());
+    stem.unwrap_or(plain)
+}
+
+/// What results call it: a file without its directories.
+pub fn cc_label(name: &str) -> &str {
+    let file = cc_language(name).and_then(|_| Path::new(name).file_name()?.to_str());
+    file.unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -24,5 +60,15 @@ mod tests {
             (Some("cubic"), "cubic")
         );
         assert_eq!((our_cc_name("cubic"), plain_cc_name("cubic")), (None, "cubic"));
+    }
+
+    #[test]
+    fn files_are_told_from_names() {
+        let of = |name| (cc_language(name), cc_table(name), cc_label(name));
+        assert_eq!(of("../a b/idea.c"), (Some(CcLanguage::C), "idea", "idea.c"));
+        assert_eq!(of("idea.py"), (Some(CcLanguage::Python), "idea", "idea.py"));
+        assert_eq!(of("cubic"), (None, "cubic", "cubic"));
+        assert_eq!(of("skyhop:cubic"), (None, "cubic", "skyhop:cubic"));
+        assert_eq!(of(".c"), (None, ".c", ".c"));
     }
 }

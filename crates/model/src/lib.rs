@@ -17,10 +17,14 @@ mod layered;
 mod live;
 mod packet;
 mod path;
+mod plain;
 mod tcp;
 
 pub use app::AppTable;
-pub use cc::{OUR_CC, our_cc_name, plain_cc_name};
+pub use cc::{
+    CcLanguage, MOST_CC_LETTERS, OUR_CC, cc_label, cc_language, cc_table, our_cc_name,
+    plain_cc_name,
+};
 pub use counts::{Counts, Drops, LossReason};
 pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
@@ -28,5 +32,6 @@ pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
+pub use plain::plain_error;
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownWord;

@@ -1,5 +1,7 @@
 //! Congestion controls: the kernel's, and ours in it.
 
+use std::path::{Path, PathBuf};
+
 use pyo3::prelude::*;
 use skyhop_kernel::{ProgramReport, Status};
 
@@ -26,15 +28,19 @@ pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
                 Status::Kernel => ("kernel", None),
                 Status::Loaded(module) => ("loaded", Some(module)),
                 Status::Run(module) => ("held by a live run", Some(module)),
-                Status::Module(module) => ("not loaded", Some(module)),
+                Status::Module(module) => ("not loaded", Some(Some(module))),
+            };
+            let (unknown, source) = match module {
+                None => ("the kernel's own", "this machine's kernel".to_owned()),
+                Some(None) => ("loaded from a file", "a file of its user's".to_owned()),
+                Some(Some(module)) => ("", format!("cc/{module}.c")),
             };
             CongestionControl {
                 name: entry.name,
                 place,
                 sockets: entry.sockets,
-                description: entry.about.unwrap_or("the kernel's own").to_owned(),
-                source: module
-                    .map_or("this machine's kernel".to_owned(), |module| format!("cc/{module}.c")),
+                description: entry.about.unwrap_or(unknown).to_owned(),
+                source,
             }
         })
         .collect())
@@ -59,10 +65,56 @@ pub(crate) fn unload_cc(name: &str) -> Fallible<(String, Option<u64>)> {
 /// What the verifier says of each hook of a module: name, instructions, and how many it looked at. Refuses
 /// what the simulator would not call, too.
 #[pyfunction]
-pub(crate) fn check_cc(name: &str) -> Fallible<Vec<(String, u32, Option<u32>)>> {
+pub(crate) fn check_cc(name: &str) -> Fallible<Vec<Report>> {
     let module = skyhop_kernel::module_of(name)?;
     skyhop_tcp::CALLER.accept(module)?;
     let reports = skyhop_kernel::check(module)?;
-    let row = |ProgramReport { name, instructions, verified }| (name, instructions, verified);
-    Ok(reports.into_iter().map(row).collect())
+    Ok(reports.into_iter().map(report).collect())
+}
+
+/// A hook: its name, its instructions, and how many of them the verifier looked at.
+type Report = (String, u32, Option<u32>);
+
+fn report(report: ProgramReport) -> Report {
+    (report.name, report.instructions, report.verified)
+}
+
+/// Compiles a file in C for the simulator, and refuses what Linux or the simulator would not call. Returns what the
+/// compiler had to say though it did it.
+#[pyfunction]
+pub(crate) fn load_cc_file(py: Python<'_>, file: &str) -> Fallible<String> {
+    let loaded = py.detach(|| skyhop_ccfile::load(Path::new(file)))?;
+    skyhop_tcp::CALLER.accept(loaded.module)?;
+    skyhop_kernel::CALLER.accept(loaded.module)?;
+    Ok(loaded.compiled.messages)
+}
+
+/// Has this kernel's verifier look at a file in C: why it could not be asked on this machine, or the hooks as
+/// [`check_cc`] returns them.
+#[pyfunction]
+pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(Option<String>, Vec<Report>)> {
+    let checked = py.detach(|| {
+        let module = skyhop_kernel::module_of(file)?;
+        // What this user may not load is compiled all the same.
+        skyhop_ccfile::bpf_objects(module)?;
+        skyhop_kernel::check(module)
+    });
+    match checked {
+        Ok(reports) => Ok((None, reports.into_iter().map(report).collect())),
+        Err(error) if error.missing().is_some() => Ok((Some(error.to_string()), Vec::new())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where skyhop's headers are for editors; nothing where nothing can be kept.
+#[pyfunction]
+pub(crate) fn cc_headers() -> Fallible<Option<PathBuf>> {
+    Ok(skyhop_ccfile::headers_directory()?)
+}
+
+/// skyhop's own congestion controls in C: name and text of each.
+#[pyfunction]
+pub(crate) fn own_cc() -> Vec<(&'static str, &'static str)> {
+    let text = |name| Some((name, skyhop_ccfile::example(name)?));
+    skyhop_ccfile::examples().into_iter().filter_map(text).collect()
 }

@@ -14,6 +14,7 @@ use skyhop_units::Duration;
 use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyExperiment, PyRunDirectory};
 use crate::progress::PyProgress;
+use crate::python_cc;
 
 /// What a run may be told beside its scenario: each engine takes what is for it.
 #[derive(FromPyObject)]
@@ -57,7 +58,7 @@ impl Control for PyControl<'_> {
     }
 
     fn interrupted(&mut self) -> bool {
-        self.progress.interrupted()
+        python_cc::has_failed() || self.progress.interrupted()
     }
 
     fn wall_s(&self) -> f64 {
@@ -108,11 +109,13 @@ fn run(
 ) -> Fallible<Outcome> {
     let progress = PyProgress::new(progress);
     let mut control = PyControl { progress: &progress, started };
-    let ended = py.detach(|| engine.run(&experiment.experiment, sink, &mut control));
+    let mut sink = python_cc::Guarded(sink);
+    let ended = py.detach(|| engine.run(&experiment.experiment, &mut sink, &mut control));
+    let stopped = python_cc::take_failure()?;
     let Ended { at, interrupted, program_status } = ended?;
     match progress.take_raised() {
         // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),
-        _ => Ok((at.as_secs_f64(), interrupted, program_status)),
+        _ => Ok((at.as_secs_f64(), interrupted || stopped, program_status)),
     }
 }

@@ -2,7 +2,9 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use skyhop_cc::CcError;
+use skyhop_ccfile::CcFileError;
 use skyhop_convert::ConvertError;
 use skyhop_engine::EngineError;
 use skyhop_files::FileError;
@@ -12,18 +14,26 @@ use skyhop_orbit::ConstellationError;
 use skyhop_path::PathError;
 use skyhop_scenario::ScenarioError;
 
-/// An exception of the class `name` of `skyhop.errors`.
-fn exception(name: &str, message: &str) -> PyErr {
+/// An exception of the class `name` of `skyhop.errors`, made with `arguments`.
+fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
+    let arguments = arguments.map(without_numbers);
     Python::attach(|py| {
         let made = py
             .import("skyhop.errors")
             .and_then(|errors| errors.getattr(name))
-            .and_then(|class| class.call1((message,)));
+            .and_then(|class| class.call1(PyTuple::new(py, arguments)?));
         match made {
             Ok(exception) => PyErr::from_value(exception),
             Err(error) => error,
         }
     })
+}
+
+/// The message without the number that Rust puts behind what the system says of an error.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let begin = parts.next().unwrap_or_default().to_owned();
+    parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 /// What a function for Python fails with: one of those exceptions, or what Python itself has raised. `?` makes one
@@ -46,12 +56,12 @@ impl From<Failure> for PyErr {
 
 /// The user's input was wrong.
 pub(crate) fn input_error(message: &str) -> Failure {
-    Failure(exception("InputError", message))
+    Failure(exception("InputError", [message]))
 }
 
 /// The run failed.
 pub(crate) fn run_error(message: &str) -> Failure {
-    Failure(exception("RunError", message))
+    Failure(exception("RunError", [message]))
 }
 
 macro_rules! failures {
@@ -68,12 +78,43 @@ macro_rules! failures {
 failures! {
     CcError, |_| true;
     ConstellationError, |_| true;
-    EngineError, EngineError::is_input;
     FileError, FileError::is_input;
     HostError, HostError::is_input;
-    KernelError, KernelError::is_input;
     PathError, |_| true;
     serde_json::Error, |_| true;
+}
+
+impl From<CcFileError> for Failure {
+    fn from(error: CcFileError) -> Self {
+        let message = error.to_string();
+        match error.messages() {
+            Some(messages) => Self(exception("CompileError", [&message, messages])),
+            None if error.is_input() => input_error(&message),
+            None => run_error(&message),
+        }
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::File(error) => error.into(),
+            error if error.is_input() => input_error(&error.to_string()),
+            error => run_error(&error.to_string()),
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        if let EngineError::Failed { reason, .. } = &error {
+            if let Some(error) = reason.downcast_ref::<CcFileError>() {
+                return error.clone().into();
+            }
+        }
+        let of = if error.is_input() { input_error } else { run_error };
+        of(&error.to_string())
+    }
 }
 
 impl From<ConvertError> for Failure {
@@ -90,6 +131,7 @@ impl From<ScenarioError> for Failure {
         match error {
             ScenarioError::Interrupted => Self(PyKeyboardInterrupt::new_err(())),
             ScenarioError::Record(error) => error.into(),
+            ScenarioError::CcFile(error) => error.into(),
             other => input_error(&other.to_string()),
         }
     }

@@ -1,21 +1,25 @@
 //! Scenarios, experiments, run directories.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use skyhop_experiment::Experiment;
+use skyhop_ccfile::{Sources, bpf_objects};
+use skyhop_experiment::{Experiment, FlowPlan};
+use skyhop_model::{CcLanguage, cc_language};
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
 use skyhop_record::{RunDirectory, RunWriter};
 use skyhop_scenario::{
-    FindPlace, NamedScenario, Progress, ScenarioError, read_scenario, scenario_from_json,
+    CcFiles, FindPlace, NamedScenario, Progress, ScenarioError, read_scenario, scenario_from_json,
 };
 
 use crate::errors::{Fallible, input_error, run_error};
 use crate::paths::PyPathTrace;
 use crate::progress::PyProgress;
+use crate::python_cc;
 
 /// A checked scenario.
 #[pyclass(name = "Scenario", frozen)]
@@ -37,10 +41,33 @@ impl PyScenario {
         self.0.scenario.to_json().to_string()
     }
 
+    /// Compiles and loads the congestion controls of its flows that are files of the user's, for the kernel, too, if asked;
+    /// returns what the compiler had to say though it did it, where it was called now.
+    fn load_cc_files(&self, py: Python<'_>, for_kernel: bool) -> Fallible<String> {
+        let files = load_cc_files(py, &self.0)?;
+        if for_kernel {
+            let in_c = files.in_c.into_iter();
+            py.detach(|| in_c.map(bpf_objects).collect::<Result<Vec<_>, _>>())?;
+        }
+        Ok(files.messages)
+    }
+
+    /// The files that they are made of, by their whole names: the SHA-256 of each.
+    fn cc_file_digests(&self) -> Fallible<BTreeMap<String, String>> {
+        Ok(self.0.cc_file_digests()?)
+    }
+
     /// What has to be known of its path before believing it.
     fn path_notes(&self) -> Fallible<Vec<String>> {
         Ok(self.0.path_notes()?)
     }
+}
+
+/// Loads those in C, and has Python read those in Python.
+fn load_cc_files(py: Python<'_>, scenario: &NamedScenario) -> Fallible<CcFiles> {
+    let files = py.detach(|| scenario.load_cc_files())?;
+    files.in_python.iter().try_for_each(|file| python_cc::adopt(py, file))?;
+    Ok(files)
 }
 
 /// Name, latitude (deg), longitude (deg), altitude (m).
@@ -104,24 +131,30 @@ pub(crate) struct PyExperiment {
 
 #[pymethods]
 impl PyExperiment {
-    /// `path` is the scenario's path where it is known already: it is then shared, not computed. `for_program`: the
-    /// path goes on beyond the scenario.
+    /// `path` is the scenario's path where it is known already: it is then shared, not computed. `default_cc` is what a
+    /// program's sockets have, which may be a file of the user's, too; `for_program`: the path goes on beyond the
+    /// scenario.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None, for_program=false))]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false))]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
         path: Option<&PyPathTrace>,
+        default_cc: Option<&str>,
         for_program: bool,
     ) -> Fallible<Self> {
+        load_cc_files(py, &scenario.0)?;
         let known = path.map(|path| Arc::clone(&path.trace));
-        let experiment = plan(py, find_place, progress, |find, tell| match known {
+        let mut experiment = plan(py, find_place, progress, |find, tell| match known {
             Some(trace) => scenario.0.experiment_over(trace, find, tell),
             None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
         })?;
+        if let Some(file) = default_cc.filter(|cc| cc_language(cc).is_some()) {
+            experiment.cc_files.extend(Sources::read(Path::new(file))?.digests().clone());
+        }
         let is_as_given = |path: &&PyPathTrace| std::ptr::eq(experiment.path(), &*path.trace);
         let path_file = path.filter(is_as_given).and_then(|path| path.file.clone());
         Ok(Self { experiment, path_file })
@@ -133,9 +166,16 @@ impl PyExperiment {
     }
 
     #[staticmethod]
-    fn from_json(text: &str) -> Fallible<Self> {
+    fn from_json(py: Python<'_>, text: &str) -> Fallible<Self> {
         let wrong = |error: serde_json::Error| input_error(&format!("not an experiment: {error}"));
-        let experiment = serde_json::from_str(text).map_err(wrong)?;
+        let experiment: Experiment = serde_json::from_str(text).map_err(wrong)?;
+        for file in experiment.flows.iter().filter_map(FlowPlan::cc) {
+            match cc_language(file) {
+                Some(CcLanguage::C) => drop(skyhop_ccfile::load(Path::new(file))?),
+                Some(CcLanguage::Python) => python_cc::adopt(py, file)?,
+                None => {}
+            }
+        }
         Ok(Self { experiment, path_file: None })
     }
 

@@ -10,6 +10,7 @@ mod experiment;
 mod pairs;
 mod paths;
 mod progress;
+mod python_cc;
 mod signal_service;
 mod words;
 
@@ -28,7 +29,10 @@ mod core {
         list_qdiscs, list_sites, scenario_schema, sites,
     };
     #[pymodule_export]
-    use crate::congestion_controls::{CongestionControl, check_cc, list_cc, load_cc, unload_cc};
+    use crate::congestion_controls::{
+        CongestionControl, cc_headers, check_cc, check_cc_file, list_cc, load_cc, load_cc_file,
+        own_cc, unload_cc,
+    };
     #[pymodule_export]
     use crate::constellation::PyConstellation;
     #[pymodule_export]

@@ -190,7 +190,7 @@ impl<'r> Recorder<'r> {
         };
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
         let base_rtt = self.experiment.mean_base_rtt(plan, plan.start, end.at);
-        let cc = plan.cc().unwrap_or_default().to_owned();
+        let cc = skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned();
         self.ended.push(account.summary(cc, plan.start, base_rtt, end));
     }
 
@@ -307,6 +307,9 @@ impl<'r> Recorder<'r> {
             interrupted: bool,
             #[serde(flatten)]
             own: &'i Own,
+            /// SHA-256 by whole name.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            cc_files: &'i BTreeMap<String, String>,
             scenario: &'i serde_json::Value,
         }
         let info = RunInfo {
@@ -318,6 +321,7 @@ impl<'r> Recorder<'r> {
             wall_s: ending.wall_s,
             interrupted: ending.interrupted,
             own: &ending.own,
+            cc_files: &self.experiment.cc_files,
             scenario: &self.experiment.scenario,
         };
         serde_json::to_value(info).expect("what engines say of themselves has text keys")

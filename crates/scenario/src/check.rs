@@ -1,10 +1,11 @@
 //! Checks of what the types alone cannot say.
 
 use skyhop_app::{App, Kind as _, Transport};
-use skyhop_model::Relay;
+use skyhop_model::{Relay, cc_language};
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
+use crate::catalogue::find_file;
 use crate::named::NamedScenario;
 use crate::types::{
     Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
@@ -120,7 +121,8 @@ impl NamedScenario {
                 if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);
                 }
-                let cc = skyhop_model::plain_cc_name(&tcp.cc);
+                self.check_cc_file(&tcp.cc, key)?;
+                let cc = skyhop_model::cc_table(&tcp.cc);
                 if let Some(name) = flow.parameters.keys().find(|name| *name != cc) {
                     let what =
                         format!("is neither a key of a flow nor its congestion control ({cc})");
@@ -136,8 +138,17 @@ impl NamedScenario {
         Ok(())
     }
 
+    fn check_cc_file(&self, cc: &str, key: &str) -> Result<(), ScenarioError> {
+        if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {
+            let what = format!("there is no file \"{cc}\", neither beside the scenario nor here");
+            return Err(self.wrong(format!("{key}.cc"), what));
+        }
+        Ok(())
+    }
+
     fn check_signal(&self, signal: &SignalSection) -> Result<(), ScenarioError> {
-        signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
+        let error =
+            signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
         if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
             let what = format!(
                 "is {}; expected at least {SHORTEST_BLIND_PERIOD} for a grid that is to be found",
@@ -148,6 +159,14 @@ impl NamedScenario {
         if signal.period == Duration::ZERO {
             let what = "is 0 s; expected a time such as \"15 s\"";
             return Err(self.wrong("signal.period", what));
+        }
+        let on_a_grid = matches!(signal.source, SignalSource::Schedule | SignalSource::Blind);
+        if on_a_grid && error.constant() >= signal.period {
+            let what = format!(
+                "is as long as the period of {}, so that an announcement tells nothing; expected less",
+                signal.period
+            );
+            return Err(self.wrong("signal.error", what));
         }
         Ok(())
     }

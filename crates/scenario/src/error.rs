@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use skyhop_ccfile::CcFileError;
 use skyhop_files::FileError;
 use thiserror::Error;
 
@@ -26,6 +27,9 @@ pub enum ScenarioError {
     /// An override is not KEY=VALUE or names something that does not exist.
     #[error("--set {text}: {what}")]
     Set { text: String, what: String },
+    /// A congestion control's file is wrong, or cannot be compiled here.
+    #[error(transparent)]
+    CcFile(#[from] CcFileError),
     /// The path could not be computed, or never exists.
     #[error("{origin}: path: {what}")]
     Path { origin: String, what: String },

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study
-from skyhop.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG_INPUT, print_error
+from skyhop.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG_INPUT,
+    print_error,
+    print_failure,
+)
 
 if TYPE_CHECKING:
     from skyhop.errors import SkyhopError
@@ -23,7 +29,6 @@ app = typer.Typer(
         "-o path.parquet --plot path.png"
     ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -89,7 +94,7 @@ def main() -> None:
         print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
     except errors.SkyhopError as error:
-        print_error(str(error))
+        print_failure(error)
         sys.exit(_status(error))
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")

@@ -1,21 +1,63 @@
-"""`skyhop cc`: congestion controls in the running kernel."""
+"""`skyhop cc`: congestion controls of one's own, and in the running kernel."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
 app = group(
-    "Load skyhop's congestion controls into the running kernel, for any program to use.\n\n"
-    "Needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
-    "Example: sudo skyhop cc load cubic --set beta=0.8"
+    "Begin and check a congestion control of your own, and load it or skyhop's into the running "
+    "kernel, for any program to use.\n\n"
+    "Loading needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
+    "Examples: skyhop cc new myidea.c; sudo skyhop cc load cubic --set beta=0.8"
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="One of skyhop cc list.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE.c",
+        help="One of skyhop cc list, or a file of yours.",
+        autocompletion=completing.modules,
+    ),
+]
+
+
+@app.command()
+def new(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file: NAME.c, or NAME.py for the simulator.")
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="NAME", help="Begin with one of skyhop's, such as cubic."),
+    ] = None,
+) -> None:
+    """Write a congestion control to begin with: it works, and is yours to change.
+
+    In C it runs in the simulator and in the kernel, in Python in the simulator alone.
+
+    Example: skyhop cc new myidea.c --from cubic
+    """
+    from skyhop import _core
+    from skyhop.data.templates import template
+    from skyhop.errors import InputError
+
+    text = template(file, source)
+    try:
+        with file.open("x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError:
+        raise InputError(f"{file}: is there already: give another name") from None
+    print_note(f"{file}: written; skyhop cc check {file} checks it, and flows take it as their cc")
+    headers = _core.cc_headers() if file.suffix == ".c" else None
+    if headers is not None:
+        print_note(f"the headers that it includes, for your editor: {headers}")
 
 
 @app.command("list")
@@ -100,18 +142,51 @@ def unload(name: Name) -> None:
 
 
 @app.command()
-def check(name: Name, as_json: Json = False) -> None:
-    """Have this kernel's verifier look at a congestion control, and load nothing.
+def check(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE", help="One of skyhop cc list, or a file in C or Python."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check a congestion control, and have this kernel's verifier look at it; load nothing.
+
+    Of a file it says whether it compiles for the simulator and the kernel, whether a hook is
+    missing or never called, and how it does over a clean link, after an outage, beside its like.
 
     Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
     paths through the hook. A hook that the kernel or the simulator never calls is refused.
 
-    Example: sudo skyhop cc check bbr
+    Examples: skyhop cc check ./myidea.c; sudo skyhop cc check bbr
     """
     from skyhop import _core
 
+    if Path(name).suffix in (".c", ".py"):
+        _check_file(Path(name), as_json=as_json)
+        return
     rows = [
         {"hook": hook, "instructions": instructions, "verified": verified}
         for hook, instructions, verified in _core.check_cc(name)
     ]
     print_rows(rows, as_json=as_json)
+
+
+def _check_file(file: Path, *, as_json: bool) -> None:
+    import json
+
+    from skyhop.cli.cc_check import check_file
+    from skyhop.errors import RunError
+
+    checks, hooks = check_file(file)
+    rows = [check.row() for check in checks]
+    if as_json:
+        print(json.dumps({"checks": rows, "hooks": hooks}, indent=2, ensure_ascii=False))
+    else:
+        print_rows(rows, as_json=False)
+        if hooks:
+            print_rows(hooks, as_json=False)
+    failed = [check.name for check in checks if not check.ok]
+    if failed:
+        raise RunError(f"{file}: of {len(checks)} checks these failed: {', '.join(failed)}")

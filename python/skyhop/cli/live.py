@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.runs import Run
@@ -54,7 +56,12 @@ def live(
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
+        typer.Option(
+            "--cc",
+            metavar="NAME",
+            help="The default congestion control (cubic).",
+            autocompletion=completing.congestion_controls,
+        ),
     ] = None,
     internet: Annotated[
         bool,
@@ -98,6 +105,7 @@ def live(
             raise
     _print(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
     print_warnings([result.directory])
+    print_places([result.directory])
     if output is not None:
         report = ["skyhop", "report", str(output), "-o", "report.html"]
         print_note(f"{output}: done; {shlex.join(report)} draws it")

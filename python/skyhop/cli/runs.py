@@ -54,6 +54,16 @@ def print_warnings(directories: Sequence[Path]) -> None:
         print_note(f"warning: {of}{text}")
 
 
+def print_places(directories: Sequence[Path]) -> None:
+    """Print which places the ends of runs' paths were taken for, where that is open."""
+    from skyhop.data.heads import read_heads
+    from skyhop.data.scenarios import place_notes
+
+    notes = (note for run in read_heads(directories) for note in place_notes(run.scenario))
+    for note in dict.fromkeys(notes):
+        print_note(note)
+
+
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the same keys as CSV (RFC 4180)."""
     writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [])

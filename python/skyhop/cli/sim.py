@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
@@ -50,16 +51,14 @@ def sim(
     as_csv: Csv = False,
 ) -> None:
     """Simulate a scenario."""
-    from skyhop.engines import Observer, sim
+    from skyhop.engines import sim
     from skyhop.runs import read_run
 
     check_form(as_json=as_json, as_csv=as_csv)
     overrides = sets or []
     if repeat is None:
         stop_on_signals()
-        with progress_bar("computing the path") as path, progress_bar("simulating") as run:
-            observer = Observer(path, run)
-            sim(scenario, output, seed=seed, sets=overrides, force=force, observer=observer)
+        sim(scenario, output, seed=seed, sets=overrides, force=force)
         directories = [output]
     else:
         seeds = _seeds(scenario, overrides, seed, repeat)
@@ -71,6 +70,7 @@ def sim(
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
+    print_places(directories)
     report = ["skyhop", "report", str(output), "-o", "report.html"]
     print_note(f"{output}: done; {shlex.join(report)} draws it")
 
@@ -88,11 +88,15 @@ def _repeat(
 ) -> None:
     """Run once per seed, `jobs` at a time; seeds that an interrupted repeat finished are kept."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
-    from skyhop.errors import InterruptedRunError
+    from skyhop.data.scenarios import load_cc_files, load_scenario
+    from skyhop.errors import InterruptedRunError, RunError
 
     stop_on_signals()
+    # Once, and before the repeats, which find them compiled.
+    load_cc_files(load_scenario(scenario, sets))
     mark = _begun(next(iter(places.values())).parent, _digest(scenario, sets))
     missing = {seed: place for seed, place in places.items() if not _is_done(place, mark)}
     if len(missing) < len(places):
@@ -115,6 +119,10 @@ def _repeat(
             done = sum(_is_done(place, mark) for place in places.values())
             if not done:
                 mark.unlink()
+            if isinstance(error, BrokenProcessPool):
+                raise RunError(
+                    f"a repeat's process was killed: {done} of {len(places)} seeds are done"
+                ) from None
             if isinstance(error, KeyboardInterrupt):
                 raise InterruptedRunError(
                     f"interrupted: {done} of {len(places)} seeds are done; the same command goes on"
@@ -155,9 +163,11 @@ def _digest(scenario: Path, sets: Sequence[str]) -> str:
     import skyhop
     from skyhop.data.scenarios import load_scenario
 
-    content = json.loads(load_scenario(scenario, sets).to_json())
+    loaded = load_scenario(scenario, sets)
+    content = json.loads(loaded.to_json())
     content["run"].pop("seed")
-    text = json.dumps([skyhop.__version__, content], sort_keys=True)
+    cc_files = loaded.cc_file_digests()
+    text = json.dumps([skyhop.__version__, content, cc_files], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

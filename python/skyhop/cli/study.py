@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyhop.cli import completing
+from skyhop.cli.figures import Figures, Kinds, Width, figure_files
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows, progress_bar
+from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
+from skyhop.data.figure_files import FIGURE_KINDS
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.study import Study, StudyRun
@@ -32,6 +36,8 @@ Examples:
   skyhop study run studies/satcp-table1.toml -o runs/satcp-table1
 
   skyhop study run satcp-fig9 -o runs/fig9 --jobs 2
+
+  skyhop study run satcp-fig9 -o runs/fig9 --figures paper --format pdf --width one-column
 """
 
 _SHOW_HELP = """\
@@ -43,7 +49,12 @@ Example:
 """
 
 Source = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or a name of skyhop study list.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or a name of skyhop study list.",
+        autocompletion=completing.studies,
+    ),
 ]
 
 
@@ -58,7 +69,12 @@ def run(
         typer.Option(metavar="N", min=1, help="How many runs at a time; default: one per core."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, or ray for a Ray cluster.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="local, or ray for a Ray cluster.",
+            autocompletion=completing.one_of("local", "ray"),
+        ),
     ] = "local",
     elements: Annotated[
         tuple[Path, Path] | None,
@@ -67,6 +83,9 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
     ] = False,
+    figures: Figures = None,
+    kinds: Kinds = None,
+    width: Width = "page",
 ) -> None:
     """Run a study."""
     from skyhop.errors import InputError, InterruptedRunError
@@ -76,6 +95,7 @@ def run(
 
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
+    files = figure_files(figures, kinds, width, FIGURE_KINDS)
     study = load_study(_found(source))
     signal.signal(signal.SIGTERM, _interrupt)
     so_far = (0, study.run_count)
@@ -98,7 +118,7 @@ def run(
                 "the same command goes on"
             ) from None
     verdicts = judge(study.claims, done.results)
-    page = write_study_report(done, verdicts)
+    page = write_study_report(done, verdicts, figures=files)
     _print_outcome(done, verdicts, as_json=as_json)
     print_note(f"report: {page}")
     if done.failures:
@@ -168,19 +188,50 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
+    from skyhop.study.page import shown_warnings, verdict_text
+
     if as_json:
         outcome = {
             "directory": str(done.directory.root),
             "runs": done.results.frame.get_column("run").n_unique(),
-            "claims": [{"text": v.claim.text, "verdict": v.verdict} for v in verdicts],
+            "claims": [_judged(verdict) for verdict in verdicts],
             "failures": [str(failure) for failure in done.failures],
+            "warnings": [{"text": w.text, "runs": w.runs, "at": w.where} for w in done.warnings],
         }
         print(json.dumps(outcome, indent=2, ensure_ascii=False))
     elif verdicts:
-        print_rows([{"claim": v.claim.text, "verdict": v.verdict} for v in verdicts], as_json=False)
+        rows = [{"claim": v.claim.text, "verdict": verdict_text(v)} for v in verdicts]
+        print_rows(rows, as_json=False)
+    for warning in shown_warnings(done):
+        print_note(f"warning: {warning}")
     for failure in done.failures:
         print_note(f"failed: {failure}")
     print_note(f"dataset: {done.directory.root / 'results.parquet'}")
+
+
+def _judged(result: ClaimResult) -> dict[str, Any]:
+    """Return a verdict, and of each comparison both sides and the interval of their difference."""
+    return {
+        "text": result.claim.text,
+        "verdict": result.verdict,
+        "within_chance": result.within_chance,
+        "findings": [
+            {
+                "at": dict(finding.at),
+                "verdict": finding.verdict,
+                "within_chance": finding.within_chance,
+                "why": finding.why,
+                "comparisons": [
+                    {
+                        "text": c.text, "left": c.left, "right": c.right,
+                        "low": c.interval.low, "high": c.interval.high,
+                    }
+                    for c in finding.comparisons
+                ],
+            }
+            for finding in result.findings
+        ],
+    }  # fmt: skip
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

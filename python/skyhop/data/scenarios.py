@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.downloads import downloaded, is_address
+from skyhop.data.places import taken_as
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError
 
@@ -28,7 +32,8 @@ def load_scenario(
             takes none.
         origin: what errors call a scenario that is not a file.
 
-    Element sets that are an address are downloaded first.
+    Element sets that are an address are downloaded first. A congestion control's file is looked up
+    beside the scenario; one that `sets` name, in the current directory.
 
     Raises:
         InputError: one line that names the file, the key and what was expected.
@@ -37,13 +42,13 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
-    sets = [_with_now(one) for one in sets]
+    sets = [with_now(_with_whole_cc(text)) for text in sets]
     loaded = _loaded(scenario, sets, origin)
     downloads = download_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
 
 
-def _with_now(override: str) -> str:
+def with_now(override: str) -> str:
     """Return an override in which a start of "now" is this second."""
     key, _, value = override.partition("=")
     if key.strip().split(".")[-1] != "start" or value.strip().strip("\"'") != "now":
@@ -70,6 +75,49 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
         for key, name in named.items()
         if is_address(name)
     ]
+
+
+def load_cc_files(scenario: _core.Scenario, *, for_kernel: bool = False) -> None:
+    """Compile and load the files that flows name as their congestion controls.
+
+    What a compiler has to say though it did it goes to standard error.
+
+    Raises:
+        CompileError: a file does not compile.
+        InputError: a file is wrong otherwise.
+        RunError: this machine lacks a compiler.
+    """
+    sys.stderr.write(scenario.load_cc_files(for_kernel))
+
+
+def whole_cc_name(cc: str) -> str:
+    """Return a congestion control as it is called from any directory: a file by its whole name."""
+    return str(Path(cc).absolute()) if Path(cc).suffix in _CC_ENDINGS else cc
+
+
+_CC_ENDINGS = (".c", ".py")
+_CC_KEY = re.compile(r"flow\.\d+\.cc")
+
+
+def _with_whole_cc(text: str) -> str:
+    """Return an override that names a file here by its whole name."""
+    key, _, value = text.partition("=")
+    file = Path(value.strip().strip("\"'"))
+    if not _CC_KEY.fullmatch(key.strip()) or file.suffix not in _CC_ENDINGS or not file.is_file():
+        return text
+    return f"{key}={json.dumps(str(file.absolute()))}"
+
+
+def place_notes(resolved: Mapping[str, Any]) -> list[str]:
+    """Return which places a checked scenario's ends were taken for, where that is open."""
+    ends = [
+        path[end]
+        for path in path_sections(resolved).values()
+        for end in ("from", "to")
+        # The ends of other paths are names alone.
+        if path["kind"] == "constellation"
+    ]
+    return [note for note in map(taken_as, dict.fromkeys(ends)) if note is not None]
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -8,9 +8,10 @@ mod registration;
 mod signals;
 
 use skyhop_cc::Module;
+use skyhop_model::cc_language;
 
 use crate::error::KernelError;
-use crate::names::module_of;
+use crate::names::{held_part, module_of, names_in_kernel};
 use crate::pins::{self, Pin};
 use crate::{CALLER, Loaded, ProgramReport, Unloaded};
 
@@ -41,7 +42,7 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
     let features = Features::probe()?;
     let mounted_bpffs = pins::ensure_bpffs()?;
     let _alone = pins::lock()?;
-    if let Some(pin) = registration::pin_of(module).filter(Pin::is_whole) {
+    if let Some(pin) = registration::pin_of(module.name()).filter(Pin::is_whole) {
         let (module, kernel_name) = (module.name().to_owned(), pin.kernel_name);
         return Err(KernelError::AlreadyLoaded { module, kernel_name });
     }
@@ -76,9 +77,13 @@ fn hold_with(
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller may not.
 pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
-    let module = module_of(name)?;
+    let names = names_in_kernel(name);
+    let is_there = registration::pin_among(&names).is_some() || held_part(&names[0]).is_some();
+    if !is_there && cc_language(name).is_none() {
+        module_of(name)?;
+    }
     Features::may_load()?;
-    let kernel_name = registration::unregister(name, module)?;
+    let kernel_name = registration::unregister(&names)?;
     let census = crate::sockets_by_cc().ok();
     let sockets = census.map(|census| census.get(&kernel_name).copied().unwrap_or(0));
     Ok(Unloaded { kernel_name, sockets })

@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys::{BPF_F_LINK, bpf_prog_get_info_by_fd, bpf_prog_info};
 use libbpf_rs::{
     AsRawLibbpf, Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject,
 };
-use skyhop_cc::Module;
+use skyhop_cc::{BpfObjects, Module};
 
 use super::features::Features;
 use super::log;
@@ -36,14 +36,15 @@ impl Prepared {
         features: Features,
     ) -> Result<Self, KernelError> {
         let values = module.values(parameters)?;
-        let objects = module.bpf_objects().ok_or(KernelError::NotCompiled(module.name()))?;
+        let objects = objects_of(module)?;
         let elf = if features.has_four_arguments { objects.current } else { objects.before_6_10 };
         log::listen();
         let mut builder = ObjectBuilder::default();
         let object = builder
             .name(module.name())
             .and_then(|builder| builder.open_memory(elf))
-            .context(&format!("cannot open the object of cc/{}.c", module.name()))?;
+            .map_err(|error| log::last_word().unwrap_or_else(|| error.to_string()))
+            .context(&format!("cannot open the object of {}", module.origin()))?;
         let mut prepared = Self { module, object, features };
         prepared.set_constant("skyhop_hz_of_kernel", &features.hz.to_ne_bytes())?;
         for (param, value) in module.params().zip(values) {
@@ -64,14 +65,14 @@ impl Prepared {
                 match log::last_word() {
                     // The verifier says EACCES, too, but it has more to say.
                     Some(word) if !word.contains("EPERM") && !word.starts_with("libbpf") => {
-                        Err(KernelError::Refused { module: module.name().to_owned(), reason: word })
+                        Err(KernelError::Refused { origin: module.origin(), reason: word })
                     }
                     _ => Err(KernelError::NotRoot),
                 }
             }
             Err(error) => {
                 let reason = log::last_word().unwrap_or_else(|| error.to_string());
-                Err(KernelError::Refused { module: module.name().to_owned(), reason })
+                Err(KernelError::Refused { origin: module.origin(), reason })
             }
         }
     }
@@ -135,7 +136,7 @@ impl Prepared {
     fn btf(&self) -> Result<Btf<'_>, KernelError> {
         // SAFETY: the object lives as long as `self`, from which the result borrows.
         let object = unsafe { self.object.as_libbpf_object().as_ref() };
-        let action = format!("cannot read the type information of cc/{}.c", self.module.name());
+        let action = format!("cannot read the type information of {}", self.module.origin());
         Btf::from_bpf_object(object).context(&action)?.ok_or("there is none").context(&action)
     }
 
@@ -143,8 +144,16 @@ impl Prepared {
         &mut self,
         is_it: impl Fn(&OpenMapMut<'_>) -> bool,
     ) -> Result<OpenMapMut<'_>, KernelError> {
-        let action = format!("cannot use the object of cc/{}.c", self.module.name());
+        let action = format!("cannot use the object of {}", self.module.origin());
         self.object.maps_mut().find(is_it).ok_or("a map is missing").context(&action)
+    }
+}
+
+/// What a module was compiled to: by the build, or a file of the user's now.
+fn objects_of(module: &'static Module) -> Result<BpfObjects, KernelError> {
+    match module.file() {
+        Some(_) => Ok(skyhop_ccfile::bpf_objects(module)?),
+        None => module.bpf_objects().ok_or(KernelError::NotCompiled(module.name())),
     }
 }
 

@@ -9,7 +9,6 @@ use skyhop_cc::{MapValue, bindings};
 use super::registration::{not_loaded, pin_of};
 use crate::Told;
 use crate::error::{Context, KernelError};
-use crate::names::module_of;
 
 /// Reads what the connections of a module tell. There may be one reader of a module at a time.
 pub struct PhaseReader {
@@ -53,7 +52,7 @@ impl fmt::Debug for PhaseReader {
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller may not.
 pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
-    let pin = pin_of(module_of(name)?).ok_or_else(|| not_loaded(name))?;
+    let pin = pin_of(name).ok_or_else(|| not_loaded(name))?;
     let map = MapHandle::from_pinned_path(pin.phases())
         .context(&format!("cannot open what {} reports", pin.kernel_name))?;
     PhaseReader::new(&map)

@@ -12,7 +12,7 @@ use super::phases::PhaseReader;
 use super::signals::SignalMap;
 use crate::entry::offered;
 use crate::error::{Context, KernelError};
-use crate::names::{PREFIX, held_name, kernel_ships};
+use crate::names::{held_name, held_part, kernel_ships, names_in_kernel, prefixed};
 use crate::pins::{self, Pin};
 
 /// How long the kernel may take to forget a name.
@@ -90,17 +90,21 @@ fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
 }
 
 /// The pin of a module, under either of its names.
-pub(super) fn pin_of(module: &Module) -> Option<Pin> {
-    let names = [module.name().to_owned(), format!("{PREFIX}{}", module.name())];
+pub(super) fn pin_of(name: &str) -> Option<Pin> {
+    pin_among(&names_in_kernel(name))
+}
+
+/// The pin that has one of these names.
+pub(super) fn pin_among(names: &[String]) -> Option<Pin> {
     Pin::all()?.into_iter().find(|pin| names.contains(&pin.kernel_name))
 }
 
 /// NAME, or skyhop_NAME where the kernel has its own.
 pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     let name = module.name();
-    let is_ours = pin_of(module).is_some_and(|pin| pin.kernel_name == name);
+    let is_ours = pin_of(name).is_some_and(|pin| pin.kernel_name == name);
     let is_taken = !is_ours && offered()?.iter().any(|taken| taken == name);
-    Ok(if is_taken || kernel_ships(name) { format!("{PREFIX}{name}") } else { name.to_owned() })
+    Ok(if is_taken || kernel_ships(name) { prefixed(name) } else { name.to_owned() })
 }
 
 /// A name that is not taken.
@@ -109,20 +113,20 @@ pub(super) fn unused_name(module: &Module) -> Result<String, KernelError> {
     // Inside of a PID namespace all engines have the same number; the clock tells them apart.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
     let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
-    let mut names = (0..).map(|step| held_name(module, seed.wrapping_add(step)));
+    let mut names = (0..).map(|step| held_name(module.name(), seed.wrapping_add(step)));
     names
         .find(|name| !taken.contains(name))
         .ok_or("all are taken")
         .context("cannot find a name for the module")
 }
 
-/// Removes a registration by its name in the kernel or its module's; returns the former.
-pub(super) fn unregister(name: &str, module: &Module) -> Result<String, KernelError> {
-    let pinned = pin_of(module).filter(|pin| pin.kernel_name == name || !is_held(name));
-    let Some(pin) = pinned else {
+/// Removes the registration that has one of these names in the kernel; returns which.
+pub(super) fn unregister(names: &[String; 2]) -> Result<String, KernelError> {
+    let Some(pin) = pin_among(names) else {
         // A holder's, which on a kernel without links may have outlived it.
-        if is_held(name) && delete_registration(name)? {
-            return Ok(name.to_owned());
+        let name = &names[0];
+        if held_part(name).is_some() && delete_registration(name)? {
+            return Ok(name.clone());
         }
         return Err(not_loaded(name));
     };
@@ -146,10 +150,6 @@ pub(super) fn not_loaded(name: &str) -> KernelError {
     let loaded: Vec<_> = loaded.into_iter().map(|pin| pin.kernel_name).collect();
     let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
     KernelError::NotLoaded { name: name.to_owned(), loaded }
-}
-
-fn is_held(name: &str) -> bool {
-    crate::names::held_module(name).is_some()
 }
 
 /// Deletes the registration of this name that no link holds; `false`: there is none.

@@ -22,7 +22,7 @@ fn without_links_a_holder_unregisters_at_its_end() {
     let held = hold_with(reno(), &[], Features { has_links: false, ..features }).unwrap();
     let name = held.kernel_name().to_owned();
     let entry = |name: &str| list().unwrap().into_iter().find(|entry| entry.name == name);
-    assert_eq!(entry(&name).unwrap().status, Status::Run("reno"));
+    assert_eq!(entry(&name).unwrap().status, Status::Run(Some("reno")));
     drop(held);
     assert!(!offered().unwrap().contains(&name));
 }

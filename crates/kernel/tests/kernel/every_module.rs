@@ -44,7 +44,7 @@ fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
         // The kernel has its own.
         assert_eq!(loaded.kernel_name, "skyhop_cubic");
         let entry = |name: &str| list().unwrap().into_iter().find(|entry| entry.name == name);
-        assert_eq!(entry("skyhop_cubic").unwrap().status, Status::Loaded("cubic"));
+        assert_eq!(entry("skyhop_cubic").unwrap().status, Status::Loaded(Some("cubic")));
         assert!(matches!(load(cubic, &[]), Err(KernelError::AlreadyLoaded { .. })));
 
         let connection = lab::Connection::open("skyhop_cubic").unwrap();

@@ -1,6 +1,7 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
 use skyhop_model::{End, LiveDevice, PATH_LINK};
+use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
@@ -61,6 +62,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         sample: ms(100),
         seed: 1,
         device: device(),
+        cc_files: BTreeMap::new(),
     }
 }
 

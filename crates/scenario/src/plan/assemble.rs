@@ -24,6 +24,8 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        // What is wrong with a file shows at once, and not when the path is there.
+        self.load_cc_files()?;
         let path = self.path(find_place, progress)?;
         self.experiment_over(Arc::new(path), find_place, progress)
     }
@@ -57,6 +59,7 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        let cc_files = self.load_cc_files()?.digests;
         let scenario = &self.scenario;
         let run = &scenario.run;
         let trace = with_rtts(path, &self.changes_of(PATH_LINK));
@@ -74,6 +77,7 @@ impl NamedScenario {
             sample: run.sample,
             seed: run.seed,
             device: scenario.live.device,
+            cc_files,
         })
     }
 
@@ -90,6 +94,12 @@ impl NamedScenario {
         }
         self.name_files_wholly(&mut value["path"], &PATH_FILES);
         self.name_files_wholly(&mut value["signal"], &["elements"]);
+        let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
+        for flow in flows.into_iter().flatten() {
+            if let Some(cc) = flow.get_mut("cc") {
+                *cc = serde_json::json!(self.whole_cc(cc.as_str().unwrap_or_default()));
+            }
+        }
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
         for link in links.into_iter().flat_map(serde_json::Map::values_mut) {
             if let Some(path) = link.get_mut("path") {

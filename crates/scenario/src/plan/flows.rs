@@ -2,7 +2,7 @@
 
 use std::iter::repeat_n;
 
-use skyhop_app::{App, TcpKeys};
+use skyhop_app::App;
 use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic};
 use skyhop_model::PATH_LINK;
 use skyhop_units::{Duration, Instant};
@@ -54,7 +54,7 @@ impl NamedScenario {
                 stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
                 routes: self.routes_of(entry, flow),
                 extra_rtt: flow.common.extra_rtt,
-                traffic: traffic_of(flow, &self.scenario.tcp),
+                traffic: self.traffic_of(flow),
             })
             .collect()
     }
@@ -85,16 +85,16 @@ impl NamedScenario {
         }));
         routes
     }
-}
 
-fn traffic_of(flow: &Flow, of_all: &TcpKeys) -> Traffic {
-    match &flow.kind {
-        FlowKind::Tcp(tcp) => Traffic::Tcp {
-            cc: tcp.cc.clone(),
-            app: tcp.app(),
-            options: tcp.tcp.clone().or(of_all.clone()).values(),
-            parameters: flow.parameters.clone(),
-        },
-        FlowKind::Probe(probe) => Traffic::Udp { app: App::Probe(probe.clone()) },
+    fn traffic_of(&self, flow: &Flow) -> Traffic {
+        match &flow.kind {
+            FlowKind::Tcp(tcp) => Traffic::Tcp {
+                cc: self.whole_cc(&tcp.cc),
+                app: tcp.app(),
+                options: tcp.tcp.clone().or(self.scenario.tcp.clone()).values(),
+                parameters: flow.parameters.clone(),
+            },
+            FlowKind::Probe(probe) => Traffic::Udp { app: App::Probe(probe.clone()) },
+        }
     }
 }

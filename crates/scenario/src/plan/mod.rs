@@ -2,6 +2,7 @@
 
 mod announce;
 mod assemble;
+mod cc_files;
 mod change;
 mod flows;
 mod forecast;
@@ -12,6 +13,7 @@ mod path;
 mod path_request;
 mod schedule;
 
+pub use cc_files::CcFiles;
 pub use origin::constellation_of;
 pub use path::Progress;
 pub use path_request::FindPlace;

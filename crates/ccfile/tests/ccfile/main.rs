@@ -1,0 +1,27 @@
+//! Files of the user's, compiled by this machine's compilers.
+
+mod cache;
+mod files;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Reno in a file called idea.c, whose window after a loss is `cut`.
+pub fn idea(directory: &Path, cut: &str) -> PathBuf {
+    let file = directory.join("idea.c");
+    let reno = skyhop_ccfile::example("reno").expect("cc/reno.c");
+    let text = reno.replace("return tcp_reno_ssthresh(sk);", &format!("return {cut};"));
+    assert_ne!(text, reno);
+    fs::write(&file, text).expect("a temporary directory can be written");
+    file
+}
+
+/// Whether a program is here; says so where it is not.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !found {
+        skyhop_needs::missing("clang", format!("there is no {program}"));
+    }
+    found
+}

@@ -50,7 +50,7 @@ def live(
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option("--cc", metavar="NAME", help="The default congestion control (cubic)."),
+        typer.Option("--cc", metavar="NAME|FILE.c", help="The default congestion control (cubic)."),
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -9,7 +9,8 @@ from typing import Literal
 
 from skyhop import _core
 from skyhop.cli.runs import print_runs
-from skyhop.cli.terminal import print_error, print_note, progress_bar
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.progress import progress_bar
 from skyhop.engines import Observer, live, sim
 from skyhop.errors import SkyhopError
 from skyhop.report import write_report

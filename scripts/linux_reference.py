@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import skyhop
-from skyhop.analysis.flows import FLOW_COLOURS
+from skyhop.analysis.looks import COLOURS
 from skyhop.figures.style import dress
 
 GOODPUT = 0.02
@@ -247,7 +247,7 @@ def draw(rows: list[Row]) -> Figure:
             start_s = row.runs[0].flows[flow]["start_s"]
             linux, ours = linux_curve(row.name, flow, start_s), row.runs[0].curves[flow]
             ax.plot(*linux, color="#999999", linewidth=1.8, label="Linux")
-            ax.plot(*ours, color=FLOW_COLOURS[1], linewidth=0.7, label="ours")
+            ax.plot(*ours, color=COLOURS[1], linewidth=0.7, label="ours")
             ax.tick_params(labelsize=7)
             which = f", {row.linux[flow]['cc']} {flow}" if len(row.linux) > 1 else ""
             ax.set_title(f"{row.name}{which}", fontsize=7)

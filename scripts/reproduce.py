@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyhop.analysis.tables import Table, three_digits
-from skyhop.cli.terminal import print_error, print_note, progress_bar
+from skyhop.analysis.tables import Table
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.progress import progress_bar
 from skyhop.errors import SkyhopError
 from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
+from skyhop.study.page import numbers_text, verdict_text
 from skyhop.study.plan import describe
 from skyhop.study.tables import table_of
 
@@ -104,7 +106,7 @@ def section(study: Reproduced) -> Iterator[str]:
     if study.verdicts:
         yield "| claim | verdict | what came out |\n|---|---|---|"
         for result in study.verdicts:
-            yield f"| {result.claim.text} | {result.verdict} | {numbers(result)} |"
+            yield f"| {result.claim.text} | {verdict_text(result)} | {numbers(result)} |"
         yield ""
     published = {published.metric for published in file.published}
     for panel in file.panel:
@@ -118,11 +120,8 @@ def numbers(result: ClaimResult) -> str:
     """Write what each comparison of a claim came to."""
     found = []
     for finding in result.findings:
-        sides = "; ".join(
-            f"{three_digits(c.left)} against {three_digits(c.right)}" for c in finding.comparisons
-        )
         where = f"{describe(finding.at)}: " if finding.at else ""
-        found.append(where + (finding.why or sides))
+        found.append(where + numbers_text(finding))
     return "<br>".join(found)
 
 

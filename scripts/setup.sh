@@ -21,7 +21,7 @@ as_root() {
 
 # Each: what it is called here, the packages that bring it, and what does not work without it. What
 # cannot be done without says nothing here: its absence ends the set-up.
-WANTED="compiler python libelf clang iperf3 programs"
+WANTED="compiler python libelf clang iperf3 slirp4netns programs"
 REQUIRED="compiler python"
 tools_only=""
 if [ "${1:-}" = --tools ]; then
@@ -42,6 +42,7 @@ lost_without() {
         libelf) echo "no congestion control of cc/ can be loaded into the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         clang) echo "cc/*.c is not compiled for the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         iperf3) echo "the example that runs it over a path, and its test, are left out" ;;
+        slirp4netns) echo "programs cannot reach the real net through a path (skyhop live --internet)" ;;
         programs) echo "tests that want them are left out" ;;
     esac
 }

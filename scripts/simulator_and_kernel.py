@@ -23,7 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import skyhop
-from skyhop.analysis.flows import FLOW_COLOURS
+from skyhop.analysis.looks import COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
 from skyhop.figures.style import dress
@@ -278,7 +278,7 @@ def draw_pair(ax: Axes, pair: Pair) -> None:
     most = 0.0
     engines = (
         ("kernel", pair.on_kernel, "#999999", 1.8),
-        ("simulator", pair.simulated, FLOW_COLOURS[1], 0.7),
+        ("simulator", pair.simulated, COLOURS[1], 0.7),
     )
     for row, (label, run, colour, width) in enumerate(engines):
         t_s = run.flows["t_ns"].to_numpy() / 1e9

@@ -1,4 +1,8 @@
-"""Running scenarios."""
+"""Running scenarios.
+
+Repeats are a sweep over nothing but seeds: that stands above this module, and is reached by the
+package's own names.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+import skyhop
 from skyhop import _core
-from skyhop.data.paths import Progress, ignore_progress
 from skyhop.data.places import position_of
+from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.scenarios import Scenario, load_cc_files, load_scenario, whole_cc_name
-from skyhop.errors import InterruptedRunError, RunError
+from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
+
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class Program:
 
     client: Sequence[str]
     server: str | None = None
+    internet: bool = False
+    """Whether the far end reaches the net that this machine is in, by slirp4netns."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Observer:
     run: Progress = field(default=ignore_progress)
 
 
+@overload
 def sim(
     scenario: Scenario,
     output: str | os.PathLike[str] | None = None,
@@ -48,16 +58,50 @@ def sim(
     sets: Sequence[str] = (),
     force: bool = False,
     observer: Observer | None = None,
-) -> Run:
+) -> Run: ...
+
+
+@overload
+def sim(
+    scenario: Scenario,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    repeat: int,
+    jobs: int | None = None,
+    seed: int | None = None,
+    sets: Sequence[str] = (),
+) -> pl.DataFrame: ...
+
+
+def sim(
+    scenario: Scenario,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    repeat: int | None = None,
+    jobs: int | None = None,
+    seed: int | None = None,
+    sets: Sequence[str] = (),
+    force: bool = False,
+    observer: Observer | None = None,
+) -> Run | pl.DataFrame:
     """Run a scenario in virtual time: deterministic, and faster than the wall clock.
+
+    >>> import skyhop
+    >>> run = skyhop.sim("handover")  # doctest: +SKIP
+    >>> frame = skyhop.sim("handover", repeat=20)  # doctest: +SKIP
 
     Args:
         scenario: a file or an example's name, or its content as a dictionary.
         output: the run directory; a temporary one, removed with the result, where not given.
-        seed: instead of the scenario's own.
+        repeat: run with so many seeds, and return a frame of them all, as `sweep` does.
+        jobs: how many repeats run at a time; as many as there are processors where not given.
+        seed: instead of the scenario's own; of repeats the first.
         sets: overrides, each "KEY=VALUE".
         force: use `output` even if it is not empty.
-        observer: is told how far the run is.
+        observer: is told how far the run is; a bar where not given.
+
+    Returns:
+        The run; with `repeat` a polars frame, one row per flow and seed.
 
     Raises:
         InputError: scenario, place or output are wrong.
@@ -65,6 +109,8 @@ def sim(
         InterruptedRunError: Ctrl-C; carries what was measured.
     """
     seeded = [*sets, *([] if seed is None else [f"run.seed={seed}"])]
+    if repeat is not None:
+        return skyhop.sweep(scenario, output=output, repeat=repeat, jobs=jobs, sets=seeded)
     loaded = load_scenario(scenario, seeded)
     return run_with("sim", loaded, output, force=force, observer=observer)
 
@@ -88,11 +134,12 @@ def live(
         program: what to run instead of the scenario's TCP flows.
         cc: the default congestion control inside the namespaces, or a file; cubic where not given.
         force: use `output` even if it is not empty.
-        observer: is told how far the run is.
+        observer: is told how far the run is; a bar where not given.
 
     Raises:
         InputError: scenario, place, program or output are wrong.
-        RunError: namespaces are not allowed here, the program failed, the disk is full, …
+        RunError: namespaces are not allowed here, the disk is full, …
+        ProgramError: the program failed; carries what was measured.
         InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
     """
     loaded = load_scenario(scenario, sets)
@@ -100,6 +147,7 @@ def live(
         "client": list(program.client) if program else None,
         "server": program.server if program else None,
         "default_cc": None if cc is None else whole_cc_name(cc),
+        "internet": program.internet if program else False,
     }
     return run_with("live", loaded, output, options, force=force, observer=observer)
 
@@ -118,25 +166,35 @@ def run_with(
     With SKYHOP_MOCK=1 in the environment every engine is the one that makes its numbers up, for
     tests of what reads runs.
     """
-    observer = observer or Observer()
-    with _reserved(output, force=force) as place:
-        options = options or _NO_OPTIONS
-        default_cc = options["default_cc"]
+    options = options or _NO_OPTIONS
+    default_cc, has_program = options["default_cc"], options["client"] is not None
+    with _reserved(output, force=force) as place, _watched(observer, options) as watched:
         # A program has no use for the flows'.
-        load_cc_files(scenario, for_kernel=engine == "live" and options["client"] is None)
+        load_cc_files(scenario, for_kernel=engine == "live" and not has_program)
         experiment = _core.Experiment.build(
-            scenario, position_of, observer.path, default_cc=default_cc
+            scenario, position_of, watched.path, default_cc=default_cc, for_program=has_program
         )
         ended_s, interrupted, program_status = _core.run_engine(
-            _engine(engine), experiment, place.directory, options, observer.run
+            _engine(engine), experiment, place.directory, options, watched.run
         )
     run = Run(place.path, place.keep)
     if interrupted:
         kept = "nothing was kept" if place.keep else f"what was measured is in {run.directory}"
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)
     if program_status:
-        raise RunError(f"the program ended with status {program_status}")
+        raise ProgramError(program_status, run)
     return run
+
+
+@contextmanager
+def _watched(observer: Observer | None, options: _core.EngineOptions) -> Iterator[Observer]:
+    """Yield the observer, or bars where there is none."""
+    if observer is not None:
+        yield observer
+        return
+    with progress_bar("computing the path") as path, progress_bar("running") as run:
+        # A program writes to the terminal itself.
+        yield Observer(path, ignore_progress if options["client"] else run)
 
 
 def run_aside(
@@ -186,7 +244,12 @@ def _engine(name: str) -> str:
     return "mock" if os.environ.get("SKYHOP_MOCK") else name
 
 
-_NO_OPTIONS: _core.EngineOptions = {"client": None, "server": None, "default_cc": None}
+_NO_OPTIONS: _core.EngineOptions = {
+    "client": None,
+    "server": None,
+    "default_cc": None,
+    "internet": False,
+}
 
 
 @dataclass(frozen=True)

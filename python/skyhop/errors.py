@@ -1,9 +1,9 @@
 """What can go wrong, as one tree of exceptions.
 
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
-used (exit code 1), `InterruptedRunError` for what the user stopped (exit code 130). Every message
-is one line that says what, where and what to do; before that of a `CompileError` stands what the
-compiler said.
+used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user
+stopped (exit code 130). Every message is one line that says what, where and what to do; before that
+of a `CompileError` stands what the compiler said.
 """
 
 from __future__ import annotations
@@ -37,6 +37,15 @@ class CompileError(InputError):
 
 class RunError(SkyhopError):
     """The input was right, but the run failed."""
+
+
+class ProgramError(RunError):
+    """The program that made a live run's traffic failed; what was measured is in `run`."""
+
+    def __init__(self, status: int, run: Any) -> None:
+        super().__init__(f"the program ended with status {status}")
+        self.status = status
+        self.run = run
 
 
 class InterruptedRunError(RunError):

@@ -1,4 +1,7 @@
-"""Runs: what an engine measured, read from a run directory."""
+"""Runs: what an engine measured, read from a run directory.
+
+What draws a run stands above this module, and is reached by the package's own names.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import skyhop
 from skyhop import _core
 from skyhop.errors import InputError
 
@@ -21,7 +25,11 @@ class Run:
     """One finished run.
 
     Tables are pyarrow tables whose columns carry their units; `polars.from_arrow(run.flows)` or
-    `run.flows.to_pandas()` turn them into frames.
+    `run.flows.to_pandas()` turn them into frames. Times are ns since the run's start; a value that
+    is not known is null.
+
+    Attributes:
+        directory: where it is.
     """
 
     def __init__(
@@ -35,7 +43,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json."""
+        """The content of summary.json: `flows`, `link`, `handovers`, `apps`, `warnings`, …."""
         return self._json("summary.json")
 
     @cached_property
@@ -45,32 +53,74 @@ class Run:
 
     @cached_property
     def flows(self) -> pa.Table:
-        """One row per TCP flow and sample."""
+        """One row per TCP flow and sample: `t_ns`, `flow` (its id), and what was so then.
+
+        `goodput_bps` is that of the time since the sample before; `cwnd_packets`,
+        `inflight_packets` and `ssthresh_packets` count packets of the flow's MSS, `srtt_us` is in
+        microseconds; `retransmits` and `marks` count packets since the sample before.
+        """
         return self._table("flows.parquet")
 
     @cached_property
     def link(self) -> pa.Table:
-        """One row per direction and sample: backlog and drops."""
+        """One row per link, direction and sample: `t_ns`, `link`, `direction`, `backlog_bytes`.
+
+        `drops_queue`, `drops_loss`, … and `marks` count packets since the sample before.
+        """
         return self._table("link.parquet")
 
     @cached_property
     def events(self) -> pa.Table:
-        """Handovers, changes and losses, one row each."""
+        """Handovers, changes, announcements, phases and losses, one row each.
+
+        `t_ns`, `kind`, how long the path is down from then on (`outage_ns`), and whose it is.
+        """
         return self._table("events.parquet")
 
     @cached_property
     def probes(self) -> pa.Table:
-        """One row per probe packet."""
+        """One row per probe packet: `probe` (its flow's id), `seq`, `t_ns` (when it was sent).
+
+        `rtt_ns` is null for a lost one; `scheduled_rtt_ns` is what the path alone would have taken.
+        """
         return self._table("probes.parquet")
 
     @cached_property
     def apps(self) -> dict[str, pa.Table]:
-        """By name, those of `_core.APP_TABLES` that the run has: one row per transaction."""
+        """By name, the tables of applications that the run has: one row per transaction.
+
+        `flow`, `t_ns` (when it was due), `latency_ns` (from then until it was done, null where it
+        failed), ….
+        """
         return {
             name: self._table(f"{name}.parquet")
             for name in _core.APP_TABLES
             if (self.directory / f"{name}.parquet").exists()
         }
+
+    @cached_property
+    def path(self) -> skyhop.Path | None:
+        """The path that it went over; None where the directory holds no copy of it."""
+        file = self.directory / "path.parquet"
+        return skyhop.read_path(file) if file.exists() else None
+
+    def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.ShownFigure:
+        """Draw what each flow, its application, the probes and the link did over time.
+
+        Args:
+            output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
+
+        Returns:
+            A matplotlib figure, which a notebook shows.
+
+        Raises:
+            InputError: a table is missing or damaged, or `output` is not the name of such a file.
+            RunError: `output` cannot be written.
+        """
+        figure = skyhop.figures.run_figure(self.directory)
+        if output is not None:
+            skyhop.figures.save(figure, os.fspath(output))
+        return figure
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -99,6 +149,9 @@ class Run:
             raise InputError(f"{self.directory / name}: missing") from None
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.directory / name}: cannot read: {error}") from error
+
+    def _repr_html_(self) -> str:
+        return skyhop.report.run_html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.Run {self.directory} ({self.summary['engine']})>"

@@ -58,9 +58,8 @@ class Boxes(HTMLParser):
         self.feed(file.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a box."""
-        del attrs
-        if tag == "pre":
+        """Begin a box; what a program has printed is none."""
+        if tag == "pre" and ("class", "printed") not in attrs:
             self._inside = True
             self.texts.append("")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,6 +13,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Skyhop, skyhop_command
 from needs import needs_program
+
+import skyhop as sh
+from skyhop.data.scenarios import load_scenario
+from skyhop.errors import InputError
 
 FIXED = '[path]\nkind = "fixed"\nrtt = "20 ms"\n[run]\nduration = "2 s"\n'
 PATH = ("path", "--from", "San Diego", "--to", "New York", "--duration", "5 s", "-o", "x.parquet")
@@ -34,7 +40,7 @@ def files(directory: Path) -> set[str]:
     ("arguments", "expected"),
     [
         (("path", "--from", "Atlantiss", "--to", "Rome", "-o", "x.parquet"), "unknown place"),
-        ((*PATH, "--relay", "carrier-pigeon"), "path.relay: unknown variant `carrier-pigeon`"),
+        ((*PATH, "--relay", "carrier-pigeon"), "path.relay: there is no `carrier-pigeon`"),
         ((*PATH, "--relay", "geo"), "geo:-95"),
         ((*PATH, "--constellation", "geo:west"), "not a longitude"),
         ((*PATH, "--relay", "access", "--pops", "nowhere.csv"), "path.pops: unknown list of sites"),
@@ -42,7 +48,7 @@ def files(directory: Path) -> set[str]:
         ((*PATH, "--minimum-elevation", "95 deg"), "path.minimum_elevation: is 95 deg"),
         ((*PATH, "--satellites", "moon=1"), "path.satellites"),
         ((*PATH, "--satellites", "name=STARLINK*"), "from element sets only"),
-        ((*PATH, "--compat", "hypatio"), "path.compat: unknown variant `hypatio`"),
+        ((*PATH, "--compat", "hypatio"), "path.compat: there is no `hypatio`"),
         ((*PATH, "--step", "1 parsec"), 'path.step: "1 parsec" has the unit "parsec"'),
         ((*PATH, "--outage", "-3 ms"), "path.outage"),
         ((*PATH, "--outage", "starlonk"), "path.outage"),
@@ -79,11 +85,11 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ("[path]\nkind = fixed\n", "line 2: not TOML"),
-        ("[path]\nkind = 'fixed'\nrtt = '20 ms'\n[link]\nrat = 3\n", "link.rat: unknown field"),
+        ("[path]\nkind = 'fixed'\nrtt = '20 ms'\n[link]\nrat = 3\n", "link.rat: unknown key"),
         ("[path]\nkind = 'trace'\nfile = 'gone.parquet'\n", "path.file: no such file"),
         (FIXED + "[link]\nqdisc = 'magic'\n", 'no qdisc "magic"'),
-        (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown field `limit`"),
-        (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: missing field `kind`"),
+        (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown key `limit`"),
+        (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: the key `kind` is missing"),
         (FIXED + "[[flow]]\nkind = 'probe'\ntcp.ecn = true\n", "flow.0.tcp: does not belong"),
         (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
@@ -207,3 +213,72 @@ def test_nowhere_to_write(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop(*PATH[:-1], "no/such/place/x.parquet")
     assert "no/such/place/x.parquet: cannot write" in one_line(done, 1)
     assert files(tmp_path) == set()
+
+
+WRONG_WORDS = re.compile(
+    r"\b(sequence|map|[ui](8|16|32|64|128)|f(32|64)|usize|struct|enum|variant|borrowed|EOF|boolean|"
+    r"field|literal|null|os error|serde|unit value)\b"
+)
+FLOW = FIXED + "[[flow]]\n"
+BROKEN = [
+    "path = 3", 'path = "x.parquet"', "[[path]]", "links = []\n" + FIXED, "flow = 3\n" + FIXED,
+    "[flow]\ncc = 'bbr'\n" + FIXED, "change = 'x'\n" + FIXED, FIXED + "[run]\nduration = 10",
+    FIXED + "[run]\nseed = -1", FIXED + "[run]\nseed = 1.5", FIXED + "[run]\nseed = 'x'",
+    FLOW + "count = 'two'", FLOW + "cc = 3", FLOW + "kind = 'udp'", FLOW + "via = 'path'",
+    FLOW + "app = 'ftp'", FLOW + "app = { kind = 'request-response' }", FLOW + "bytes = 3.5",
+    FLOW + "nope = 3", FIXED + "[link]\nqueue = true", FIXED + "[link]\nback = 3",
+    FIXED + "[link]\nqdisc = 3", FIXED + "[signal]\nsource = 'x'", FIXED + "[tcp]\necn = 'maybe'",
+    FIXED + "[tcp]\nrmem = [1, 2]", FIXED + "[links]\na = 3", FIXED + "[[change]]\nflow = '0'",
+    FIXED + "rtt = [1]", "[path]\nkind = 'trace'\nloop = 'yes'", "[path]\nfibre_stretch = 'x'",
+    "", "flow", "flow =", "[path", "[path]\nkind = 'x", "[path]\nkind = fixed", "x = 1\nx = 2",
+    "[[flow]", '{"path":', "= 3", "a = 1 b = 2", "x = 99999999999999999999", "x = [1,", "x = 0x",
+    "x = {a = 1", "a.b = 1\na = 2", "x = 1979-13-01",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_messages_have_no_words_of_the_program(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(content, "utf-8")
+    with pytest.raises(InputError) as caught:
+        load_scenario(file)
+    message = str(caught.value).removeprefix(str(file))
+    assert message.startswith(": ")
+    assert not WRONG_WORDS.search(message), message
+
+
+def test_lists_of_tables_are_named_as_they_are_written(tmp_path: Path) -> None:
+    for name in ("flow", "change"):
+        with pytest.raises(
+            InputError, match=rf"{name}: expected \[\[{name}\]\], one for each, not"
+        ):
+            load_scenario({"path": {"kind": "fixed", "rtt": "1 ms"}, name: {}})
+    (tmp_path / "omm.json").write_text("[{", "utf-8")
+    with pytest.raises(InputError, match="it ends too early"):
+        sh.constellation(str(tmp_path / "omm.json"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_in_place_of_a_path_names_the_import(
+    skyhop: Skyhop, tmp_path: Path, packed: bool
+) -> None:
+    log = b"PING 192.0.2.1\n64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 time=20.0 ms\n"
+    (tmp_path / "x.txt").write_bytes(gzip.compress(log) if packed else log)
+    scenario = '[path]\nkind = "trace"\nfile = "x.txt"\n[[flow]]\n'
+    (tmp_path / "x.toml").write_text(scenario, "utf-8")
+    for command in (("sim", "x.toml", "-o", "run"), ("path", "stats", "x.txt")):
+        assert "skyhop path import makes a path file of" in one_line(skyhop(*command), 2)
+
+
+def test_lists_in_errors_are_whole(skyhop: Skyhop, tmp_path: Path) -> None:
+    assert skyhop(*PATH).returncode == 0
+    for command, expected in [
+        (("path", "export", "x.parquet", "--format", "x", "-o", "y"), "csv, mahimahi, netem, czml"),
+        (("signal", "serve", "--source", "x", "--socket", "y"), "path, blind or forecast"),
+        ((*PATH, "--constellation", "x"), "geo:LONGITUDE, a file, or the address of element sets"),
+        (("path", "import", "x", "--format", "x", "-o", "y"), "csv, mahimahi, leocc"),
+        (("report", "x", "-o", "y.html"), "does not exist"),
+    ]:
+        assert expected in one_line(skyhop(*command), 2)
+    assert "os error" not in skyhop("sim", "none.toml", "-o", "run").stderr
+    assert files(tmp_path) == {"x.parquet"}

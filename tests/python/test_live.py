@@ -99,7 +99,7 @@ def test_a_packet_device_is_used_where_it_is_asked_for(
 def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--set", "live.device=tap")
     assert done.returncode == 2
-    assert "live.device: unknown variant `tap`" in done.stderr
+    assert "live.device: there is no `tap`" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -141,9 +141,94 @@ def test_any_program_runs_over_the_path(skyhop: Skyhop, scenario: Path) -> None:
     assert 10e6 < result["sum_received"]["bits_per_second"] < 19.2e6
 
 
-def test_a_failing_program_fails_the_run(skyhop: Skyhop, scenario: Path) -> None:
+# Fetches a megabyte with a congestion control of its choice, and sends a few datagrams.
+CLIENT = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+    for _ in range(7):
+        datagrams.sendto(bytes(100), (sys.argv[1], 5300))
+with socket.create_connection((sys.argv[1], 5200)) as stream:
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    stream.sendall(b"give me some" * 1000)
+    stream.shutdown(socket.SHUT_WR)
+    print("got", sum(len(piece) for piece in iter(lambda: stream.recv(65536), b"")))
+"""
+SERVER = """
+import socket
+with socket.create_server(("", 5200)) as listener:
+    stream, _ = listener.accept()
+    print("somebody came", flush=True)
+    while stream.recv(65536):
+        pass
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+    stream.sendall(bytes(1_000_000))
+    stream.close()
+"""
+
+
+def test_a_programs_own_connections_are_reported(
+    skyhop: Skyhop, scenario: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "client.py").write_text(CLIENT, "utf-8")
+    (tmp_path / "server.py").write_text(SERVER, "utf-8")
+    done = skyhop(
+        *("live", scenario, "-o", "run", "--set", "run.duration=1 s"),
+        *("--server-cmd", f"{sys.executable} server.py"),
+        *("--", sys.executable, "client.py", "{server}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "got 1000000\n"
+    run = sh.read_run(tmp_path / "run")
+    request, answer = run.summary["flows"]
+    assert request["connection"].endswith(" -> to:5200")
+    assert answer["connection"].startswith("to:5200 -> from:")
+    assert (request["cc"], answer["cc"]) == ("reno", "cubic")
+    carried = answer["goodput_bps"] * (answer["stop_s"] - answer["start_s"]) / 8
+    assert carried == pytest.approx(1e6, rel=0.01)
+    assert answer["sent_packets"] > 600
+    assert set(run.flows["flow"].to_pylist()) <= {request["id"], answer["id"]}
+    assert run.info["printed"]["client"] == "got 1000000\n"
+    assert "somebody came" in run.info["printed"]["server"]
+    assert run.info["program_status"] == 0
+    assert run.info["packets"]["forward"]["udp_sent"] == 7
+    assert run.info["packets"]["forward"]["udp_delivered"] == 7
+    assert run.info["packets"]["back"]["udp_sent"] == 0
+    assert run.summary["link"]["utilisation_back"] > run.summary["link"]["utilisation"] > 0
+    # What is not the program's goes beside it.
+    assert "to:5200 -> from:" in done.stderr
+    assert "7 of 7 UDP datagrams arrived from -> to" in done.stderr
+    page = tmp_path / "report.html"
+    assert skyhop("report", "run", "-o", page).returncode == 0
+    assert "got 1000000" in page.read_text("utf-8")
+    assert "somebody came" in page.read_text("utf-8")
+
+
+def test_a_path_goes_on_under_a_program_that_outlasts_its_scenario(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    (tmp_path / "x.toml").write_text(
+        """\
+[path]
+from = "Seattle"
+to = "New York"
+[run]
+duration = "1 s"
+""",
+        "utf-8",
+    )
+    done = skyhop("live", "x.toml", "-o", "run", "--", "sleep", "3")
+    assert done.returncode == 0, done.stderr
+    run = sh.read_run(tmp_path / "run")
+    assert run.summary["virtual_s"] > 2.9
+    assert run.info["scenario"]["run"]["duration"] == "1 s"
+    path = sh.read_path(tmp_path / "run" / "path.parquet")
+    assert path.header["duration_ns"] == 3_600_000_000_000
+    assert not any("last state" in text for text in run.summary["warnings"])
+
+
+def test_a_failing_program_gives_its_status(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--", "sh", "-c", "echo $SKYHOP_SERVER {server}; exit 3")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "the program ended with status 3" in done.stderr
     one, other = done.stdout.split()
     assert one == other

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Skyhop
+from element_files import walker_omm
+from matplotlib.path import Path as Shape
 
 import skyhop as sh
 from skyhop.analysis.ground import ground_view
 from skyhop.analysis.moment import moment_of
 from skyhop.analysis.path_statistics import path_statistics
 from skyhop.data.geometry import earth_fixed_m, great_circle_m, seen_from
+from skyhop.data.land import land_deg
 from skyhop.data.reading import path_record
 from skyhop.figures.ground import draw_ground
 
@@ -28,6 +32,11 @@ def path() -> sh.Path:
 def file(path: sh.Path, tmp_path: Path) -> str:
     path.write(tmp_path / "x.parquet")
     return "x.parquet"
+
+
+def named(node: int) -> str:
+    """Return what a node is called in CZML."""
+    return {-1: "from", -2: "to"}.get(node, f"node {node}")
 
 
 def figures_of(rows: str, tmp_path: Path) -> dict[str, object]:
@@ -95,15 +104,57 @@ def test_a_moment_has_the_distances_of_its_hops(path: sh.Path) -> None:
     assert elevation_deg[moment.chosen[0]] >= moment.minimum_elevation_deg
 
 
-def test_satellites_that_are_numbered_otherwise_are_not_shown(tmp_path: Path) -> None:
+def test_a_part_of_a_constellation_is_shown() -> None:
     keys = {"constellation": "starlink-gen1", "satellites": "shell=1"}
     path = sh.path("San Diego", "New York", duration="10 s", **keys)
-    said = "the path was computed over 1584 satellites, but starlink-gen1 has 4408"
-    with pytest.raises(sh.InputError, match=said):
-        moment_of(path, 0)
-    with pytest.raises(sh.InputError, match=said):
-        path.export(tmp_path / "x.czml", "czml")
-    assert not (tmp_path / "x.czml").exists()
+    moment = moment_of(path, 5)
+    assert len(moment.satellites_m) == path.header["satellites"] == 1584
+    assert moment.names[0] == "San Diego, US"
+
+
+def test_todays_satellites_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+    elements = tmp_path / "today.csv"
+    elements.write_text(walker_omm(age=timedelta(hours=3)), "utf-8")
+    ends = ("--from", "Seattle", "--to", "Denver", "--relay", "access")
+    keys = ("--constellation", "today.csv", "--start", "now", "--duration", "20 s")
+    done = skyhop("path", *ends, *keys, "-o", "now.parquet")
+    assert done.returncode == 0, done.stderr
+    header = sh.read_path(tmp_path / "now.parquet").header
+    since = datetime.now(UTC) - datetime.fromisoformat(header["start"])
+    assert timedelta(0) <= since < timedelta(minutes=5)
+    for words in (("ground",), ("sky",), ("export", "--format", "czml")):
+        figure = ("-o", f"{words[0]}.{'czml' if 'czml' in words else 'png'}")
+        done = skyhop("path", words[0], "now.parquet", *words[1:], *figure)
+        assert done.returncode == 0, done.stderr
+    labels = [one.get("name", "") for one in json.loads((tmp_path / "export.czml").read_text())]
+    assert any(label.startswith("SAT ") for label in labels)
+    # The point of presence comes after the gateway.
+    moment = moment_of(sh.read_path(tmp_path / "now.parquet"), 0)
+    assert moment.names[1].startswith("SAT ")
+    assert len(moment.names) == 5
+    # The gateways of a path are in its file, whatever lists there are later.
+    assert {site["name"] for site in header["sites"]} >= set(moment.names[2:4])
+    elements.write_text(walker_omm(age=timedelta(hours=2)), "utf-8")
+    done = skyhop("path", "ground", "now.parquet", "-o", "later.png")
+    assert done.returncode == 2
+    assert "today.csv is not what it was when the path was computed" in done.stderr
+    elements.unlink()
+    done = skyhop("path", "ground", "now.parquet", "-o", "later.png")
+    assert done.returncode == 2
+    assert "today.csv" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_geostationary_satellite_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+    ends = ("--from", "Seattle", "--to", "Denver", "--relay", "geo", "--constellation", "geo:-95")
+    done = skyhop("path", *ends, "--start", "2026-05-20", "--duration", "5 s", "-o", "x.parquet")
+    assert done.returncode == 0, done.stderr
+    path = sh.read_path(tmp_path / "x.parquet")
+    assert path.header["start"] == "2026-05-20T00:00:00Z"
+    moment = moment_of(path, 0)
+    assert np.linalg.norm(moment.satellites_m[0]) == pytest.approx(42_164e3, rel=1e-3)
+    for command in ("ground", "sky"):
+        assert skyhop("path", command, "x.parquet", "-o", "x.png").returncode == 0
 
 
 def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
@@ -111,8 +162,52 @@ def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
     ax = draw_ground(ground_view(moment)).axes[0]
     (links,) = [line for line in ax.lines if line.get_gid() == "links"]
     assert len(links.get_xdata()) == len(moment.nodes)
+    assert ax.figure.get_suptitle().startswith("San Diego, US \N{RIGHTWARDS ARROW} New York City")
+    assert "starlink-shell1" in ax.figure.get_suptitle()
     texts = {text.get_text() for text in ax.texts}
     assert {"San Diego, US", "New York City, US", *map(str, moment.chosen)} <= texts
+
+
+def on_land(latitude_deg: float, longitude_deg: float) -> bool:
+    """Tell by the rings that go around a point, those of lakes the other way."""
+    point = np.array([latitude_deg, longitude_deg])
+    turns = 0.0
+    for ring in land_deg():
+        (y, x), (next_y, next_x) = (ring - point).T, (np.roll(ring, -1, axis=0) - point).T
+        turns -= float(np.arctan2(x * next_y - y * next_x, x * next_x + y * next_y).sum())
+    return round(turns / (2 * np.pi)) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "place_deg", "expected"),
+    [
+        ("Denver", (39.7, -105.0), True), ("Nairobi", (-1.3, 36.8), True),
+        ("Alice Springs", (-23.7, 133.9), True), ("the South Pole", (-89.0, 10.0), True),
+        ("Iceland", (64.8, -18.5), True), ("the Atlantic", (30.0, -45.0), False),
+        ("the Pacific", (0.0, -179.0), False), ("the Caspian Sea", (42.0, 50.5), False),
+    ],
+)  # fmt: skip
+def test_land_is_where_it_is(place: str, place_deg: tuple[float, float], expected: bool) -> None:
+    assert on_land(*place_deg) is expected, place
+
+
+def test_maps_over_the_date_line_have_land_on_both_sides() -> None:
+    path = sh.path("Tokyo", "Seattle", relay="isl", duration="1 s")
+    view = ground_view(moment_of(path, 0))
+    west, east = view.longitudes_deg
+    assert west < 139.7
+    assert east > 360 - 122.3
+    for land in ((140.0, 36.5), (360 - 121.5, 47.0)):
+        inside = [Shape(ring[:, ::-1]).contains_point(land) for ring in view.land_deg]
+        assert sum(inside) == 1
+
+
+def test_a_long_chain_of_satellites_keeps_its_names_on_the_map() -> None:
+    path = sh.path("Tokyo", "New York", relay="isl", duration="1 s", compat="leoem")
+    nodes = ground_view(moment_of(path, 0)).nodes
+    named = [node for node in nodes if node.kind == "chosen satellite" and node.text]
+    assert len(named) >= 5
+    assert max(node.stacked for node in named) < 3
 
 
 @pytest.mark.parametrize("command", [("ground",), ("sky", "--end", "to")])
@@ -133,9 +228,16 @@ def test_the_globe_has_every_node_and_link(skyhop: Skyhop, file: str, path: sh.P
     assert document["version"] == "1.0"
     rows = path.frames["nodes"].to_pylist()
     points = {packet["id"] for packet in packets if "point" in packet}
-    assert points == {
-        {-1: "from", -2: "to"}.get(node, f"node {node}") for row in rows for node in row
-    }
+    assert points == {named(node) for row in rows for node in row}
+    for packet in packets:
+        if "point" in packet:
+            everywhen, *uses = packet["label"]["show"]
+            assert everywhen["boolean"] is False
+            frames = [packet["id"] in map(named, row) for row in rows]
+            # Each span of use begins with a frame that has the node after one without.
+            assert len(uses) == sum(now and not before for before, now in
+                                    itertools.pairwise([False, *frames]))  # fmt: skip
+            assert all(use["boolean"] for use in uses)
     links = [packet for packet in packets if "polyline" in packet]
     assert len(links) == len({link for row in rows for link in itertools.pairwise(row)})
     for link in links:

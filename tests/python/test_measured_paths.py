@@ -241,3 +241,46 @@ def test_delays_of_leocc_are_looked_for_beside_it(tmp_path: Path) -> None:
     (tmp_path / "delay_1.txt").write_text("20\nx\n", "utf-8")
     with pytest.raises(InputError, match=r"delay_1.txt: line 2: the one-way delay in ms has .x."):
         sh.import_path(tmp_path / "bw_1.txt", "leocc")
+
+
+WINDOWS_PING = """
+Ping wird ausgeführt für example.net [192.0.2.1] mit 32 Bytes Daten:
+Antwort von 192.0.2.1: Bytes=32 Zeit=20ms TTL=117
+Zeitüberschreitung der Anforderung.
+Antwort von 192.0.2.1: Bytes=32 Zeit=40ms TTL=117
+
+Ping-Statistik für 192.0.2.1:
+    Pakete: Gesendet = 3, Empfangen = 2, Verloren = 1
+    (33% Verlust),
+Ca. Zeitangaben in Millisek.:
+    Minimum = 20ms, Maximum = 40ms, Mittelwert = 30ms
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp850"])
+def test_what_a_windows_wrote_is_read_in_its_own_encoding(tmp_path: Path, encoding: str) -> None:
+    text = WINDOWS_PING.replace("\n", "\r\n")
+    (tmp_path / "ping.txt").write_bytes(text.encode(encoding))
+    path = sh.import_path(tmp_path / "ping.txt", "ping")
+    # The second probe timed out after 4 s, the third was sent then, 5 s from the start.
+    assert path.header["duration_ns"] == pytest.approx(10e9)
+    delays_ms = path.frames["delay_ns"].to_numpy() / 1e6
+    assert (delays_ms[0], delays_ms[-1]) == (10, 20)
+    assert path.frames["loss"][0].as_py() == pytest.approx(1 / 3)
+
+
+def test_csvs_name_their_columns_in_any_order(skyhop: Skyhop, tmp_path: Path) -> None:
+    rows = [f"host,{20 + i % 5},2026-05-01 12:00:{i:02d}" for i in range(50)]
+    named = "\n".join(["Host,Latency (ms),Date", *rows])
+    (tmp_path / "named.csv").write_bytes(named.encode("utf-8-sig"))
+    done = skyhop("path", "import", "named.csv", "--format", "csv", "-o", "named.parquet")
+    assert done.returncode == 0, done.stderr
+    path = sh.read_path(tmp_path / "named.parquet")
+    assert path.header["start"] == "2026-05-01T11:59:59.980Z"
+    plain = [f"{1_777_636_800 + i}000000000,{20 + i % 5}" for i in range(50)]
+    (tmp_path / "plain.csv").write_text("\n".join(plain), "utf-8")
+    assert sh.import_path(tmp_path / "plain.csv", "csv").frames.equals(path.frames)
+    (tmp_path / "odd.csv").write_text("size,colour\n1,2\n", "utf-8")
+    done = skyhop("path", "import", "odd.csv", "--format", "csv", "-o", "odd.parquet")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert 'odd.csv: line 1: "size,colour" names no time' in done.stderr

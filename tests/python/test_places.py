@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from skyhop.data.places import find_place
+import pytest
+from conftest import Skyhop
+
+from skyhop.data.places import find_place, taken_as
 from skyhop.errors import InputError
 
 
@@ -39,6 +42,28 @@ def test_altitude_is_the_third_number() -> None:
 
 def test_largest_city_of_a_name_wins() -> None:
     assert find_place("Paris").name == "Paris, FR"
+
+
+def test_a_name_that_may_mean_others_says_which_it_is_taken_for() -> None:
+    assert taken_as("Portland") == (
+        '"Portland" is taken as Portland, US (45.52, -122.68); for another write "Portland, ME"'
+    )
+    assert find_place("Portland, ME").latitude_deg == pytest.approx(43.66, abs=0.05)
+    victoria = taken_as("Victoria")
+    assert victoria is not None, "the largest city is called otherwise"
+    assert "Hong Kong, HK" in victoria
+    for text in ("London", "New York", "Portland, OR", "Hawthorne CA US", "1,2"):
+        assert taken_as(text) is None, text
+
+
+def test_a_command_prints_which_place_it_took(skyhop: Skyhop, tmp_path: Path) -> None:
+    note = '"Portland" is taken as Portland, US (45.52, -122.68)'
+    ends = ("--from", "Portland", "--to", "New York", "--duration", "2 s")
+    assert note in skyhop("path", *ends, "-o", "p.parquet").stderr
+    scenario = '[path]\nfrom = "Portland"\nto = "Seattle"\n[[flow]]\n[run]\nduration = "1 s"\n'
+    (tmp_path / "s.toml").write_text(scenario, "utf-8")
+    done = skyhop("sim", "s.toml", "-o", "runs", "--repeat", 2)
+    assert done.stderr.count(note) == 1
 
 
 def test_gateways_are_places_too() -> None:

@@ -1,8 +1,10 @@
 """`skyhop signal`: the service and who listens to it, as a user sees it."""
 
+import configparser
 import itertools
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,7 +58,8 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
         assert not place.exists()
     assert first == "listening to grid\n"
-    assert second.startswith("handover (unknown) at 20")
+    # Where nobody keeps the clock, a second is less than it may be wrong by.
+    assert second.startswith(("handover (unknown) at 20", "no use: a handover at 20"))
 
 
 def test_a_second_service_is_refused_and_a_killed_one_replaced(
@@ -89,6 +92,7 @@ def test_a_second_service_is_refused_and_a_killed_one_replaced(
         (["--period", "0 s"], "--period"),
         (["--lead", "soon"], "--lead"),
         (["--error", "much"], "--error"),
+        (["--error=-2 s", "--period", "2 s"], "--error -2 s: is as long as the period of 2 s"),
         (["--destination", "everyone"], "--destination"),
     ],
 )
@@ -162,6 +166,39 @@ def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> 
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_the_unit_is_one_that_systemd_takes(skyhop: Skyhop, tmp_path: Path) -> None:
+    options = ["--source", "forecast", "--elements", "/x/50%.tle", "--site", 'Victoria, "CA" $X']
+    printed = skyhop("signal", "unit", "--", *options)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    (tmp_path / "skyhop-signal.service").write_text(printed.stdout, "utf-8")
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(printed.stdout)
+    assert set(parser) == {"DEFAULT", "Unit", "Service", "Install"}
+    started = shlex.split(parser["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))
+    assert started == [*map(os.path.abspath, skyhop_command()), "signal", "serve", *options]
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:
+        done = subprocess.run(
+            [analyze, "verify", "--man=no", tmp_path / "skyhop-signal.service"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # Other units of the machine may be wrong.
+        assert "skyhop" not in done.stderr
+
+
 def test_watch_leaves_out_lines_that_it_does_not_know() -> None:
     assert _text({"type": "hello", "v": 1, "source": "grid"}) == "listening to grid"
     assert _text({"type": "weather", "v": 1}) is None
+
+
+def test_watch_says_when_an_announcement_is_of_no_use() -> None:
+    said = {"type": "handover", "at_utc": "2026-01-01T00:00:12Z", "outage_ns": 0, "kind": "end"}
+    exact = _text({**said, "error_ns": 2_000_000}, 15_000_000_000)
+    assert exact == "handover (end) at 2026-01-01T00:00:12Z, down for 0 ms, wrong by 2 ms at most"
+    vague = _text({**said, "error_ns": 16_000_000_000}, 15_000_000_000)
+    assert vague is not None
+    assert vague.startswith("no use: a handover at 2026-01-01T00:00:12Z that may be wrong by 16 s")
+    assert str(_text({**said, "error_ns": 16_000_000_000})).startswith("handover")

@@ -15,6 +15,7 @@ from skyhop.study import Results, load_study
 from skyhop.study.axes import numeric_axes
 from skyhop.study.claims import judge
 from skyhop.study.expression import UnknownValueError, parse_expression
+from skyhop.study.page import verdict_text
 from skyhop.study.plan import Study
 from skyhop.study.results import dataset
 
@@ -87,6 +88,64 @@ DATA = {"cubic": [10.0, 14.0], "bbr": [36.0, 37.0]}
 )
 def test_made_up_data_gets_its_verdict(check: str, verdict: str) -> None:
     assert verdicts(check, DATA) == verdict
+
+
+NEAR = {"cubic": [12.0, 13.0, 12.5], "bbr": [12.2, 13.1, 12.4]}
+FAR = {"cubic": [12.0, 13.0, 12.5], "bbr": [22.2, 23.1, 22.4]}
+
+
+@pytest.mark.parametrize(
+    ("check", "data", "said"),
+    [
+        ('goodput(cc="bbr") > goodput(cc="cubic")', FAR, "holds"),
+        (
+            'goodput(cc="bbr") > goodput(cc="cubic")',
+            NEAR,
+            "holds, but 12.6 against 12.5 is within chance",
+        ),
+        (
+            'goodput(cc="cubic") > goodput(cc="bbr")',
+            NEAR,
+            "does not hold, but 12.5 against 12.6 is within chance",
+        ),
+        ('goodput(cc="bbr") / goodput(cc="cubic") < 1.5', NEAR, "holds"),
+        (
+            'goodput(cc="bbr") / goodput(cc="cubic") > 1',
+            NEAR,
+            "holds, but 1.01 against 1.00 is within chance",
+        ),
+        # What is certain decides alone.
+        ('goodput(cc="bbr") > goodput(cc="cubic") or goodput(cc="bbr") > 5', NEAR, "holds"),
+        (
+            'goodput(cc="bbr") > goodput(cc="cubic") and goodput(cc="bbr") > 90',
+            NEAR,
+            "does not hold",
+        ),
+        # Single runs and exact values say nothing of chance.
+        ('goodput(cc="bbr") > 12', {"bbr": [12.1]}, "holds"),
+        ('goodput(cc="bbr", stat="max") > 13', NEAR, "holds"),
+        ('goodput(cc="bbr") != 12', NEAR, "holds"),
+        ('goodput(cc="bbr") >= 12', {"bbr": [12.0, 12.0]}, "holds"),
+    ],
+)
+def test_what_is_within_chance_is_said(check: str, data: dict[str, list[float]], said: str) -> None:
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    (result,) = judge(study.claims, made_up(study, data))
+    assert verdict_text(result) == said
+    assert result.within_chance == ("within chance" in said)
+
+
+def test_a_claim_is_within_chance_where_what_decides_it_is() -> None:
+    each = {"cc": ["cubic", "bbr"]}
+    data = {"cubic": [12.0, 13.0, 12.5], "bbr": [36.0, 37.0, 36.5]}
+    for check, said in [
+        ("goodput() > 12.4", "holds, but 12.5 against 12.4 (cc = cubic) is within chance"),
+        ("goodput() < 12.6", "does not hold"),
+        ("goodput() > 1", "holds"),
+    ]:
+        study = load_study(content(claim=[{"text": "…", "check": check, "each": each}]))
+        (result,) = judge(study.claims, made_up(study, data))
+        assert verdict_text(result) == said
 
 
 def test_a_claim_false_somewhere_is_false() -> None:

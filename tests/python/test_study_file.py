@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_study import content
 
+import skyhop
+from skyhop.data.scenarios import load_scenario
 from skyhop.errors import InputError
-from skyhop.study import load_study
+from skyhop.study import load_study, run_study
 from skyhop.study.axes import expand
 from skyhop.study.file import Axis, StudyFile, parse_study
 
@@ -108,8 +111,6 @@ def test_runs_are_known_by_what_they_run() -> None:
 
 
 def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
-    import skyhop
-
     file = tmp_path / "path.parquet"
     scenario = content()["scenario"]
     scenario["path"] = {"kind": "trace", "file": str(file)}
@@ -121,8 +122,6 @@ def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
 
 
 def test_a_file_that_a_link_names_is_part_of_what_is_run(tmp_path: Any) -> None:
-    import skyhop
-
     file = tmp_path / "path.parquet"
     scenario = content()["scenario"]
     path = {"kind": "trace", "file": str(file)}
@@ -143,8 +142,20 @@ WRONG = {
         {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc", "y": "cc"}]},
         "panel.0.y: unknown key; expected one of hue, kind, metric",
     ),
-    "missing title": ({"title": None}, "title: "),
-    "wrong type": ({"repeats": "many"}, "repeats: "),
+    "missing title": ({"title": None}, "title: is missing"),
+    "wrong type": ({"repeats": "many"}, "repeats: expected a whole number (it is 'many')"),
+    "a half": ({"repeats": 1.5}, "repeats: expected a whole number (it is 1.5)"),
+    "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
+    "no table": ({"axis": ["cc"]}, "axis.0: expected a table (it is 'cc')"),
+    "no words": ({"title": 3}, "title: expected text (it is 3)"),
+    "another engine": ({"engine": "ns3"}, "engine: expected 'sim', 'live' or 'elements' (it is"),
+    "a list of lists": (
+        {"axis": [{**CC, "values": [["bbr"]]}]}, "axis.0.values.0: expected a number, text, true"
+    ),
+    "a point of lists of lists": (
+        {"axis": [{"name": "a", "points": {"b": {"link.loss": [[1]]}}}]},
+        "axis.0.points.b.link.loss: expected a number, text, true or false, a list of those, or",
+    ),
     "no values": ({"axis": [{"name": "cc", "key": "flow.0.cc"}]}, "expected one of `values`"),
     "two bases": ({"base": "x.toml"}, "either `base`"),
     "the same axis twice": ({"axis": [CC, CC]}, "there is already an axis `cc`"),
@@ -196,6 +207,36 @@ def test_what_is_wrong_is_named(case: str) -> None:
     assert expected in str(caught.value)
     assert str(caught.value).startswith("the study")
     assert "\n" not in str(caught.value)
+
+
+def test_an_axis_goes_over_computed_measured_and_constant_paths(tmp_path: Path) -> None:
+    skyhop.path(kind="fixed", rtt="30 ms", duration="3 s").write(tmp_path / "measured.parquet")
+    ways = {
+        "computed": {},
+        "measured": {"path": {"kind": "trace", "file": str(tmp_path / "measured.parquet")}},
+        "constant": {"path": {"kind": "fixed", "rtt": "20 ms"}, "link.loss": "1 %"},
+    }
+    path = {"from": "Seattle", "to": "San Diego", "constellation": "starlink-shell1"}
+    scenario = {**content()["scenario"], "path": path}
+    axis = [{"name": "way", "points": ways}, CC]
+    study = load_study(content(scenario=scenario, axis=axis, repeats=1))
+    paths = [run.resolved["path"] for run in study.runs()]
+    kinds = [path["kind"] for path in paths]
+    assert kinds == ["constellation"] * 2 + ["trace"] * 2 + ["fixed"] * 2
+    done = run_study(study, tmp_path / "out", jobs=2)
+    assert not done.failures
+    rtts_ms = {
+        way: done.results.estimate(study.metrics.infos["base_rtt"], {"way": way}).mean
+        for way in ways
+    }
+    assert rtts_ms["measured"] == pytest.approx(30, abs=0.1)
+    assert rtts_ms["constant"] == pytest.approx(20, abs=0.1)
+    # What ran over a shared path can be run again by its own file.
+    for run in study.runs():
+        own = tmp_path / "out" / "runs" / run.run_id / "scenario.toml"
+        assert (
+            json.loads(load_scenario(own).to_json())["path"]["kind"] == run.resolved["path"]["kind"]
+        )
 
 
 def test_a_wrong_scenario_is_named_with_its_point() -> None:

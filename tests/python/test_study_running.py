@@ -398,3 +398,28 @@ def test_element_sets_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
     # sgp4's own propagation of both snapshots to the newer one's epoch gives 0.080 and 0.53 s.
     assert errors_s.median() == pytest.approx(0.08, abs=0.02)
     assert errors_s.quantile(0.9) == pytest.approx(0.53, abs=0.1)
+
+
+def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    axes = [
+        {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "satcp"]},
+        {"name": "loss", "key": "link.loss", "values": ["0 %", "1 %"]},
+    ]
+    claims = [{"text": "SaTCP wins", "check": 'goodput(cc="satcp") > goodput(cc="cubic")'}]
+    write(tmp_path / "s.toml", axis=axes, claim=claims, keep="rows")
+    done = skyhop("study", "run", "s.toml", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(said) == 1
+    assert said[0].startswith("warning: 4 of 8 runs (cc = satcp): satcp: told of no handover")
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "4 of 8 runs (cc = satcp): satcp: told of no handover" in page
+    again = json.loads(skyhop("study", "run", "s.toml", "-o", "out", "--json").stdout)
+    (warning,) = again["warnings"]
+    assert (warning["runs"], warning["at"]) == (4, {"cc": "satcp"})
+    (claim,) = again["claims"]
+    (comparison,) = claim["findings"][0]["comparisons"]
+    assert comparison["low"] <= comparison["left"] - comparison["right"] <= comparison["high"]
+    assert "warnings" not in pl.read_parquet(tmp_path / "out" / "results.parquet").columns

@@ -48,6 +48,28 @@ def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
     assert found.degrees == pytest.approx(expected.df)
 
 
+@given(VALUES, VALUES)
+def test_the_jackknife_of_a_difference_of_means_is_welchs_interval(
+    a: list[float], b: list[float]
+) -> None:
+    assume(np.ptp(a) > 1e-3 and np.ptp(b) > 1e-3)
+    x, y = array(a), array(b)
+    without = [
+        array([np.delete(x, i).mean() - y.mean() for i in range(len(x))]),
+        array([x.mean() - np.delete(y, i).mean() for i in range(len(y))]),
+    ]
+    found = ours.jackknife_interval(float(x.mean() - y.mean()), without)
+    expected = stats.ttest_ind(x, y, equal_var=False).confidence_interval()
+    assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-6, abs=1e-6)
+
+
+def test_the_jackknife_needs_two_values_of_each_sample() -> None:
+    unknown = ours.Interval(None, None)
+    assert ours.jackknife_interval(1.0, []) == unknown
+    assert ours.jackknife_interval(1.0, [array([1, 2]), array([3])]) == unknown
+    assert ours.jackknife_interval(1.0, [array([1, 1])]) == ours.Interval(1.0, 1.0)
+
+
 def test_bonferroni_counts_comparisons_and_stops_at_one() -> None:
     rng = np.random.default_rng(1)
     samples = {name: rng.normal(size=20) for name in "abcd"}

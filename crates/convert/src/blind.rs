@@ -23,6 +23,9 @@ const CAPTURES: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
 ];
 
+/// How logs of ping begin.
+const PINGS: [&[u8]; 3] = [b"PING ", b"Ping ", b"Pinging "];
+
 /// What was looked at, and what it says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlindEstimate {
@@ -78,8 +81,9 @@ fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
     Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         _ if is_capture => "pcap",
         Some(b'{') => "irtt",
-        // "PING host ...", "[unix time] 64 bytes from ..."
-        Some(b'P' | b'[') => "ping",
+        // "PING host ...", "[unix time] 64 bytes from ...", "Pinging host ..."
+        Some(b'[') => "ping",
+        _ if PINGS.iter().any(|begin| start.starts_with(begin)) => "ping",
         _ => "csv",
     })
 }

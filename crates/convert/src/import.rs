@@ -27,6 +27,11 @@ pub const FORMATS: [Format; 6] = [
 ];
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+/// Little-endian, as PowerShell writes what a program prints into a file.
+const UTF16_MARK: [u8; 2] = [0xff, 0xfe];
+/// Twice what is read of other texts.
+const LONGEST_UTF16: u64 = 256 * 1024 * 1024;
 
 /// What a file does not say itself, as the user gave it.
 #[derive(Debug, Clone, Default)]
@@ -132,7 +137,25 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError>
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
     let plain: Box<dyn Read + Send> =
         if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
-    Ok(Box::new(BufReader::new(plain)))
+    without_marks(BufReader::new(plain)).map_err(wrong)
+}
+
+/// The same without the mark that Windows' programs put before their texts; UTF-16 becomes UTF-8.
+fn without_marks(
+    mut reader: BufReader<Box<dyn Read + Send>>,
+) -> Result<Box<dyn BufRead + Send>, std::io::Error> {
+    let begin = reader.fill_buf()?;
+    if begin.starts_with(&UTF8_MARK) {
+        reader.consume(UTF8_MARK.len());
+    } else if begin.starts_with(&UTF16_MARK) {
+        let mut bytes = Vec::new();
+        reader.take(LONGEST_UTF16).read_to_end(&mut bytes)?;
+        let units = bytes.chunks_exact(2).skip(1).map(|two| u16::from_le_bytes([two[0], two[1]]));
+        let text: String =
+            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        return Ok(Box::new(std::io::Cursor::new(text.into_bytes())));
+    }
+    Ok(Box::new(reader))
 }
 
 #[cfg(test)]

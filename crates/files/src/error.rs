@@ -22,6 +22,10 @@ pub enum FileError {
     /// The file is not a whole Parquet file.
     #[error("{}: not a whole Parquet file ({reason}); make or copy it again", path.display())]
     Damaged { path: PathBuf, reason: String },
+    /// The file is text, perhaps gzipped.
+    #[error("{}: not a path file but text: skyhop path import makes a path file of another tool's log",
+        path.display())]
+    Log { path: PathBuf },
     /// The file is Parquet, but not a path file.
     #[error("{}: not a skyhop path file: {what}", path.display())]
     NotAPath { path: PathBuf, what: String },

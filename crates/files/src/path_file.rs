@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::panic::{self, UnwindSafe};
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -15,6 +16,7 @@ use arrow_array::types::{Float64Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use skyhop_model::plain_error;
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Rate};
@@ -24,6 +26,10 @@ use crate::table::{Column, table_bytes};
 use crate::whole::{replace_file, write_error};
 
 const METADATA_KEY: &str = "skyhop";
+const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Of texts that PowerShell wrote.
+const UTF16_MARK: [u8; 2] = [0xff, 0xfe];
 
 /// Writes a path file, whole or not at all.
 ///
@@ -77,8 +83,11 @@ fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<
 }
 
 fn decode_path(path: &Path) -> Result<PathTrace, FileError> {
-    let file =
-        File::open(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+    let unreadable = |source| FileError::Read { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(unreadable)?;
+    if is_a_log(&mut file).map_err(unreadable)? {
+        return Err(FileError::Log { path: path.to_owned() });
+    }
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|e| damaged(path, e))?;
@@ -96,8 +105,23 @@ fn decode_path(path: &Path) -> Result<PathTrace, FileError> {
     Ok(trace)
 }
 
+/// Whether a file is text or gzipped, as other tools' logs are; it is read from its start again afterwards.
+fn is_a_log(file: &mut File) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut begin)?;
+    file.rewind()?;
+    let is_text = begin.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
+    let is_text =
+        is_text && begin.len() > PARQUET_MAGIC.len() && !begin.starts_with(&PARQUET_MAGIC);
+    Ok(is_text || [GZIP_MAGIC, UTF16_MARK].iter().any(|mark| begin.starts_with(mark)))
+}
+
 fn damaged(path: &Path, reason: impl std::fmt::Display) -> FileError {
     FileError::Damaged { path: path.to_owned(), reason: reason.to_string() }
+}
+
+fn wrong_header(path: &Path, error: &serde_json::Error) -> FileError {
+    not_a_path(path, format!("header: {}", plain_error(&error.to_string())))
 }
 
 fn not_a_path(path: &Path, what: String) -> FileError {
@@ -116,12 +140,12 @@ fn read_header(
         .and_then(|entry| entry.value.as_deref())
         .ok_or_else(|| not_a_path(path, format!("no \"{METADATA_KEY}\" metadata")))?;
     let value: serde_json::Value =
-        serde_json::from_str(json).map_err(|e| not_a_path(path, format!("header: {e}")))?;
+        serde_json::from_str(json).map_err(|e| wrong_header(path, &e))?;
     let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
     if found > SCHEMA_VERSION {
         return Err(FileError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
     }
-    serde_json::from_value(value).map_err(|e| not_a_path(path, format!("header: {e}")))
+    serde_json::from_value(value).map_err(|e| wrong_header(path, &e))
 }
 
 fn columns(frames: &[Frame]) -> Vec<Column> {

@@ -47,6 +47,14 @@ impl Frame {
         set_ecn(&mut self.bytes[..self.length], ecn);
     }
 
+    /// Whether it is a program's UDP datagram; of one in several fragments the first is.
+    pub fn is_programs_udp(&self) -> bool {
+        let ip = self.ip();
+        let is_first = ip.get(6..8).is_some_and(|field| field[0] & 0x1f == 0 && field[1] == 0);
+        let is_udp = is_first && ip[0] >> 4 == 4 && i32::from(ip[9]) == libc::IPPROTO_UDP;
+        is_udp && recognise(ip).is_none()
+    }
+
     /// The IP packet.
     pub fn ip(&self) -> &[u8] {
         &self.bytes[..self.length]

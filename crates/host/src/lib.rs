@@ -6,12 +6,15 @@ pub mod default_cc;
 pub mod device;
 pub mod error;
 pub mod frame;
+pub mod internet;
 pub mod isolation;
 pub mod namespace;
 pub mod program;
 mod rtnetlink;
 pub mod socket;
 pub mod tcp_info;
+pub mod tcp_sockets;
+pub mod tee;
 pub mod thread;
 
 pub use device::DeviceKind;

@@ -19,6 +19,7 @@ use nix::unistd::{AccessFlags, Pid, access};
 use crate::error::{Context, HostError};
 use crate::isolation::DescriptorLimit;
 use crate::namespace::NetNamespace;
+use crate::tee::{Onward, Tee};
 
 /// A client, and the server it talks to.
 ///
@@ -49,13 +50,16 @@ pub fn check(program: &Program) -> Result<(), HostError> {
         let message = "no client program was given; put its command line after --".to_owned();
         return Err(HostError::Unsupported(message));
     };
-    let found = if client.contains('/') {
-        is_executable(Path::new(client))
-    } else {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).any(|directory| is_executable(&directory.join(client)))
-    };
-    if found { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+    if is_there(client) { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+}
+
+/// Whether a program can be started by this name.
+pub fn is_there(name: &str) -> bool {
+    if name.contains('/') {
+        return is_executable(Path::new(name));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| is_executable(&directory.join(name)))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -101,6 +105,25 @@ impl Reaper {
     }
 }
 
+/// A client at work.
+#[derive(Debug)]
+pub struct Client {
+    pid: Pid,
+    tee: Tee,
+}
+
+impl Client {
+    /// Its exit status; `None` while it runs.
+    pub fn status(&self, reaper: &mut Reaper) -> Result<Option<i32>, HostError> {
+        reaper.status(self.pid)
+    }
+
+    /// It has ended: what it has printed.
+    pub fn printed(self) -> Result<String, HostError> {
+        self.tee.finish()
+    }
+}
+
 /// Starts the client.
 pub fn start_client(
     words: &[String],
@@ -108,18 +131,20 @@ pub fn start_client(
     server: Ipv4Addr,
     limit: DescriptorLimit,
     reaper: &mut Reaper,
-) -> Result<Pid, HostError> {
+) -> Result<Client, HostError> {
     let words: Vec<String> = words.iter().map(|word| fill_in(word, server)).collect();
     let (name, arguments) = words.split_first().ok_or_else(|| not_found("", "it is empty"))?;
-    let mut command = Command::new(name);
+    let (mut command, mut tee) = (Command::new(name), Tee::default());
     command.args(arguments);
+    tee.connect(&mut command, Onward::Output, Onward::Error)?;
     let pid = spawn(command, name, namespace, server, limit)?;
     reaper.watch(pid);
-    Ok(pid)
+    Ok(Client { pid, tee })
 }
 
 /// Ends a client that the end of the run has overtaken.
-pub fn end_client(client: Pid, reaper: &mut Reaper) -> Result<(), HostError> {
+pub fn end_client(client: &Client, reaper: &mut Reaper) -> Result<(), HostError> {
+    let client = client.pid;
     // Ctrl-C has reached the client too; it may be about to end by itself.
     if ended_within(END_PATIENCE, client, reaper)? {
         return Ok(());
@@ -148,6 +173,7 @@ fn ended_within(patience: Duration, pid: Pid, reaper: &mut Reaper) -> Result<boo
 #[derive(Debug)]
 pub struct Server {
     pid: Pid,
+    tee: Tee,
 }
 
 impl Server {
@@ -164,9 +190,10 @@ impl Server {
         // A group of its own: Ctrl-C is for the client, and the whole group is ended afterwards.
         command.arg("-c").arg(&shell_command).stdin(Stdio::null()).process_group(0);
         // Standard output belongs to the client, which may be piped into another program.
-        command.stdout(std::io::stderr());
+        let mut tee = Tee::default();
+        tee.connect(&mut command, Onward::Error, Onward::Error)?;
         let before = listening(namespace)?;
-        let server = Self { pid: spawn(command, &shell_command, namespace, address, limit)? };
+        let server = Self { pid: spawn(command, &shell_command, namespace, address, limit)?, tee };
         reaper.watch(server.pid);
         let started = Instant::now();
         while started.elapsed() < LISTEN_PATIENCE && listening(namespace)? <= before {
@@ -184,18 +211,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends the server, politely first.
-    pub fn end(self, reaper: &mut Reaper) -> Result<(), HostError> {
+    /// Ends the server, politely first, and returns what it has printed.
+    pub fn end(self, reaper: &mut Reaper) -> Result<String, HostError> {
         for request in [Signal::SIGTERM, Signal::SIGKILL] {
             match killpg(self.pid, request) {
                 Ok(()) => {}
                 // Nobody is left in the group.
-                Err(Errno::ESRCH) => return Ok(()),
+                Err(Errno::ESRCH) => break,
                 Err(error) => return Err(error).context("cannot end the server"),
             }
             ended_within(END_PATIENCE, self.pid, reaper)?;
         }
-        Ok(())
+        self.tee.finish()
     }
 }
 

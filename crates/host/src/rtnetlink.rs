@@ -49,10 +49,23 @@ impl PeerRoute<'_> {
     /// # Errors
     /// The kernel refuses.
     pub fn set(self) -> Result<(), Errno> {
+        self.set_for(32)
+    }
+
+    /// Makes it the calling thread's namespace's way to all other addresses, too.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_as_default(self) -> Result<(), Errno> {
+        self.set_for(0)
+    }
+
+    /// For addresses that share so many bits with the peer's.
+    fn set_for(self, prefix: u8) -> Result<(), Errno> {
         let mut route = RouteMessage::default();
         route.header = RouteHeader {
             address_family: AddressFamily::Inet,
-            destination_prefix_length: 32,
+            destination_prefix_length: prefix,
             table: RouteHeader::RT_TABLE_MAIN,
             protocol: RouteProtocol::Static,
             scope: RouteScope::Link,
@@ -61,12 +74,13 @@ impl PeerRoute<'_> {
         };
         let cc = self.cc.map(|cc| RouteMetric::CcAlgo(cc.to_owned()));
         let metrics = self.initial_cwnd.map(RouteMetric::InitCwnd).into_iter().chain(cc);
-        route.attributes = vec![
-            RouteAttribute::Destination(RouteAddress::Inet(self.peer)),
+        let destination = RouteAttribute::Destination(RouteAddress::Inet(self.peer));
+        route.attributes.extend((prefix > 0).then_some(destination));
+        route.attributes.extend([
             RouteAttribute::PrefSource(RouteAddress::Inet(self.source)),
             RouteAttribute::Oif(if_nametoindex(self.device)?),
             RouteAttribute::Metrics(metrics.collect()),
-        ];
+        ]);
         request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_REPLACE)
     }
 }

@@ -28,6 +28,8 @@ pub struct TcpInfo {
     pub retransmits: u32,
     /// `None` when the kernel sets no limit.
     pub pacing_rate_bps: Option<u64>,
+    /// Payload sent and acknowledged.
+    pub bytes_acked: u64,
     /// Payload received in order.
     pub bytes_received: u64,
     /// Segments with payload sent, retransmissions included.
@@ -54,6 +56,18 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo, HostError> {
     Ok(TcpInfo::from(info))
 }
 
+impl TcpInfo {
+    /// Reads what sock_diag(7) sends of it; what the kernel does not know is zero.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        // SAFETY: all of its fields are numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+        let length = bytes.len().min(size_of_val(&info));
+        // SAFETY: both are at least that long and do not overlap; any bytes are numbers.
+        unsafe { (&raw mut info).cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
+        Self::from(info)
+    }
+}
+
 impl From<libc::tcp_info> for TcpInfo {
     fn from(info: libc::tcp_info) -> Self {
         let ssthresh = Some(info.tcpi_snd_ssthresh).filter(|packets| *packets < INFINITE_SSTHRESH);
@@ -69,6 +83,7 @@ impl From<libc::tcp_info> for TcpInfo {
             inflight_packets,
             retransmits: info.tcpi_total_retrans,
             pacing_rate_bps: pacing_rate.map(|rate| rate.saturating_mul(8)),
+            bytes_acked: info.tcpi_bytes_acked,
             bytes_received: info.tcpi_bytes_received,
             data_segments_sent: info.tcpi_data_segs_out,
         }

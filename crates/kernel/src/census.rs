@@ -4,20 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
-use netlink_packet_sock_diag::inet::nlas::Nla;
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+
+use crate::sock_diag::{Ask, SocketDump};
 
 /// The number of TCP sockets by congestion control, in all network namespaces that this process may
 /// look into: its own, and where it may enter them those of the processes in /proc.
@@ -87,67 +81,10 @@ fn count_in(namespace: &File) -> Result<Option<BTreeMap<String, u64>>, io::Error
 }
 
 fn count_here(counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
-    for family in [AF_INET, AF_INET6] {
-        let kernel = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkSockDiag,
-        )?;
-        send(kernel.as_raw_fd(), &request(family), MsgFlags::empty())?;
-        read_dump(&kernel, counts)?;
-    }
-    Ok(())
-}
-
-/// Asks for all TCP sockets of a family with their congestion control.
-fn request(family: u8) -> Vec<u8> {
-    let socket_id = match family {
-        AF_INET6 => SocketId::new_v6(),
-        _ => SocketId::new_v4(),
-    };
-    // In whatever state, from wherever to wherever.
-    let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(InetRequest {
-        family,
-        protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::CONG,
-        states: StateFlags::all(),
-        socket_id,
-    }));
-    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
-}
-
-fn read_dump(kernel: &OwnedFd, counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
-    let mut answer = vec![0; 1 << 15];
-    loop {
-        let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        let mut rest = &answer[..length];
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            rest = rest.get((message.header.length as usize).next_multiple_of(4)..).unwrap_or(&[]);
-            match message.payload {
-                NetlinkPayload::Done(_) => return Ok(()),
-                NetlinkPayload::Error(_) => return Err(io::ErrorKind::Unsupported.into()),
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) => {
-                    if let Some(name) = congestion_control(socket.nlas) {
-                        *counts.entry(name).or_default() += 1;
-                    }
-                }
-                _ => {}
-            }
+    SocketDump::open()?.all(Ask::CongestionControl, |socket| {
+        if let Some(name) = socket.cc {
+            *counts.entry(name).or_default() += 1;
         }
-    }
-}
-
-fn congestion_control(attributes: impl IntoIterator<Item = Nla>) -> Option<String> {
-    attributes.into_iter().find_map(|attribute| match attribute {
-        Nla::Congestion(name) => Some(name),
-        _ => None,
     })
 }
 

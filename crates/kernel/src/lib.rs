@@ -23,6 +23,7 @@ mod error;
 mod names;
 mod pins;
 mod privilege;
+mod sock_diag;
 mod ticks;
 
 #[cfg(feature = "libbpf")]
@@ -38,6 +39,7 @@ pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
 pub use names::module_of;
+pub use sock_diag::{Ask, SocketDump, SocketEnds, TcpSocket};
 pub use ticks::ticks_per_second;
 
 /// What the kernel's TCP does for a module: it has no `get_info` for those that come from BPF.

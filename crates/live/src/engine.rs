@@ -10,7 +10,6 @@ use std::thread;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
-use nix::unistd::Pid;
 use skyhop_app::{TcpOptions, Transaction};
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
@@ -20,7 +19,8 @@ use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
-use crate::info::{Directions, LiveInfo, PacketCount};
+use crate::connections::Connections;
+use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
 use crate::phases::PhaseLog;
@@ -33,13 +33,15 @@ use crate::traffic::tcp::RunningTcp;
 use crate::traffic::udp::RunningUdp;
 use crate::traffic::{Addresses, Stage, address};
 use crate::{LiveOptions, NAME, Spin, hosts, summary};
+use skyhop_host::PeerRoute;
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
 use skyhop_host::default_cc;
 use skyhop_host::device::{Device, DeviceCount};
 use skyhop_host::error::{Context, HostError};
+use skyhop_host::internet;
 use skyhop_host::isolation::{DescriptorLimit, exit_now};
 use skyhop_host::namespace::NetNamespace;
-use skyhop_host::program::{self, Reaper, Server};
+use skyhop_host::program::{self, Client, Reaper, Server};
 use skyhop_host::socket::check_congestion_control;
 
 /// How long threads have to get ready before the run begins.
@@ -98,6 +100,8 @@ pub(crate) fn run(
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.without_announcements());
     }
+    let far_end = options.internet.then(|| internet::join(&ends.namespaces[1]));
+    let _internet = far_end.transpose()?;
     let mut run = Run::start(experiment, options, plan, ends, &modules, limit, recorder)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
@@ -156,6 +160,13 @@ impl Ends {
         for (namespace, end) in self.namespaces.iter().zip([End::From, End::To]) {
             let route = hosts::route(end, Addresses::Path, &self.tcp);
             let warning = namespace.inside(|| default_cc::set(default_cc, route))?;
+            if options.internet && end == End::From {
+                let cc = warning.is_some().then_some(default_cc);
+                namespace.inside(|| {
+                    let route = PeerRoute { cc, ..route };
+                    route.set_as_default().context("cannot make the path the way to everywhere")
+                })?;
+            }
             self.warnings.extend(warning.filter(|warning| !self.warnings.contains(warning)));
         }
         Ok(())
@@ -180,9 +191,10 @@ struct Run<'a> {
     timing: TimingRecorder,
     reaper: Reaper,
     server: Option<Server>,
-    client: Option<Pid>,
+    client: Option<Client>,
     spin: bool,
     progress_at: Instant,
+    printed: Printed,
 }
 
 /// How a run's time ended.
@@ -253,7 +265,12 @@ impl<'a> Run<'a> {
         let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
         let flows = flows.collect::<Result<Vec<_>, _>>()?;
         let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.devices[index]);
-        let sampler = Sampler::new(experiment.sample, &flows, [track(0), track(1)]);
+        let connections = match program {
+            Some(_) => Some(Connections::watch([&from, &stage.to], first_free_id(experiment))?),
+            None => None,
+        };
+        let tracks = [track(0), track(1)];
+        let sampler = Sampler::new(experiment.sample, &flows, connections, tracks);
 
         sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
         let client = program
@@ -282,6 +299,7 @@ impl<'a> Run<'a> {
             client,
             spin,
             progress_at,
+            printed: Printed::default(),
         })
     }
 
@@ -291,8 +309,8 @@ impl<'a> Run<'a> {
         let scheduled_end = Instant::START + self.experiment.duration;
         loop {
             let now = clock.now();
-            let program_status = match self.client {
-                Some(client) => self.reaper.status(client)?,
+            let program_status = match &self.client {
+                Some(client) => client.status(&mut self.reaper)?,
                 None => None,
             };
             let over = self.client.is_none() && now >= scheduled_end;
@@ -340,18 +358,19 @@ impl<'a> Run<'a> {
             // What it sends while it is being ended is not part of the run.
             self.sampler.sample(end.at, &mut self.recorder)?;
         }
-        if let Some(client) = self.client.filter(|_| end.program_status.is_none()) {
+        if let Some(client) = self.client.as_ref().filter(|_| end.program_status.is_none()) {
             program::end_client(client, &mut self.reaper)?;
         }
         if let Some(server) = self.server.take() {
-            server.end(&mut self.reaper)?;
+            self.printed.server = server.end(&mut self.reaper)?;
         }
         self.phases.tick(&mut self.recorder)?;
         while !self.has_failed() && !self.flows.iter().all(RunningTcp::sender_has_ended) {
             thread::sleep(std::time::Duration::from_millis(1));
         }
-        if self.client.is_none() {
-            self.sampler.sample(end.at, &mut self.recorder)?;
+        match self.client.take() {
+            Some(client) => self.printed.client = client.printed()?,
+            None => self.sampler.sample(end.at, &mut self.recorder)?,
         }
         self.drain(end.interrupted)?;
         self.stage.close.set()?;
@@ -383,7 +402,16 @@ impl<'a> Run<'a> {
     /// Joins all threads and records their findings.
     fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
         let Self {
-            experiment, options, ends, pumps, flows, timing_probe, over_udp, timing, ..
+            experiment,
+            options,
+            ends,
+            pumps,
+            flows,
+            timing_probe,
+            over_udp,
+            timing,
+            printed,
+            ..
         } = self;
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
@@ -396,7 +424,7 @@ impl<'a> Run<'a> {
         let mut warnings = ends.warnings;
         warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
         warnings.extend(summary::late(lateness_us.as_ref(), rtt_excess_us.as_ref()));
-        warnings.extend(overtime(&end, experiment.duration));
+        warnings.extend(overtime(&end, experiment));
         warnings.extend(skyhop_engine::warnings(experiment));
         warnings.extend(unlisted(self.sampler.noted()));
         warnings.extend(left_inside(&views));
@@ -417,11 +445,16 @@ impl<'a> Run<'a> {
             }
         }
         self.sampler.note_results(&mut recorder);
+        if let Some(connections) = self.sampler.into_connections() {
+            connections.conclude(end.at, &mut recorder);
+        }
         let [forward, back] = packet_counts(&views, &ends.devices)?;
         let program = options.program.clone();
         let own = LiveInfo {
             device: ends.devices[0].kind(),
             default_cc: program.is_some().then(|| options.default_cc.clone()),
+            internet: options.internet,
+            printed: program.is_some().then_some(printed),
             program,
             program_status: end.program_status,
             timing: timing.conclude(self.spin)?,
@@ -439,6 +472,11 @@ impl<'a> Run<'a> {
         recorder.finish(ending).context("cannot record the run")?;
         Ok(Ended { at, interrupted, program_status })
     }
+}
+
+/// The first id that none of the experiment's flows has.
+fn first_free_id(experiment: &Experiment) -> u32 {
+    experiment.flows.iter().map(|flow| flow.id + 1).max().unwrap_or(0)
 }
 
 /// How long full queues take to run empty, there and back, and their packets to arrive.
@@ -484,13 +522,15 @@ fn rtt_excess(timing_probe: &[(Transaction, Option<Duration>)]) -> Result<Latene
     Ok(excess)
 }
 
-/// What to know of a program that outlived its scenario.
-fn overtime(end: &RunEnd, scheduled: Duration) -> Option<String> {
+/// What to know of a program that outlived the path.
+fn overtime(end: &RunEnd, experiment: &Experiment) -> Option<String> {
     let elapsed = end.at.saturating_since(Instant::START);
-    (elapsed > scheduled).then(|| {
+    let known = Duration::from_nanos(experiment.path().header.duration_ns);
+    let is_over = elapsed > known.max(experiment.duration) && experiment.path().frames.len() > 1;
+    is_over.then(|| {
         format!(
-            "the program ran for {:.1} s, longer than the scenario's {scheduled}; the link kept its \
-             last state",
+            "the program ran for {:.1} s, and the path is known for {known}: after that the link kept its last \
+             state; a longer run.duration computes more of it",
             elapsed.as_secs_f64(),
         )
     })
@@ -521,6 +561,8 @@ fn packet_counts(
             delivered: state.delivered,
             refused: state.refused,
             device_received: receiver.received,
+            udp_sent: state.udp_entered,
+            udp_delivered: state.udp_delivered,
         }
     };
     Ok([count(&views[0], from, to), count(&views[1], to, from)])

@@ -14,12 +14,26 @@ pub struct LiveInfo {
     pub program: Option<Program>,
     /// The congestion control of sockets that choose none; `None` without a program.
     pub default_cc: Option<String>,
+    /// Whether the end `to` reached the net that this machine is in.
+    pub internet: bool,
     /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
     pub program_status: Option<i32>,
+    /// What the programs printed; `None` without one.
+    pub printed: Option<Printed>,
     /// How well the machine kept up.
     pub timing: Timing,
     /// Every packet's whereabouts.
     pub packets: Directions,
+}
+
+/// What programs printed: standard output and standard error as they came, at most 64 kB of each program; the middle
+/// is left out where there is more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Printed {
+    /// The client.
+    pub client: String,
+    /// The server.
+    pub server: String,
 }
 
 /// Every packet's whereabouts, in both directions.
@@ -70,4 +84,8 @@ pub struct PacketCount {
     pub refused: u64,
     /// Packets that the receiving namespace got, by the kernel's own count.
     pub device_received: u64,
+    /// UDP datagrams of programs that the link was given.
+    pub udp_sent: u64,
+    /// Those of them that came out of it.
+    pub udp_delivered: u64,
 }

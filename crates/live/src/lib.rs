@@ -10,6 +10,7 @@
 mod announcer;
 mod arrivals;
 mod check;
+mod connections;
 mod engine;
 mod hosts;
 mod info;
@@ -38,13 +39,15 @@ pub struct LiveOptions {
     pub program: Option<Program>,
     /// The congestion control of sockets that choose none.
     pub default_cc: String,
+    /// Whether the end `to` reaches the net that this machine is in, so that a program reaches it through the path.
+    pub internet: bool,
     /// Whether to busy-wait for at most 20 us before a packet is due.
     pub spin: Spin,
 }
 
 impl Default for LiveOptions {
     fn default() -> Self {
-        Self { program: None, default_cc: "cubic".to_owned(), spin: Spin::Auto }
+        Self { program: None, default_cc: "cubic".to_owned(), internet: false, spin: Spin::Auto }
     }
 }
 

@@ -103,6 +103,9 @@ pub(crate) struct PumpState {
     pub(crate) leaving: u64,
     /// Packets that the far device had no room for.
     pub(crate) refused: u64,
+    /// Datagrams of programs that were read from the device, and those that came out of their route.
+    pub(crate) udp_entered: u64,
+    pub(crate) udp_delivered: u64,
     /// Whether nothing is inside.
     pub(crate) idle: bool,
 }
@@ -179,6 +182,8 @@ impl Pump {
             losses: 0,
             entered: 0,
             delivered: 0,
+            udp_entered: 0,
+            udp_delivered: 0,
             refused: 0,
             changed: true,
         };
@@ -204,6 +209,8 @@ struct Worker {
     losses: usize,
     entered: u64,
     delivered: u64,
+    udp_entered: u64,
+    udp_delivered: u64,
     refused: u64,
     changed: bool,
 }
@@ -234,6 +241,7 @@ impl Worker {
                 return Ok(read);
             };
             let packet = frame.into_packet(length);
+            self.udp_entered += u64::from(packet.payload.is_programs_udp());
             let now = self.pump.clock.now();
             let route = self.pump.routes.route_of(now, &packet);
             self.pump.fabric.enqueue(now, packet, route);
@@ -263,6 +271,7 @@ impl Worker {
         let written_at = self.pump.clock.now();
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
         self.delivered += 1;
+        self.udp_delivered += u64::from(frame.is_programs_udp());
         if let Some(Own::Udp { index, number }) = recognise(frame.ip()) {
             let sojourn = arrival.at.saturating_since(arrival.sent);
             self.report.sojourns.push(Sojourn { index, number, sojourn });
@@ -308,6 +317,7 @@ impl Worker {
         (state.entered, state.delivered) = (self.entered, self.delivered);
         state.leaving = self.pump.fabric.leaving_packets();
         state.refused = self.refused;
+        (state.udp_entered, state.udp_delivered) = (self.udp_entered, self.udp_delivered);
         state.idle = self.pump.fabric.next_wakeup().is_none();
         drop(published);
         self.changed = false;

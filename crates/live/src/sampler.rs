@@ -7,6 +7,7 @@ use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
 use skyhop_units::{Duration, Instant};
 
+use crate::connections::Connections;
 use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::tcp::{RunningTcp, TcpPlan, TcpView};
@@ -18,13 +19,20 @@ pub(crate) struct Sampler {
     every: Duration,
     next: Instant,
     flows: Vec<FlowTrack>,
+    /// Those of a program.
+    connections: Option<Connections>,
     links: [LinkTrack; 2],
 }
 
 impl Sampler {
-    pub(crate) fn new(every: Duration, flows: &[RunningTcp], links: [LinkTrack; 2]) -> Self {
+    pub(crate) fn new(
+        every: Duration,
+        flows: &[RunningTcp],
+        connections: Option<Connections>,
+        links: [LinkTrack; 2],
+    ) -> Self {
         let flows = flows.iter().map(|flow| FlowTrack::new(flow.plan(), flow.view())).collect();
-        Self { every, next: Instant::START + every, flows, links }
+        Self { every, next: Instant::START + every, flows, connections, links }
     }
 
     /// When the next sample is due.
@@ -58,6 +66,9 @@ impl Sampler {
         for flow in &mut self.flows {
             flows.extend(flow.sample(now)?);
         }
+        if let Some(connections) = &mut self.connections {
+            flows.extend(connections.sample(now)?);
+        }
         self.note_results(recorder);
         let [forward, back] = &mut self.links;
         let (forward, back) = (forward.sample(recorder)?, back.sample(recorder)?);
@@ -71,6 +82,11 @@ impl Sampler {
             let results = flow.view.take_results();
             results.iter().for_each(|one| recorder.transaction(flow.id, one, None));
         }
+    }
+
+    /// The program's connections, when there is nothing more to sample.
+    pub(crate) fn into_connections(self) -> Option<Connections> {
+        self.connections
     }
 
     /// How many losses the links' threads had noted at the last sample, in each direction.

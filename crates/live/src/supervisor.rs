@@ -27,7 +27,7 @@ use skyhop_host::error::{Context, HostError};
 use skyhop_host::isolation::{
     close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
 };
-use skyhop_host::program;
+use skyhop_host::{internet, program};
 
 /// How often the caller is asked whether to go on.
 const CONTROL_INTERVAL_MS: u16 = 50;
@@ -41,6 +41,9 @@ pub(crate) fn run(
 ) -> Result<Ended, EngineError> {
     if let Some(program) = &options.program {
         program::check(program)?;
+    }
+    if options.internet {
+        internet::check()?;
     }
     let (results, to_caller) = pipe2(OFlag::O_CLOEXEC).context("cannot create a pipe")?;
     let (from_caller, orders) = pipe2(OFlag::O_CLOEXEC).context("cannot create a pipe")?;

@@ -17,6 +17,7 @@ mod layered;
 mod live;
 mod packet;
 mod path;
+mod plain;
 mod tcp;
 
 pub use app::AppTable;
@@ -31,5 +32,6 @@ pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
+pub use plain::plain_error;
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownWord;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use skyhop_model::plain_error;
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
@@ -182,7 +183,7 @@ impl Constellation {
         let mut constellation: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
             let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
-            let what = error.message().lines().collect::<Vec<_>>().join("; ");
+            let what = plain_error(error.message());
             ConstellationError::Syntax { file: file.to_owned(), line, what }
         })?;
         let stem = Path::new(file).file_stem().unwrap_or_default();

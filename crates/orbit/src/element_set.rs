@@ -59,6 +59,11 @@ pub struct ElementSet {
 }
 
 impl ElementSet {
+    /// What the satellite is called; empty where the file has no name.
+    pub fn name(&self) -> &str {
+        &self.elements.name
+    }
+
     /// Prepares the propagation of `elements`.
     ///
     /// # Errors

@@ -2,17 +2,18 @@
 
 use crate::compat::Habits;
 use skyhop_model::Compat;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use skyhop_orbit::{Ephemeris, Sky, Vec3};
+use skyhop_orbit::{Ephemeris, Geodetic, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::events::{Dismantled, EventRules};
 use crate::handover::{self, HandoverPolicy, Link, Outlook, Selection, View};
-use crate::request::{PathError, PathRequest};
+use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Hops, Topology, sky, topology};
-use crate::trace::{Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION};
+use crate::trace::{Frame, NODE_FROM, NODE_TO, NodeSite, PathHeader, PathTrace, SCHEMA_VERSION};
 
 /// Computes a whole path. `progress` hears after each step how many of how many are done, and may
 /// stop the computation.
@@ -33,7 +34,23 @@ pub fn compute(
         }
     }
     trace.validate()?;
+    trace.header.sites = sites_of(request, &trace.frames);
     Ok(trace)
+}
+
+/// The gateways and points of presence that any of the frames goes over.
+fn sites_of(request: &PathRequest, frames: &[Frame]) -> Vec<NodeSite> {
+    let first = request.constellation.satellites() as i32;
+    let nodes = frames.iter().flat_map(|frame| &frame.nodes).copied();
+    let used: BTreeSet<i32> = nodes.filter(|node| *node >= first).collect();
+    let places: Vec<&Place> = request.gateways.iter().chain(&request.options.pops).collect();
+    let site = |node: i32| {
+        let place = places.get((node - first) as usize)?;
+        let Geodetic { latitude_deg, longitude_deg, altitude_m } = place.position;
+        let name = place.name.clone();
+        Some(NodeSite { node, name, latitude_deg, longitude_deg, altitude_m })
+    };
+    used.into_iter().filter_map(site).collect()
 }
 
 /// The frames of a path, computed one after the other in constant memory.
@@ -99,6 +116,8 @@ impl<'r> PathFrames<'r> {
             step_ns: request.step.as_nanos(),
             between_frames: request.compat.between_frames(),
             seed: request.seed,
+            origin: None,
+            sites: Vec::new(),
         }
     }
 

@@ -21,4 +21,6 @@ pub mod trace;
 pub use compute::{PathFrames, compute};
 pub use outage::{Draw, OutageModel};
 pub use request::{PathError, PathOptions, PathRequest, Place, UtcGrid};
-pub use trace::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace, TraceError};
+pub use trace::{
+    BetweenFrames, Endpoint, Frame, NodeSite, Origin, PathEvent, PathHeader, PathTrace, TraceError,
+};

@@ -57,6 +57,38 @@ pub struct PathHeader {
     pub between_frames: BetweenFrames,
     /// The seed of whatever was drawn at random.
     pub seed: u64,
+    /// Where the satellites come from, so that they can be looked at again; `None` in files of before it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// The gateways and points of presence that it goes over at any time, by node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<NodeSite>,
+}
+
+/// Where a computed path's satellites come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The scenario's `[path]` as resolved; files by their whole names.
+    pub path: serde_json::Value,
+    /// The file that holds the constellation, where one that does not come with skyhop does.
+    pub file: Option<String>,
+    /// SHA-256 of that file, in hexadecimal digits.
+    pub sha256: Option<String>,
+}
+
+/// A node on the ground that is not an end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeSite {
+    /// Its number in frames.
+    pub node: i32,
+    /// What its list calls it.
+    pub name: String,
+    /// Geodetic latitude.
+    pub latitude_deg: f64,
+    /// Longitude, east positive.
+    pub longitude_deg: f64,
+    /// Above the ellipsoid.
+    pub altitude_m: f64,
 }
 
 impl PathHeader {
@@ -84,6 +116,8 @@ impl PathHeader {
             step_ns: step.as_nanos(),
             between_frames: BetweenFrames::Step,
             seed: 0,
+            origin: None,
+            sites: Vec::new(),
         }
     }
 }

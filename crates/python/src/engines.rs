@@ -23,14 +23,16 @@ pub(crate) struct Options {
     client: Option<Vec<String>>,
     server: Option<String>,
     default_cc: Option<String>,
+    internet: bool,
 }
 
 impl Options {
     fn live(self) -> LiveOptions {
-        let Self { client, server, default_cc } = self;
+        let Self { client, server, default_cc, internet } = self;
         let program = client.map(|client| Program { client, server });
         let usual = LiveOptions::default();
-        LiveOptions { program, default_cc: default_cc.unwrap_or(usual.default_cc), ..usual }
+        let default_cc = default_cc.unwrap_or(usual.default_cc);
+        LiveOptions { program, default_cc, internet, ..usual }
     }
 }
 

@@ -16,6 +16,7 @@ use skyhop_scenario::ScenarioError;
 
 /// An exception of the class `name` of `skyhop.errors`, made with `arguments`.
 fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
+    let arguments = arguments.map(without_numbers);
     Python::attach(|py| {
         let made = py
             .import("skyhop.errors")
@@ -26,6 +27,13 @@ fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
             Err(error) => error,
         }
     })
+}
+
+/// The message without the number that Rust puts behind what the system says of an error.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let begin = parts.next().unwrap_or_default().to_owned();
+    parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 /// What a function for Python fails with: one of those exceptions, or what Python itself has raised. `?` makes one

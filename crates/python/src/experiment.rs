@@ -132,9 +132,10 @@ pub(crate) struct PyExperiment {
 #[pymethods]
 impl PyExperiment {
     /// `path` is the scenario's path where it is known already: it is then shared, not computed. `default_cc` is what a
-    /// program's sockets have, which may be a file of the user's, too.
+    /// program's sockets have, which may be a file of the user's, too; `for_program`: the path goes on beyond the
+    /// scenario.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None))]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false))]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
@@ -142,11 +143,13 @@ impl PyExperiment {
         progress: Py<PyAny>,
         path: Option<&PyPathTrace>,
         default_cc: Option<&str>,
+        for_program: bool,
     ) -> Fallible<Self> {
         load_cc_files(py, &scenario.0)?;
         let known = path.map(|path| Arc::clone(&path.trace));
         let mut experiment = plan(py, find_place, progress, |find, tell| match known {
             Some(trace) => scenario.0.experiment_over(trace, find, tell),
+            None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
         })?;
         if let Some(file) = default_cc.filter(|cc| cc_language(cc).is_some()) {

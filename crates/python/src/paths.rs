@@ -10,9 +10,8 @@ use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
 use skyhop_files::{path_to_parquet, read_path, replace_file, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
-use skyhop_path::{Endpoint, PathTrace};
-use skyhop_scenario::catalogue;
-
+use skyhop_path::{Endpoint, PathHeader, PathTrace};
+use skyhop_scenario::constellation_of;
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{Fallible, input_error};
@@ -97,22 +96,61 @@ impl PyPathTrace {
 /// Earth-fixed coordinates in metres.
 type Position = (f64, f64, f64);
 
-/// Earth-fixed positions (m) of a constellation's satellites at a moment, by number, and the
-/// elevation (deg) from which they serve.
-#[pyfunction]
-pub(crate) fn satellites_at(
-    constellation: &str,
-    compat: &str,
-    unix_ns: i64,
-) -> Fallible<(Vec<Position>, f64)> {
-    let (text, file) = catalogue::constellation_text(constellation, Path::new(""), "the path")?;
-    let constellation = Constellation::parse(&text, &file)?;
-    let earth = if compat == "leoem" { EarthModel::LeoemSphere } else { EarthModel::Wgs84 };
-    let mut positions = Vec::new();
-    Ephemeris::new(&constellation, earth)
-        .earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
-    let positions = positions.into_iter().map(|position| (position.x, position.y, position.z));
-    Ok((positions.collect(), constellation.minimum_elevation_deg))
+/// The satellites that a path was computed over.
+#[pyclass(name = "Satellites", frozen)]
+pub(crate) struct PySatellites {
+    constellation: Constellation,
+    ephemeris: Ephemeris,
+}
+
+#[pymethods]
+impl PySatellites {
+    /// Those of the path whose header this is.
+    #[staticmethod]
+    fn of(header_json: &str) -> Fallible<Self> {
+        let wrong =
+            |error: serde_json::Error| input_error(&format!("not a path's header: {error}"));
+        let header: PathHeader = serde_json::from_str(header_json).map_err(wrong)?;
+        let constellation = constellation_of(&header)?;
+        if constellation.satellites() != header.satellites {
+            return Err(input_error(&format!(
+                "the path was computed over {} satellites, but {} has {}: where its own are is unknown; compute the \
+                 path again",
+                header.satellites,
+                constellation.name,
+                constellation.satellites()
+            )));
+        }
+        let earth = match header.compat.as_deref() {
+            Some("leoem") => EarthModel::LeoemSphere,
+            _ => EarthModel::Wgs84,
+        };
+        let ephemeris = Ephemeris::new(&constellation, earth);
+        Ok(Self { constellation, ephemeris })
+    }
+
+    /// Their earth-fixed positions (m) at a moment, by number.
+    fn at(&self, unix_ns: i64) -> Vec<Position> {
+        let mut positions = Vec::new();
+        self.ephemeris.earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
+        positions.into_iter().map(|position| (position.x, position.y, position.z)).collect()
+    }
+
+    /// The elevation (deg) from which they serve.
+    #[getter]
+    fn minimum_elevation_deg(&self) -> f64 {
+        self.constellation.minimum_elevation_deg
+    }
+
+    /// What each of them is called, by number; empty where they have no names.
+    fn names(&self) -> Vec<String> {
+        let Constellation { geostationary, element_sets, .. } = &self.constellation;
+        let in_shells =
+            self.constellation.satellites() as usize - geostationary.len() - element_sets.len();
+        let named = geostationary.iter().map(|one| one.name.clone());
+        let named = named.chain(element_sets.iter().map(|one| one.name().to_owned()));
+        std::iter::repeat_n(String::new(), in_shells).chain(named).collect()
+    }
 }
 
 /// Writes a file, whole or not at all.

@@ -116,7 +116,9 @@ fn service_source(
                 grid.period,
             ),
         },
-        _ => Err(input_error(&format!("--source {source}: expected schedule, path or blind"))),
+        _ => Err(input_error(&format!(
+            "--source {source}: expected schedule, path, blind or forecast"
+        ))),
     }
 }
 

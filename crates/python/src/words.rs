@@ -14,6 +14,11 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add(module, "CONGESTION_STATES", CongestionState::ALL.iter().map(|word| word.name()))?;
     add(module, "DIRECTIONS", Direction::ALL.iter().map(|word| word.name()))?;
     add(module, "EVENT_KINDS", EventKind::all().map(EventKind::name))?;
+    add(
+        module,
+        "EXPORT_FORMATS",
+        skyhop_convert::export::FORMATS.iter().map(|format| format.name),
+    )?;
     add(module, "HANDOVER_KINDS", PathEventKind::handovers().map(PathEventKind::name))?;
     add(module, "LOSS_REASONS", LossReason::ALL.iter().map(|word| word.name()))?;
     add(module, "PATH_EVENT_KINDS", PathEventKind::ALL.iter().map(|word| word.name()))?;

@@ -50,6 +50,21 @@ pub struct FlowEnd {
     pub completed: Option<Instant>,
 }
 
+/// One direction of a program's connection at its end: a flow that no plan knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionEnd {
+    /// What was counted.
+    pub end: FlowEnd,
+    /// When it was first seen.
+    pub start: Instant,
+    /// What its sender used as congestion control.
+    pub cc: String,
+    /// Between whom it was, such as "from:40312 -> to:5201".
+    pub name: String,
+    /// Whether its sender is one of the run's own ends, whose window and retransmissions can be seen.
+    pub sender_seen: bool,
+}
+
 /// A run at its end.
 #[derive(Debug)]
 pub struct Ending<'e, Own> {

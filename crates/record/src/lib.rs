@@ -16,7 +16,7 @@ mod stream;
 mod tables;
 mod tally;
 
-pub use counters::{Ending, FlowEnd, FlowState};
+pub use counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;
 pub use rows::{

@@ -6,11 +6,11 @@ use std::mem;
 use serde::Serialize;
 use skyhop_app::{App, Kind as _, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
-use skyhop_link::LinkStats;
+use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::counters::{Ending, FlowEnd, FlowState};
+use crate::counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
@@ -189,7 +189,20 @@ impl<'r> Recorder<'r> {
             return;
         };
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
-        self.ended.push(account.summary(self.experiment, plan, end));
+        let base_rtt = self.experiment.mean_base_rtt(plan, plan.start, end.at);
+        let cc = skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned();
+        self.ended.push(account.summary(cc, plan.start, base_rtt, end));
+    }
+
+    /// One direction of a program's connection has ended, or the run has; in the order of their ids, which are none
+    /// of the plan's flows.
+    pub fn connection_ended(&mut self, connection: ConnectionEnd) {
+        let ConnectionEnd { end, start, cc, name, sender_seen } = connection;
+        let mut account = self.flows.remove(&end.id).unwrap_or_default();
+        let base_rtt = self.experiment.path().mean_base_rtt(start, end.at);
+        let summary = account.summary(cc, start, base_rtt, &end);
+        let connection = Some(name);
+        self.ended.push(FlowSummary { connection, sender_unseen: !sender_seen, ..summary });
     }
 
     /// Something that a reader must know before believing the numbers.
@@ -265,12 +278,16 @@ impl<'r> Recorder<'r> {
 
     /// The forward direction of a link, with the drops of both.
     fn link_summary(&self, link: u16, end: Instant) -> LinkSummary {
-        let schedule = &self.experiment.links[usize::from(link)].forward.schedule;
+        let plan = &self.experiment.links[usize::from(link)];
         let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
-        let allowed_bytes = schedule.bytes_until(end);
-        let share = forward.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
+        let used = |account: &LinkAccount, schedule: &LinkSchedule| {
+            let allowed_bytes = schedule.bytes_until(end);
+            let share = account.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
+            if allowed_bytes > 0.0 { share } else { 0.0 }
+        };
         LinkSummary {
-            utilisation: if allowed_bytes > 0.0 { share } else { 0.0 },
+            utilisation: used(forward, &plan.forward.schedule),
+            utilisation_back: used(back, &plan.back.schedule),
             backlog_mean_bytes: forward.backlog_sum.checked_div(forward.samples).unwrap_or(0),
             drops: forward.last.drops.plus(back.last.drops),
             marks: forward.last.marks + back.last.marks,
@@ -356,18 +373,26 @@ impl FlowAccount {
         Some(row)
     }
 
-    fn summary(&mut self, experiment: &Experiment, plan: &FlowPlan, end: &FlowEnd) -> FlowSummary {
-        let (start, lived) = (plan.start, end.at.saturating_since(plan.start));
+    fn summary(
+        &mut self,
+        cc: String,
+        start: Instant,
+        base_rtt: Duration,
+        end: &FlowEnd,
+    ) -> FlowSummary {
+        let lived = end.at.saturating_since(start);
         let cwnd_mean = self.cwnd_sum as f64 / self.samples as f64;
         FlowSummary {
-            id: plan.id,
-            cc: skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned(),
+            id: end.id,
+            cc,
+            connection: None,
+            sender_unseen: false,
             start_s: start.as_secs_f64(),
             stop_s: end.at.as_secs_f64(),
             goodput_bps: per_second(end.received, lived),
             srtt_mean_us: self.srtt_us.mean(),
             rtt_p95_us: self.srtt_us.percentile(95),
-            base_rtt_mean_us: experiment.mean_base_rtt(plan, start, end.at).as_micros(),
+            base_rtt_mean_us: base_rtt.as_micros(),
             cwnd_mean_packets: if self.samples == 0 { 0.0 } else { cwnd_mean },
             retransmits: end.retransmits,
             marks: self.marks,

@@ -265,6 +265,13 @@ pub struct FlowSummary {
     pub id: u32,
     /// The congestion control.
     pub cc: String,
+    /// Of a program's connection: between whom it was, such as "from:40312 -> to:5201".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// Of a program's connection: its sender is not one of the run's ends, so that nothing is known of its window and
+    /// its retransmissions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sender_unseen: bool,
     /// When it began.
     pub start_s: f64,
     /// When it ended.
@@ -330,6 +337,9 @@ pub struct AppSummary {
 pub struct LinkSummary {
     /// Wire bytes that left the queue over what the rate would have allowed.
     pub utilisation: f64,
+    /// The same of the other direction; 0 in runs of before it was written.
+    #[serde(default)]
+    pub utilisation_back: f64,
     /// Mean of the backlog samples.
     pub backlog_mean_bytes: u64,
     /// Lost packets by reason, both directions.

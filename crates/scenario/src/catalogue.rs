@@ -61,8 +61,10 @@ pub fn constellation_text(
     }
     let path = find_file(base, name).ok_or_else(|| {
         let known = constellation_names().join(", ");
-        let what =
-            format!("unknown constellation \"{name}\"; expected {known}, geo:LONGITUDE, or a file");
+        let what = format!(
+            "unknown constellation \"{name}\"; expected {known}, geo:LONGITUDE, a file, or the address of element \
+             sets"
+        );
         ScenarioError::key(origin, "path.constellation", what)
     })?;
     Ok((read(&path)?, path.display().to_string()))

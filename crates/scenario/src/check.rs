@@ -147,7 +147,8 @@ impl NamedScenario {
     }
 
     fn check_signal(&self, signal: &SignalSection) -> Result<(), ScenarioError> {
-        signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
+        let error =
+            signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
         if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
             let what = format!(
                 "is {}; expected at least {SHORTEST_BLIND_PERIOD} for a grid that is to be found",
@@ -158,6 +159,14 @@ impl NamedScenario {
         if signal.period == Duration::ZERO {
             let what = "is 0 s; expected a time such as \"15 s\"";
             return Err(self.wrong("signal.period", what));
+        }
+        let on_a_grid = matches!(signal.source, SignalSource::Schedule | SignalSource::Blind);
+        if on_a_grid && error.constant() >= signal.period {
+            let what = format!(
+                "is as long as the period of {}, so that an announcement tells nothing; expected less",
+                signal.period
+            );
+            return Err(self.wrong("signal.error", what));
         }
         Ok(())
     }

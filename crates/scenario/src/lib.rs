@@ -19,7 +19,7 @@ use schemars::transform::Transform as _;
 pub use error::ScenarioError;
 pub use named::NamedScenario;
 pub use parse::{parse_scenario, read_scenario, scenario_from_json};
-pub use plan::{CcFiles, FindPlace, Progress};
+pub use plan::{CcFiles, FindPlace, Progress, constellation_of};
 pub use types::Scenario;
 
 /// The JSON Schema of a scenario file.

@@ -4,8 +4,8 @@ use toml::{Table, Value};
 
 use crate::ScenarioError;
 
-/// The keys of a scenario that hold lists.
-const LISTS: [&str; 2] = ["flow", "change"];
+/// The keys of a scenario that hold lists of tables.
+pub(crate) const LISTS: [&str; 2] = ["flow", "change"];
 
 /// Sets the key named in `text` ("KEY=VALUE") in `table`.
 ///

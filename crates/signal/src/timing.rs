@@ -82,6 +82,16 @@ impl Timing {
     }
 }
 
+impl TimingError {
+    /// How far every announcement is off, either way; zero where that differs.
+    pub fn constant(self) -> Duration {
+        match self {
+            Self::Late(by) | Self::Early(by) => by,
+            Self::None | Self::ReportTiming => Duration::ZERO,
+        }
+    }
+}
+
 impl FromStr for TimingError {
     type Err = TimingErrorText;
 

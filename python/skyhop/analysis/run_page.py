@@ -27,7 +27,7 @@ from skyhop.data.records import PathRecord, RunRecord
 from skyhop.data.toml import toml_text
 
 _FLOW_KEYS = (
-    "run", "engine", "seed", "cc", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
+    "run", "engine", "seed", "cc", "connection", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
     "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "marks", "sent_packets", "completion_s",
 )  # fmt: skip
 _APP_KEYS = (
@@ -35,7 +35,8 @@ _APP_KEYS = (
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
 )  # fmt: skip
 _RUN_KEYS = (
-    "run", "utilisation", "backlog_mean_bytes", *(f"drops_{reason}" for reason in LOSS_REASONS),
+    "run", "utilisation", "utilisation_back", "backlog_mean_bytes",
+    *(f"drops_{reason}" for reason in LOSS_REASONS),
     "link_marks", "handovers_end", "handovers_intermediate", "handovers_reroute",
     "lateness_p50_us", "lateness_p99_us", "lateness_max_us", "rtt_excess_p99_us",
 )  # fmt: skip
@@ -64,6 +65,8 @@ class RunSection:
     command: str
     scenario: str
     """As TOML."""
+    printed: Sequence[tuple[str, str]]
+    """Of a program and its server: the command line, and what it printed."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,11 @@ def _run_caption(run: RunRecord) -> str:
         "The strip on top shows each event of the path; grey bands are times when it was down."
     ]
     if run.flows:
-        parts.append("Retransmits and drops are counted per bar.")
+        parts.append(
+            "Goodput is what the application could read: what arrives after a lost packet waits "
+            "for it, and is read at once when it has come, so that a sample after a hole may lie "
+            "above the link's rate. Retransmits and drops are counted per bar."
+        )
     if run.apps:
         parts.append(
             "Latencies are shown at the time when a request, burst or message was due; failures "
@@ -327,7 +334,16 @@ def _section(run: RunRecord, index: int) -> RunSection:
         made_by=_made_by(run),
         command=_command(run, engine),
         scenario=toml_text(run.scenario),
+        printed=list(_printed(run)),
     )
+
+
+def _printed(run: RunRecord) -> Iterator[tuple[str, str]]:
+    program, printed = run.manifest.get("program"), run.manifest.get("printed")
+    if program and printed:
+        yield shlex.join(program["client"]), printed["client"]
+        if program.get("server"):
+            yield program["server"], printed["server"]
 
 
 def _command(run: RunRecord, engine: str) -> str:
@@ -339,6 +355,8 @@ def _command(run: RunRecord, engine: str) -> str:
             words += ["--server-cmd", program["server"]]
         if run.manifest.get("default_cc"):
             words += ["--cc", run.manifest["default_cc"]]
+        if run.manifest.get("internet"):
+            words.append("--internet")
         words += ["--", *program["client"]]
     return shlex.join(words)
 
@@ -347,7 +365,7 @@ def _made_by(run: RunRecord) -> list[tuple[str, str]]:
     """List everything in run.json but the scenario, as (name, text)."""
     facts = [("engine", str(run.summary["engine"])), ("seed", str(run.summary["seed"]))]
     facts.append(("run time", f"{three_digits(float(run.summary['wall_s']))} s"))
-    shown = {"schema", "scenario", "engine", "seed", "wall_s"}
+    shown = {"schema", "scenario", "engine", "seed", "wall_s", "printed"}
     for key, value in run.manifest.items():
         if key not in shown and value is not None and value is not False:
             facts += _flattened(key, value)

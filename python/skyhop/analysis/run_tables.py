@@ -15,11 +15,15 @@ from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.data.heads import RunHead
 
 _IMPORTANCE = (
-    "run", "cc", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits", "completion_s",
+    "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits",
+    "completion_s",
     "app", "completed", "latency_p50_us", "latency_p95_us", "latency_p99_us", "failed",
     "rtt_p95_us", "marks", "base_rtt_mean_us", "sent_packets", "cwnd_mean_packets",
 )  # fmt: skip
 """Of a flow's columns, most important first: what does not fit is left out from the end."""
+
+CONNECTIONS_AT_MOST = 8
+"""So many flows of a program have a row each; a browser opens dozens."""
 
 _SEED = re.compile(r"seed-\d+")
 _LEVEL = 0.95
@@ -52,7 +56,7 @@ def run_tables(runs: Sequence[RunHead], *, each: bool = False) -> RunTables:
         each: keep repeats apart.
     """
     groups = [_Repeats(run.name, [run]) for run in runs] if each else list(_repeats(runs))
-    rows = [row for group in groups for row in _flow_rows(group)]
+    rows = [row for group in groups for row in _flow_rows(group) if row["flow"] is not None]
     columns = [_flow_column(column) for column in COLUMNS if _is_shown(column.key, rows)]
     places = {column.key: place for place, column in enumerate(columns)}
     return RunTables(
@@ -77,7 +81,7 @@ def _repeats(runs: Sequence[RunHead]) -> Iterator[_Repeats]:
 
 def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
     """Yield a row per flow; of repeats each figure is a list."""
-    found = [list(rows_of(run)) for run in group.runs]
+    found = [_largest(list(rows_of(run))) for run in group.runs]
     for alike in zip(*found, strict=False):
         if len(alike) == 1:
             yield {**alike[0], "run": group.name}
@@ -86,13 +90,28 @@ def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
             yield {**row, "run": group.name, **{key: row[key][0] for key in _LABELS}}
 
 
-_LABELS = ("flow", "cc", "app", "engine")
+def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the flows of a program that carried most, in their order; others' are all shown."""
+    if not rows[0]["connection"] or len(rows) <= CONNECTIONS_AT_MOST:
+        return rows
+    kept = sorted(rows, key=_carried, reverse=True)[:CONNECTIONS_AT_MOST]
+    return [row for row in rows if row in kept]
+
+
+def _carried(flow: Mapping[str, Any]) -> float:
+    """Return the payload of a flow in bits."""
+    return float(flow["goodput_bps"]) * (float(flow["stop_s"]) - float(flow["start_s"]))
+
+
+_LABELS = ("flow", "cc", "connection", "app", "engine")
 
 
 def _is_shown(key: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     if key not in _IMPORTANCE:
         return False
     if key == "flow":
+        if any(row["connection"] for row in rows):
+            return False
         pairs = Counter((row["run"], row["cc"]) for row in rows)
         return any(count > 1 for count in pairs.values())
     if key == "engine":
@@ -150,7 +169,9 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     parts = []
     used = mean("utilisation")
     if used is not None:
-        parts.append(f"{100 * used:,.1f} % of the link used")
+        back = mean("utilisation_back")
+        and_back = "" if back is None else f" ({100 * back:,.1f} % back)"
+        parts.append(f"{100 * used:,.1f} % of the link used{and_back}")
     lost = {reason: mean(f"drops_{reason}") or 0 for reason in LOSS_REASONS}
     if sum(lost.values()):
         reasons = [f"{reason} {_number(count)}" for reason, count in lost.items() if count]
@@ -160,6 +181,10 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     handovers = sum(mean(f"handovers_{kind}") or 0 for kind in HANDOVER_KINDS)
     if handovers:
         parts.append(f"{_number(handovers)} handovers")
+    parts += list(_datagrams(group.runs))
+    smaller = [_smaller(run) for run in group.runs]
+    if any(smaller):
+        parts.append(f"{_number(sum(smaller) / len(smaller))} smaller flows in --json and --csv")
     index = _jain(group.runs)
     if index is not None:
         parts.append(f"Jain's index {index:.3f}")
@@ -169,13 +194,31 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     yield ("" if alone else f"{group.name}: ") + ", ".join(parts)
 
 
+def _datagrams(runs: Sequence[RunHead]) -> Iterator[str]:
+    """Yield what became of a program's UDP datagrams in each direction, where there were any."""
+    for way, name in (("forward", "from -> to"), ("back", "to -> from")):
+        counts = [run.manifest.get("packets", {}).get(way, {}) for run in runs]
+        sent = sum(count.get("udp_sent", 0) for count in counts)
+        if sent:
+            arrived = sum(count.get("udp_delivered", 0) for count in counts)
+            yield f"{arrived:,} of {sent:,} UDP datagrams arrived {name}"
+
+
+def _smaller(run: RunHead) -> int:
+    """Return how many flows of a program have no row."""
+    flows = [flow for flow in run.flow_summaries() if flow.get("connection")]
+    return max(0, len(flows) - CONNECTIONS_AT_MOST)
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else three_digits(value)
 
 
 def _jain(runs: Sequence[RunHead]) -> float | None:
     """Return the index of the flows' goodputs where there are several: the runs' mean."""
-    shares = [[flow["goodput_bps"] for flow in run.flow_summaries()] for run in runs]
+    # A program's connections are not rivals: one steers, another carries.
+    ours = [[flow for flow in run.flow_summaries() if not flow.get("connection")] for run in runs]
+    shares = [[flow["goodput_bps"] for flow in flows] for flows in ours]
     shares = [goodputs for goodputs in shares if len(goodputs) > 1]
     if not shares:
         return None

@@ -10,7 +10,8 @@ import numpy as np
 
 from skyhop._core import APP_TABLES, LOSS_REASONS
 from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
-from skyhop.analysis.flows import FLOW_COLOURS, MANY_FLOWS, FlowStyle, flow_styles
+from skyhop.analysis.flows import MANY_FLOWS, FlowStyle, flow_styles
+from skyhop.analysis.looks import COLOURS
 from skyhop.analysis.timeline import (
     FAR_DASH,
     GREY,
@@ -47,13 +48,19 @@ _LOGARITHMIC_FROM = 10
 """Latencies that differ by this factor are shown on a logarithmic scale."""
 
 _RATE_IN_SIGHT = 4
+
+_ABOVE_RATE = 1.02
+"""How far a sample lies above the link's rate where more was read than came."""
+
+_BURST_NOTE = "above the link's rate: what waited behind a lost packet is read at once"
+
 _SHOW_MB_FROM = 2e6
 _BARS_AT_MOST = 240
 
 _COLOURS = ("#0072B2", "#E69F00", "#777777", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#009E73")
 _DROP_COLOURS = dict(zip(LOSS_REASONS, cycle(_COLOURS), strict=False))
 _MARK_COLOUR = "#CC79A7"
-_QUEUE_COLOURS = ("#444444", "#E69F00", *FLOW_COLOURS)
+_QUEUE_COLOURS = ("#444444", "#E69F00", *COLOURS)
 
 
 def run_timeline(run: RunRecord, styles: Mapping[int, FlowStyle] | None = None) -> Timeline:
@@ -102,7 +109,30 @@ def _goodput(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Panel:
     if rates is not None and (highest == 0 or rates[1].max() <= _RATE_IN_SIGHT * highest):
         marks.append(Line(*rates, Stroke(GREY, 0.9, FAR_DASH), "link rate", step="post"))
         highest = max(highest, float(rates[1].max()))
-    return Panel("goodput", "Mbit/s", marks, from_zero(highest), shows_phases=True)
+    note = _BURST_NOTE if _has_bursts(run, rates) else ""
+    return Panel("goodput", "Mbit/s", marks, from_zero(highest), shows_phases=True, note=note)
+
+
+def _has_bursts(run: RunRecord, rates: tuple[FloatArray, FloatArray] | None) -> bool:
+    """Tell whether any flow read more in a sample than the link carried in that time."""
+    if rates is None:
+        return False
+    back_mbps = mbps_or_none(((run.scenario.get("link") or {}).get("back") or {}).get("rate")) or 0
+    for series in run.flows.values():
+        known = np.isfinite(series.goodput_mbps)
+        t_s, goodput_mbps = series.t_s[known], series.goodput_mbps[known]
+        # Samples stand at the end of the time that they describe; it may hold a change of rate.
+        begins_s = np.concatenate(([0.0], t_s[:-1])) if len(t_s) else t_s
+        carried = np.maximum(_held(rates, begins_s), _held(rates, t_s)).clip(back_mbps)
+        if (goodput_mbps > _ABOVE_RATE * carried).any():
+            return True
+    return False
+
+
+def _held(steps: tuple[FloatArray, FloatArray], at_s: FloatArray) -> FloatArray:
+    """Return the value that steps have at moments, shape (n,)."""
+    times_s, values = steps
+    return values[np.clip(np.searchsorted(times_s, at_s, side="right") - 1, 0, None)]
 
 
 def _total_goodput(run: RunRecord) -> tuple[FloatArray, FloatArray]:
@@ -198,7 +228,7 @@ def _probes(run: RunRecord) -> Panel:
     marks: list[Mark] = []
     for index, (probe, series) in enumerate(run.probes.items()):
         name = f"probe #{probe}" if len(run.probes) > 1 else "probe"
-        colour = FLOW_COLOURS[-1 - index % len(FLOW_COLOURS)]
+        colour = COLOURS[-1 - index % len(COLOURS)]
         marks.append(Dots(series.t_s, series.rtt_ms, colour, name, "probe"))
         if np.isfinite(series.scheduled_rtt_ms).any():
             thinned = _thinned(series.t_s, series.scheduled_rtt_ms, run.duration_s)

@@ -137,6 +137,34 @@ def in_windows(t_s: FloatArray, begins_s: FloatArray, window_s: float) -> BoolAr
     return np.asarray((index >= 0) & (since_s <= window_s), dtype=bool)
 
 
+def jackknife_interval(
+    whole: float, without: Sequence[FloatArray], level: float = 0.95
+) -> Interval:
+    """Return the interval of a figure that is worked out from several independent samples.
+
+    By the jackknife and Student's t; for a difference of two means it is Welch's interval.
+
+    Args:
+        whole: the figure.
+        without: per sample the figure with each of its n values left out, shape (n,).
+        level: how much the interval holds.
+    """
+    counts = [len(figures) for figures in without]
+    if not counts or min(counts) < 2:  # noqa: PLR2004
+        return Interval(None, None)
+    shares = [
+        (n - 1) ** 2 / n * float(np.var(f, ddof=1)) for n, f in zip(counts, without, strict=True)
+    ]
+    if sum(shares) == 0:
+        return Interval(whole, whole)
+    from scipy.special import stdtrit
+
+    # Welch and Satterthwaite's.
+    freedom = sum(shares) ** 2 / sum(v**2 / (n - 1) for n, v in zip(counts, shares, strict=True))
+    reach = float(stdtrit(freedom, (1 + level) / 2)) * sum(shares) ** 0.5
+    return Interval(whole - reach, whole + reach)
+
+
 def differences(samples: Mapping[str, FloatArray], against: str) -> list[Difference]:
     """Compare every sample's mean with that of `against`, itself left out.
 

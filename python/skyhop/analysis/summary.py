@@ -54,11 +54,17 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "flow": flow["id"],
             # Runs of before queues marked say nothing of marks, and have none.
             "marks": 0 if flow["id"] is not None else None,
-            **{key: value for key, value in flow.items() if key != "id"},
+            "connection": None,
+            **{key: value for key, value in flow.items() if key not in ("id", "sender_unseen")},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
+            # What the far end of a program's connection does is known to that machine alone.
+            **(dict.fromkeys(_OF_SENDER) if flow.get("sender_unseen") else {}),
             **_of_app(apps.get(flow["id"], {})),
             **of_run,
         }
+
+
+_OF_SENDER = ("cwnd_mean_packets", "retransmits", "sent_packets")
 
 
 def _of_app(app: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,6 +97,7 @@ def rows_of_more_links(run: RunHead) -> Iterator[dict[str, Any]]:
 def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "utilisation": link["utilisation"],
+        "utilisation_back": link.get("utilisation_back"),
         "backlog_mean_bytes": link["backlog_mean_bytes"],
         **{f"drops_{reason}": link["drops"].get(reason, 0) for reason in LOSS_REASONS},
         "link_marks": link.get("marks", 0),
@@ -118,8 +125,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("seed", "seed", "", str),
     Column("flow", "flow", "", str),
     Column("cc", "cc", "", str, numeric=False),
+    Column("connection", "connection", "", str, numeric=False),
     Column("goodput_bps", "goodput", "Mbit/s", _MBPS),
     Column("utilisation", "link used", "%", _PERCENT),
+    Column("utilisation_back", "link used back", "%", _PERCENT),
     Column("srtt_mean_us", "srtt mean", "ms", _MS),
     Column("rtt_p95_us", "RTT p95", "ms", _MS),
     Column("base_rtt_mean_us", "base RTT mean", "ms", _MS),

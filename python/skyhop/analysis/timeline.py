@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from skyhop._core import PHASE_KINDS
+from skyhop.analysis.looks import Dash, Marker
 from skyhop.data.arrays import FloatArray
 from skyhop.data.records import SHOWN_EVENT_KINDS, Events, RunRecord
 
@@ -44,8 +45,10 @@ class Stroke:
 
     colour: str
     width: float
-    dash: str | tuple[float, tuple[float, ...]] = "-"
+    dash: Dash = "-"
     alpha: float | None = None
+    marker: Marker | None = None
+    """What stands on it here and there, so that it is known where lines cover each other."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class Panel:
     shows_phases: bool = False
     """Whether what congestion controls did about handovers is seen in it."""
     is_log: bool = False
+    note: str = ""
+    """What must be known to read it, in a few words."""
 
 
 @dataclass(frozen=True)

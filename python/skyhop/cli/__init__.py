@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,11 @@ from skyhop.cli.terminal import (
     EXIT_INTERRUPTED,
     EXIT_WRONG_INPUT,
     print_error,
-    print_input_error,
+    print_failure,
 )
+
+if TYPE_CHECKING:
+    from skyhop.errors import SkyhopError
 
 app = typer.Typer(
     name="skyhop",
@@ -26,7 +29,6 @@ app = typer.Typer(
         "-o path.parquet --plot path.png"
     ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,9 +67,10 @@ def skyhop(
 def main() -> None:
     """Run the command line.
 
-    Exit code 0, 1 (the run failed), 2 (the input was wrong), or 130 (the user stopped it).
+    Exit code 0, 1 (the run failed), 2 (the input was wrong), 130 (the user stopped it), or that of
+    the program that a live run was made for.
     """
-    from skyhop.errors import InputError, InterruptedRunError, SkyhopError
+    from skyhop import errors
 
     try:
         status = app(standalone_mode=False)
@@ -87,18 +90,22 @@ def main() -> None:
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
         sys.exit(EXIT_WRONG_INPUT)
-    except InputError as error:
-        print_input_error(error)
-        sys.exit(EXIT_WRONG_INPUT)
     except OSError as error:
         print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
-    except InterruptedRunError as error:
-        print_error(str(error))
-        sys.exit(EXIT_INTERRUPTED)
-    except SkyhopError as error:
-        print_error(str(error))
-        sys.exit(EXIT_FAILED)
+    except errors.SkyhopError as error:
+        print_failure(error)
+        sys.exit(_status(error))
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _status(error: SkyhopError) -> int:
+    from skyhop.errors import InputError, InterruptedRunError, ProgramError
+
+    if isinstance(error, ProgramError):
+        return error.status
+    if isinstance(error, InterruptedRunError):
+        return EXIT_INTERRUPTED
+    return EXIT_WRONG_INPUT if isinstance(error, InputError) else EXIT_FAILED

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -18,7 +19,12 @@ app = group(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME|FILE.c", help="One of skyhop cc list, or a file of yours.")
+    str,
+    typer.Argument(
+        metavar="NAME|FILE.c",
+        help="One of skyhop cc list, or a file of yours.",
+        autocompletion=completing.modules,
+    ),
 ]
 
 

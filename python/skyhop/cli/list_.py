@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.cc import print_congestion_controls
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
@@ -21,7 +22,12 @@ app = group(
 @app.command()
 def constellations(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One of them, with its source.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="One of them, with its source.",
+            autocompletion=completing.constellations,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.runs import Run
@@ -31,6 +35,8 @@ Examples:
   skyhop live scenario.toml -o runs/bbr --set flow.0.cc=bbr
 
   skyhop live scenario.toml --server-cmd "iperf3 -s -1" --cc bbr -- iperf3 -c {server}
+
+  skyhop live scenario.toml -o runs/page --internet -- curl -O https://example.org/
 """
 
 
@@ -50,21 +56,32 @@ def live(
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option("--cc", metavar="NAME|FILE.c", help="The default congestion control (cubic)."),
+        typer.Option(
+            "--cc",
+            metavar="NAME|FILE.c",
+            help="The default congestion control (cubic).",
+            autocompletion=completing.congestion_controls,
+        ),
     ] = None,
+    internet: Annotated[
+        bool,
+        typer.Option("--internet", help="Let the program reach the real net through the path."),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
     """Run a scenario live."""
     from skyhop.engines import Observer, Program, live
-    from skyhop.errors import InputError, InterruptedRunError
+    from skyhop.errors import InputError, InterruptedRunError, ProgramError
 
     check_form(as_json=as_json, as_csv=as_csv)
     if server_cmd is not None and not program:
         raise InputError(
             "--server-cmd needs a program: add it after --, for example -- iperf3 -c {server}"
         )
+    if internet and not program:
+        raise InputError("--internet needs a program: add it after --, for example -- curl URL")
     if cc is not None and not program:
         raise InputError(
             "--cc is for programs: a flow's congestion control is --set flow.0.cc=NAME"
@@ -76,26 +93,30 @@ def live(
                 scenario,
                 output,
                 sets=sets or [],
-                program=Program(program, server_cmd) if program else None,
+                program=Program(program, server_cmd, internet) if program else None,
                 cc=cc,
                 force=force,
                 # A program writes to the terminal itself.
                 observer=Observer(path) if program else Observer(path, run),
             )
-        except InterruptedRunError as stop:
+        except (InterruptedRunError, ProgramError) as stop:
             if stop.run is not None and output is not None:
-                _print(stop.run, as_json=as_json, as_csv=as_csv)
+                _print(stop.run, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
             raise
-    if output is not None or not program or as_json or as_csv:
-        _print(result, as_json=as_json, as_csv=as_csv)
+    _print(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
     print_warnings([result.directory])
+    print_places([result.directory])
     if output is not None:
         report = ["skyhop", "report", str(output), "-o", "report.html"]
         print_note(f"{output}: done; {shlex.join(report)} draws it")
 
 
-def _print(run: Run, *, as_json: bool, as_csv: bool) -> None:
+def _print(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool) -> None:
     if as_json:
         print_json(run.summary)
-    else:
+    elif as_csv or not beside_program:
         print_runs([run.directory], as_csv=as_csv)
+    else:
+        # Standard output is the program's.
+        with redirect_stdout(sys.stderr):
+            print_runs([run.directory])

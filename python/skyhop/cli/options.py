@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
+
 Scenario = Annotated[
     Path,
     typer.Argument(
-        metavar="SCENARIO.toml", help="A scenario file, or a name of skyhop list examples."
+        metavar="SCENARIO.toml",
+        help="A scenario file, or a name of skyhop list examples.",
+        autocompletion=completing.examples,
     ),
 ]
 Sets = Annotated[

@@ -34,9 +34,10 @@ def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool 
         print_csv(summary_rows(directories))
         return
     tables = run_tables(read_heads(directories), each=each)
-    print_table(
-        cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
-    )
+    if tables.flows.rows:
+        print_table(
+            cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
+        )
     for line in tables.links:
         print(line)
 
@@ -51,6 +52,16 @@ def print_warnings(directories: Sequence[Path]) -> None:
         concerned = [run.name for run in runs if text in run.summary["warnings"]]
         of = "" if len(concerned) == len(runs) else f"{', '.join(concerned)}: "
         print_note(f"warning: {of}{text}")
+
+
+def print_places(directories: Sequence[Path]) -> None:
+    """Print which places the ends of runs' paths were taken for, where that is open."""
+    from skyhop.data.heads import read_heads
+    from skyhop.data.scenarios import place_notes
+
+    notes = (note for run in read_heads(directories) for note in place_notes(run.scenario))
+    for note in dict.fromkeys(notes):
+        print_note(note)
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:

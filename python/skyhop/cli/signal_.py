@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import socket as sockets
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -127,6 +128,8 @@ def serve(
         "elements": elements, "site": site, "to": to, "relay": relay, "handover": handover,
     }  # fmt: skip
     _check_options(source, {name for name, value in given.items() if value is not None})
+    if source in ("schedule", "blind"):
+        _check_error(error, period or "15 s")
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
@@ -153,7 +156,7 @@ def _forecast(
 ) -> tuple[_core.Scenario, str, _core.FoundPlace, _core.FoundPlace | None]:
     """Return what the service needs to know of a forecast."""
     from skyhop.data.downloads import downloaded, is_address
-    from skyhop.data.places import position_of
+    from skyhop.data.places import position_of, taken_as
     from skyhop.data.scenarios import load_scenario
     from skyhop.errors import InputError
 
@@ -171,6 +174,9 @@ def _forecast(
         "step": "100 ms" if to is None else "1 s",
     }
     file = str(downloaded(elements)) if is_address(elements) else elements
+    for note in [taken_as(site), None if to is None else taken_as(to)]:
+        if note is not None:
+            print_note(note)
     return (
         load_scenario({"path": path}, origin="the forecast"),
         file,
@@ -203,8 +209,52 @@ def _check_options(source: str, given: set[str]) -> None:
         raise InputError("--file and --interface: give either, a log or what to watch")
 
 
+def _check_error(error: str, period: str) -> None:
+    """Refuse an error after which nobody knows which handover is meant.
+
+    Raises:
+        InputError: it is as long as the time between handovers, or the period is no time.
+    """
+    from skyhop import _core
+    from skyhop.data.quantities import seconds_or_none
+    from skyhop.errors import InputError
+
+    off_s = seconds_or_none(error.strip().removeprefix("-")) or 0.0
+    if 0 < _core.duration_s("--period", period) <= off_s:
+        raise InputError(
+            f"--error {error}: is as long as the period of {period}, so that an announcement tells "
+            "nothing; expected less"
+        )
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+@app.command()
+def unit(
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- OPTION ...]", help="The options of skyhop signal serve."),
+    ] = None,
+) -> None:
+    """Print a systemd unit that announces from the machine's start on.
+
+    It runs skyhop signal serve with the given options, as root; files in them need their whole
+    names. docs/signal.md says how to install it.
+
+    Example: skyhop signal unit -- --source schedule --lead "0.3 s"
+    """
+    program = Path(sys.argv[0]).absolute()
+    words = [str(program), "signal", "serve", *(options or [])]
+    template = Path(__file__).with_name("skyhop-signal.service").read_text("utf-8")
+    print(template.replace("@SERVE@", " ".join(map(_systemd_word, words))), end="")
+
+
+def _systemd_word(word: str) -> str:
+    """Return a word as it stands in ExecStart=: nothing in it is expanded."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if set(escaped) & set(" \t\"'\\;#") or not word else escaped
 
 
 @app.command()
@@ -229,8 +279,11 @@ def watch(
                 f"{path}: {error.strerror or error}; is skyhop signal serve running?"
             ) from error
         with connection.makefile(encoding="utf-8") as lines:
+            period_ns = None
             for line in lines:
-                text = line.rstrip() if as_json else _text(json.loads(line))
+                said = json.loads(line)
+                period_ns = said.get("period_ns", period_ns)
+                text = line.rstrip() if as_json else _text(said, period_ns)
                 if text is not None:
                     print(text, flush=True)
 
@@ -306,13 +359,21 @@ def _print_timing(found: ReportTiming, *, as_json: bool) -> None:
     print(f"T_err = {found.t_err_s:g} s: {T_ERR_SHARE:.0%} of the reports are at most that far off")
 
 
-def _text(line: dict[str, object]) -> str | None:
-    """Return what a line says; None for types that later services may add."""
+def _text(line: dict[str, object], period_ns: int | None = None) -> str | None:
+    """Return what a line says; None for types that later services may add.
+
+    An announcement that may be wrong by the time between handovers is told as what it is.
+    """
     if line["type"] == "hello":
         return f"listening to {line['source']}"
     if line["type"] != "handover":
         return None
     outage_ms, error_ms = (float(str(line[key])) / 1e6 for key in ("outage_ns", "error_ns"))
+    if period_ns is not None and error_ms * 1e6 >= period_ns:
+        return (
+            f"no use: a handover at {line['at_utc']} that may be wrong by {error_ms / 1e3:g} s, "
+            f"while they are {period_ns / 1e9:g} s apart; does NTP keep the clock?"
+        )
     return (
         f"handover ({line['kind']}) at {line['at_utc']}, "
         f"down for {outage_ms:g} ms, wrong by {error_ms:g} ms at most"

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
@@ -52,16 +53,14 @@ def sim(
     as_csv: Csv = False,
 ) -> None:
     """Simulate a scenario."""
-    from skyhop.engines import Observer, sim
+    from skyhop.engines import sim
     from skyhop.runs import read_run
 
     check_form(as_json=as_json, as_csv=as_csv)
     overrides = sets or []
     if repeat is None:
         stop_on_signals()
-        with progress_bar("computing the path") as path, progress_bar("simulating") as run:
-            observer = Observer(path, run)
-            sim(scenario, output, seed=seed, sets=overrides, force=force, observer=observer)
+        sim(scenario, output, seed=seed, sets=overrides, force=force)
         directories = [output]
     else:
         seeds = _seeds(scenario, overrides, seed, repeat)
@@ -73,6 +72,7 @@ def sim(
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
+    print_places(directories)
     report = ["skyhop", "report", str(output), "-o", "report.html"]
     print_note(f"{output}: done; {shlex.join(report)} draws it")
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows, progress_bar
+from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
+from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
     from skyhop.study import Study, StudyRun
@@ -43,7 +45,12 @@ Example:
 """
 
 Source = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study file, or a name of skyhop study list.")
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file, or a name of skyhop study list.",
+        autocompletion=completing.studies,
+    ),
 ]
 
 
@@ -58,7 +65,12 @@ def run(
         typer.Option(metavar="N", min=1, help="How many runs at a time; default: one per core."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, or ray for a Ray cluster.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="local, or ray for a Ray cluster.",
+            autocompletion=completing.one_of("local", "ray"),
+        ),
     ] = "local",
     elements: Annotated[
         tuple[Path, Path] | None,
@@ -168,19 +180,50 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
+    from skyhop.study.page import shown_warnings, verdict_text
+
     if as_json:
         outcome = {
             "directory": str(done.directory.root),
             "runs": done.results.frame.get_column("run").n_unique(),
-            "claims": [{"text": v.claim.text, "verdict": v.verdict} for v in verdicts],
+            "claims": [_judged(verdict) for verdict in verdicts],
             "failures": [str(failure) for failure in done.failures],
+            "warnings": [{"text": w.text, "runs": w.runs, "at": w.where} for w in done.warnings],
         }
         print(json.dumps(outcome, indent=2, ensure_ascii=False))
     elif verdicts:
-        print_rows([{"claim": v.claim.text, "verdict": v.verdict} for v in verdicts], as_json=False)
+        rows = [{"claim": v.claim.text, "verdict": verdict_text(v)} for v in verdicts]
+        print_rows(rows, as_json=False)
+    for warning in shown_warnings(done):
+        print_note(f"warning: {warning}")
     for failure in done.failures:
         print_note(f"failed: {failure}")
     print_note(f"dataset: {done.directory.root / 'results.parquet'}")
+
+
+def _judged(result: ClaimResult) -> dict[str, Any]:
+    """Return a verdict, and of each comparison both sides and the interval of their difference."""
+    return {
+        "text": result.claim.text,
+        "verdict": result.verdict,
+        "within_chance": result.within_chance,
+        "findings": [
+            {
+                "at": dict(finding.at),
+                "verdict": finding.verdict,
+                "within_chance": finding.within_chance,
+                "why": finding.why,
+                "comparisons": [
+                    {
+                        "text": c.text, "left": c.left, "right": c.right,
+                        "low": c.interval.low, "high": c.interval.high,
+                    }
+                    for c in finding.comparisons
+                ],
+            }
+            for finding in result.findings
+        ],
+    }  # fmt: skip
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,25 +1,19 @@
-"""What commands share on the terminal: tables, progress, errors."""
+"""What commands share on the terminal: tables, notes, errors."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.data.paths import Progress
-    from skyhop.errors import InputError
+    from skyhop.errors import SkyhopError
 
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
 """As shells say it of Ctrl-C."""
-
-# Work shorter than this shows no progress bar.
-_QUIET_S = 2.0
 
 
 def print_error(message: str) -> None:
@@ -27,7 +21,7 @@ def print_error(message: str) -> None:
     print(f"skyhop: {' '.join(message.split())}", file=sys.stderr)
 
 
-def print_input_error(error: InputError) -> None:
+def print_failure(error: SkyhopError) -> None:
     """Print what is wrong in one line; what a compiler said of it comes first, as it is."""
     from skyhop.errors import CompileError
 
@@ -63,37 +57,3 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-@contextmanager
-def progress_bar(description: str) -> Iterator[Progress]:
-    """Show a progress bar on a terminal once the work has taken two seconds."""
-    started = time.monotonic()
-    bar = None
-    task = None
-
-    def advance(done: int, total: int) -> None:
-        nonlocal bar, task
-        if not sys.stderr.isatty() or time.monotonic() - started < _QUIET_S:
-            return
-        if bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TimeRemainingColumn(),
-            )
-            bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            bar.start()
-            task = bar.add_task(description, total=total)
-        if task is not None:
-            bar.update(task, completed=done, total=total)
-
-    try:
-        yield advance
-    finally:
-        if bar is not None:
-            bar.stop()

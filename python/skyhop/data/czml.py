@@ -1,16 +1,16 @@
 """A computed path as CZML, for Cesium's globe: ends, gateways, satellites and links over time.
 
 Cesium moves the satellites between the positions that are given here, in earth-fixed axes, and
-draws a link while the path has it.
+draws a link while the path has it, and names a node while the path goes over it.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ MOST_POSITIONS = 5000
 """Of moments with positions: a longer path is given in longer steps."""
 
 Span = tuple[float, float]
+T = TypeVar("T")
 
 
 def czml_text(path: Path, step_s: float, gateways: str) -> str:
@@ -49,15 +50,14 @@ def czml_text(path: Path, step_s: float, gateways: str) -> str:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    begin = start_of(path.header)
-    end = begin + timedelta(seconds=path.header["duration_ns"] / 1e9)
+    begin, duration_s = start_of(path.header), path.header["duration_ns"] / 1e9
     ends = f"{path.header['from']['name']} - {path.header['to']['name']}"
     return {
         "id": "document",
         "name": ends,
         "version": "1.0",
         "clock": {
-            "interval": f"{_utc(begin)}/{_utc(end)}",
+            "interval": _interval(path, (0.0, duration_s)),
             "currentTime": _utc(begin),
             "multiplier": 10,
             "range": "LOOP_STOP",
@@ -67,8 +67,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]:
     """Yield a packet per node that the path ever uses."""
-    used = sorted({node for row in path.frames["nodes"].to_pylist() for node in row})
-    header = path.header
+    spans = _spans(path, lambda nodes: nodes)
+    used, header = sorted(spans), path.header
     satellites = [node for node in used if 0 <= node < header["satellites"]]
     at_s = np.append(np.arange(0, header["duration_ns"] / 1e9, step_s), header["duration_ns"] / 1e9)
     tracks: dict[int, list[float]] = {node: [] for node in satellites}
@@ -86,35 +86,46 @@ def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]
                 "interpolationDegree": 5,
                 "cartesian": tracks[node],
             }
-            yield _point(node, f"satellite {node}", position, _SATELLITE_RGBA)
+            (name, _), colour = located(node, header, positions_m, gateways), _SATELLITE_RGBA
         else:
             name, place_m = located(node, header, positions_m, gateways)
             colour = _END_RGBA if node < 0 else _GATEWAY_RGBA
             position = {"cartesian": np.round(place_m, 1).tolist()}
-            yield _point(node, name, position, colour)
+        yield _point(node, name, position, colour, _shown(path, spans[node]))
 
 
-def _point(node: int, name: str, position: dict[str, Any], rgba: list[int]) -> dict[str, Any]:
+def _shown(path: Path, spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Return what shows a label while its node is in use; later intervals go before earlier."""
+    whole = (0.0, path.header["duration_ns"] / 1e9)
+    return [
+        {"interval": _interval(path, whole), "boolean": False},
+        *({"interval": _interval(path, span), "boolean": True} for span in spans),
+    ]
+
+
+def _point(
+    node: int, name: str, position: dict[str, Any], rgba: list[int], shown: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "id": _id(node),
         "name": name,
         "position": position,
         "point": {"pixelSize": 8, "color": {"rgba": rgba}},
-        "label": {"text": name, "font": "11px sans-serif", "pixelOffset": {"cartesian2": [0, -14]}},
+        "label": {
+            "text": name,
+            "show": shown,
+            "font": "11px sans-serif",
+            "pixelOffset": {"cartesian2": [0, -14]},
+        },
     }
 
 
 def _links(path: Path) -> Iterator[dict[str, Any]]:
     """Yield a packet per pair of nodes that are ever linked, shown while they are."""
-    for (a, b), spans in sorted(_link_spans(path).items()):
-        begin = start_of(path.header)
-        intervals = [
-            f"{_utc(begin + timedelta(seconds=since))}/{_utc(begin + timedelta(seconds=until))}"
-            for since, until in spans
-        ]
+    for (a, b), spans in sorted(_spans(path, itertools.pairwise).items()):
         yield {
             "id": f"link {a} {b}",
-            "availability": intervals,
+            "availability": [_interval(path, span) for span in spans],
             "polyline": {
                 "positions": {"references": [f"{_id(a)}#position", f"{_id(b)}#position"]},
                 "arcType": "NONE",
@@ -124,15 +135,15 @@ def _links(path: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def _link_spans(path: Path) -> dict[tuple[int, int], list[Span]]:
-    """Return when each pair of neighbouring nodes is linked, in s."""
+def _spans(path: Path, parts: Callable[[list[int]], Iterable[T]]) -> dict[T, list[Span]]:
+    """Return when each part of the path's nodes belongs to it, in s."""
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     ends_s = np.append(begins_s[1:], path.header["duration_ns"] / 1e9)
-    spans: dict[tuple[int, int], list[Span]] = {}
+    spans: dict[T, list[Span]] = {}
     rows = path.frames["nodes"].to_pylist()
     for nodes, begin_s, end_s in zip(rows, begins_s.tolist(), ends_s.tolist(), strict=True):
-        for link in itertools.pairwise(nodes):
-            held = spans.setdefault(link, [])
+        for part in parts(nodes):
+            held = spans.setdefault(part, [])
             if held and held[-1][1] == begin_s:
                 held[-1] = (held[-1][0], end_s)
             else:
@@ -142,6 +153,11 @@ def _link_spans(path: Path) -> dict[tuple[int, int], list[Span]]:
 
 def _id(node: int) -> str:
     return {-1: "from", -2: "to"}.get(node, f"node {node}")
+
+
+def _interval(path: Path, span: Span) -> str:
+    begin = start_of(path.header)
+    return "/".join(_utc(begin + timedelta(seconds=at_s)) for at_s in span)
 
 
 def _utc(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""What figures may be written as."""
+"""What figures may be written as, and how wide."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from skyhop.errors import InputError
 
 FigureKind: TypeAlias = Literal["png", "svg", "pdf"]
 FIGURE_KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
+
+FigureWidth: TypeAlias = Literal["page", "two-column", "one-column"]
+FIGURE_WIDTHS: tuple[FigureWidth, ...] = get_args(FigureWidth)
+"""Where a figure goes: a page on a screen, or two or one column of a paper (7.16 and 3.5 in)."""
 
 
 def figure_kind(output: Path) -> FigureKind:

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+import skyhop
 from skyhop import _core
-from skyhop.data.paths import Progress, ignore_progress
 from skyhop.data.places import position_of
+from skyhop.data.progress import Progress, shown
 from skyhop.data.scenarios import load_scenario
 from skyhop.errors import InputError
 
@@ -80,6 +81,9 @@ class AllPairs:
             return self.sites.index(str(name))
         raise InputError(f'no site "{site}"; expected one of {", ".join(self.sites[:10])}')
 
+    def _repr_html_(self) -> str:
+        return skyhop.report.pairs_html(self)
+
     def __repr__(self) -> str:
         return f"<skyhop.AllPairs {len(self.sites)} sites, {len(self.times_ns)} steps>"
 
@@ -101,7 +105,7 @@ def all_pairs(
         file: the Parquet file to write; steps are written as they come, so that any duration fits
             in memory.
         duration: how much time to cover.
-        progress: called with the steps done and the steps in all.
+        progress: called with the steps done and the steps in all; a bar where not given.
         keys: keys of `[path]`: constellation, relay ("isl" where not given, or "bent-pipe"), start,
             step, compat, ….
 
@@ -116,7 +120,8 @@ def all_pairs(
         {"path": path, "run": {"duration": duration}}, origin="all pairs' options"
     )
     target = os.fspath(file)
-    _core.write_all_pairs(scenario, position_of, list(sites), target, progress or ignore_progress)
+    with shown(progress, "computing all pairs") as told:
+        _core.write_all_pairs(scenario, position_of, list(sites), target, told)
     return read_all_pairs(file)
 
 

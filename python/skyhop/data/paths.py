@@ -1,4 +1,7 @@
-"""Time-varying paths between two places: computed, imported, read from a file."""
+"""Time-varying paths between two places: computed, imported, read from a file.
+
+What draws a path stands above this module, and is reached by the package's own names.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,18 @@ import io
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+import skyhop
 from skyhop import _core
 from skyhop.data.places import position_of
-from skyhop.data.scenarios import Scenario, load_scenario
+from skyhop.data.progress import Progress, shown
+from skyhop.data.scenarios import Scenario, load_scenario, place_notes
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 COMPUTED = "skyhop path"
 """What the header of a path computed over a constellation says about its source."""
@@ -42,7 +45,13 @@ class Path:
 
     @property
     def frames(self) -> pa.Table:
-        """One row per frame: `t_ns`, `nodes`, `hop_delay_ns`, `delay_ns`, …, `events`."""
+        """One row per frame, from whose `t_ns` (since the path's start) on it is so.
+
+        `nodes`: ids in order, -1 and -2 for the ends, empty where not known; `hop_delay_ns`: one
+        for each hop between them; `delay_ns` and `delay_back_ns`: one-way delays, null without a
+        path; `rate_bps` and `loss` (0 to 1), null where not measured; `events`: what happens then,
+        each with `t_ns`, `kind` and `outage_ns`.
+        """
         if self._frames is None:
             import pyarrow.parquet as pq
 
@@ -52,7 +61,7 @@ class Path:
 
     @property
     def segments(self) -> pa.Table:
-        """Where the delay arises, one row per frame: user links, ISLs, gateway links, fibre."""
+        """In ns, a row per frame, where the delay arises: user links, ISLs, gateways, fibre."""
         from skyhop.data.delay_segments import delay_segments
 
         return delay_segments(self)
@@ -79,8 +88,13 @@ class Path:
         """
         if format == "czml":
             self._export_czml(os.fspath(file), options)
-        else:
+        elif format in _core.EXPORT_FORMATS:
             self._core.export(os.fspath(file), format, options)
+        else:
+            known = ", ".join([*_core.EXPORT_FORMATS, "czml"])
+            raise InputError(
+                f'{os.fspath(file)}: --format: "{format}" is not a format; expected one of {known}'
+            )
 
     def _export_czml(self, file: str, options: dict[str, str]) -> None:
         from skyhop.data.czml import STEP, czml_text
@@ -93,6 +107,28 @@ class Path:
         step_s = _core.duration_s(f"{file}: --step", options.get("step", STEP))
         text = czml_text(self, step_s, options.get("gateways", GATEWAYS))
         write_file(pathlib.Path(file), text.encode())
+
+    def plot(
+        self, output: str | os.PathLike[str] | None = None, *, until_s: float | None = None
+    ) -> skyhop.figures.ShownFigure:
+        """Draw one-way delay, number of hops and events over time.
+
+        Args:
+            output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
+            until_s: where to stop, in seconds; where the path ends, if not given.
+
+        Returns:
+            A matplotlib figure, which a notebook shows.
+
+        Raises:
+            InputError: `output` is not the name of such a file.
+            RunError: `output` cannot be written.
+        """
+        file = None if output is None else os.fspath(output)
+        return skyhop.figures.path_figure(self, file, until_s=until_s)
+
+    def _repr_html_(self) -> str:
+        return skyhop.report.path_html(self)
 
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
@@ -117,7 +153,7 @@ def path(
         scenario: a scenario file or its content as a dictionary, instead of or beneath the rest.
         sets: overrides of the scenario's keys, each "KEY=VALUE".
         duration: how much time the path covers; `[run] duration` where not given.
-        progress: called with the frames done and the frames in all.
+        progress: called with the frames done and the frames in all; a bar where not given.
         keys: other keys of `[path]`: constellation, relay, handover, start, step, …
 
     Raises:
@@ -134,10 +170,11 @@ def path(
         keyed.append(f"run.duration={json.dumps(duration)}")
     source: Scenario = {"path": {}} if scenario is None else scenario
     loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
-    trace = Path(_core.PathTrace.compute(loaded, position_of, progress or ignore_progress))
+    with shown(progress, "computing the path") as told:
+        trace = Path(_core.PathTrace.compute(loaded, position_of, told))
     if trace.header["source"] == COMPUTED:
         trace.account = _core.Constellation.of(loaded).account
-    trace.notes = loaded.path_notes()
+    trace.notes = [*loaded.path_notes(), *place_notes(json.loads(loaded.to_json()))]
     return trace
 
 
@@ -176,7 +213,3 @@ def read_path(file: str | os.PathLike[str]) -> Path:
         InputError: the file is missing, cut, or something else.
     """
     return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file))))
-
-
-def ignore_progress(_done: int, _total: int) -> None:
-    """Show nothing."""

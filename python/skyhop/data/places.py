@@ -1,7 +1,8 @@
 """Places by name or position: what `from` and `to` of a path mean.
 
 A place is, tried in this order: "lat,lon[,alt_m]"; a site of the lists that come with skyhop; a
-city ("New York", "London, GB"; alternate names count, the largest population wins).
+city ("New York", "London, GB"; alternate names count, the largest population wins, and `taken_as`
+says which that is where somebody may have meant another).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Place:
     latitude_deg: float
     longitude_deg: float
     altitude_m: float = 0.0
+    others: tuple[str, ...] = ()
+    """What else of the same name could have been meant, as one would have to write it."""
 
 
 @cache
@@ -47,6 +50,20 @@ def find_place(text: str) -> Place:
     if city is not None:
         return city
     raise InputError(_unknown(text))
+
+
+def taken_as(text: str) -> str | None:
+    """Return which place a name was taken for, None where nobody will have meant another.
+
+    Raises:
+        InputError: as `find_place`.
+    """
+    place = find_place(text)
+    if not place.others:
+        return None
+    at = f"{place.latitude_deg:.2f}, {place.longitude_deg:.2f}"
+    others = " or ".join(f'"{other}"' for other in place.others)
+    return f'"{text}" is taken as {place.name} ({at}); for another write {others}'
 
 
 def position_of(text: str) -> tuple[str, float, float, float]:
@@ -110,16 +127,34 @@ def _largest_city(text: str) -> Place | None:
     for is_there in (_is_in_country, _is_in_state) if region else ():
         there = [city for city in found if is_there(city, region)]
         if there:
-            return _place_of(max(there, key=_population))
-    return None if region or not found else _place_of(max(found, key=_population))
+            return _largest(there, wanted)
+    return None if region or not found else _largest(found, wanted)
 
 
-def _place_of(city: dict[str, object]) -> Place:
+def _largest(found: list[dict[str, object]], wanted: str) -> Place:
+    """Return the largest of the cities of a name, and which others somebody may have meant."""
+    city, *rest = sorted(found, key=_population, reverse=True)
+    own = [other for other in rest if _folded(str(other["name"])) == wanted]
+    if _folded(str(city["name"])) == wanted:
+        own = [other for other in own if _population(other) >= _RIVAL * _population(city)]
+    written = dict.fromkeys(_written(other) for other in own)
+    written.pop(_written(city), None)
     return Place(
         f"{city['name']}, {city['countrycode']}",
         float(str(city["latitude"])),
         float(str(city["longitude"])),
+        others=tuple(written)[:_OTHERS],
     )
+
+
+_RIVAL = 0.05
+"""Whoever means a city with less than this share of the largest one's people says so."""
+_OTHERS = 3
+
+
+def _written(city: dict[str, object]) -> str:
+    region = city["admin1code"] if city["countrycode"] == "US" else city["countrycode"]
+    return f"{city['name']}, {region}"
 
 
 def _is_in_country(city: dict[str, object], region: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,20 +23,25 @@ def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, f
     """Return every satellite's position (n, 3) in m, and the elevation from which they serve.
 
     Raises:
-        InputError: the path was computed over other satellites than the constellation that it
-            names has: some of them, or those of a file of the same name.
+        InputError: the satellites that the path was computed over are not known any more: their
+            file has gone or changed.
     """
+    satellites = _satellites(json.dumps(header, sort_keys=True))
     since_1970 = start_of(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
     unix_ns = round(since_1970 / timedelta(microseconds=1)) * 1000 + round(at_s * 1e9)
-    compat = str(header.get("compat") or "none")
-    positions, elevation_deg = _core.satellites_at(header["constellation"], compat, unix_ns)
-    if len(positions) != header["satellites"]:
-        raise InputError(
-            f"the path was computed over {header['satellites']} satellites, but "
-            f"{header['constellation']} has {len(positions)}: where its own are is unknown; "
-            "compute it over the whole constellation, one that comes with skyhop or a TOML file"
-        )
-    return np.array(positions).reshape(-1, 3), elevation_deg
+    positions_m = np.array(satellites.at(unix_ns)).reshape(-1, 3)
+    return positions_m, satellites.minimum_elevation_deg
+
+
+@lru_cache(maxsize=4)
+def _satellites(header: str) -> _core.Satellites:
+    """Return the satellites of a path's header, as JSON: reading a fleet takes a while."""
+    return _core.Satellites.of(header)
+
+
+@lru_cache(maxsize=4)
+def _satellite_names(header: str) -> Sequence[str]:
+    return _satellites(header).names()
 
 
 def end_deg(header: Mapping[str, Any], end: str) -> tuple[float, float]:
@@ -62,7 +69,13 @@ def located(
         end = "from" if node == -1 else "to"
         return str(header[end]["name"]), earth_fixed_m(*end_deg(header, end))
     if node < len(satellites_m):
-        return f"satellite {node}", satellites_m[node]
+        name = _satellite_names(json.dumps(header, sort_keys=True))[node]
+        return name or f"satellite {node}", satellites_m[node]
+    for site in header.get("sites", ()):
+        if site["node"] == node:
+            place = (site["latitude_deg"], site["longitude_deg"], site["altitude_m"])
+            return str(site["name"]), earth_fixed_m(*place)
+    # Files of before the sites stood in them, and those of other tools.
     rows = _core.sites(gateways)
     row = node - len(satellites_m)
     if row >= len(rows):

@@ -7,11 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.downloads import downloaded, is_address
+from skyhop.data.places import taken_as
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError
 
@@ -26,7 +28,8 @@ def load_scenario(
     Args:
         scenario: the file or an example's name, the content as the file would have it, or what is
             checked already.
-        sets: overrides, each "KEY=VALUE"; what is checked already takes none.
+        sets: overrides, each "KEY=VALUE"; a path's start may be "now"; what is checked already
+            takes none.
         origin: what errors call a scenario that is not a file.
 
     Element sets that are an address are downloaded first. A congestion control's file is looked up
@@ -39,10 +42,19 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
-    sets = [_with_whole_cc(text) for text in sets]
+    sets = [with_now(_with_whole_cc(text)) for text in sets]
     loaded = _loaded(scenario, sets, origin)
     downloads = download_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
+
+
+def with_now(override: str) -> str:
+    """Return an override in which a start of "now" is this second."""
+    key, _, value = override.partition("=")
+    if key.strip().split(".")[-1] != "start" or value.strip().strip("\"'") != "now":
+        return override
+    now = datetime.now(UTC).replace(microsecond=0)
+    return f'{key.strip()}="{now.isoformat().replace("+00:00", "Z")}"'
 
 
 def download_sets(scenario: _core.Scenario) -> list[str]:
@@ -94,6 +106,18 @@ def _with_whole_cc(text: str) -> str:
     if not _CC_KEY.fullmatch(key.strip()) or file.suffix not in _CC_ENDINGS or not file.is_file():
         return text
     return f"{key}={json.dumps(str(file.absolute()))}"
+
+
+def place_notes(resolved: Mapping[str, Any]) -> list[str]:
+    """Return which places a checked scenario's ends were taken for, where that is open."""
+    ends = [
+        path[end]
+        for path in path_sections(resolved).values()
+        for end in ("from", "to")
+        # The ends of other paths are names alone.
+        if path["kind"] == "constellation"
+    ]
+    return [note for note in map(taken_as, dict.fromkeys(ends)) if note is not None]
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyhop.figures.sources import comparison_figure, path_figure, run_figure
-    from skyhop.figures.style import png_bytes, save
+    from skyhop.figures.style import Sheet, png_bytes, save
 
-__all__ = ["comparison_figure", "path_figure", "png_bytes", "run_figure", "save"]
+__all__ = ["Sheet", "comparison_figure", "path_figure", "png_bytes", "run_figure", "save"]
 
 # It says at length that a home directory is not writable, which harms nothing here.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 _HOMES = {
+    "Sheet": "style",
     "comparison_figure": "sources",
     "path_figure": "sources",
     "png_bytes": "style",
@@ -34,3 +35,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"skyhop.figures.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'skyhop.figures' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from skyhop.analysis.charts import (
     BarChart,
@@ -22,22 +21,45 @@ from skyhop.analysis.charts import (
     ShareChart,
     named,
 )
-from skyhop.analysis.timeline import GREY, from_zero
-from skyhop.figures.style import SHARES, dress, label_time, label_y, new_figure, side_legend
-from skyhop.figures.timeline import draw_panel, draw_strip, mark_panels, strip_height_in
+from skyhop.analysis.looks import Look
+from skyhop.analysis.timeline import GREY, Stroke, from_zero
+from skyhop.data.figure_files import FigureWidth
+from skyhop.figures.style import (
+    MARKERS,
+    SHARES,
+    Sheet,
+    add_legend,
+    dress,
+    label_time,
+    label_x,
+    label_y,
+    new_figure,
+    note_figure,
+    pt,
+    sheet_of,
+    title_axes,
+)
+from skyhop.figures.timeline import (
+    draw_panel,
+    draw_strip,
+    mark_panels,
+    place_markers,
+    strip_height_in,
+)
 
-_ROOM = 110
-"""Characters of labels that stand beside each other; where there are more they are turned."""
+_ROOM = 0.8
+"""Of the figure's width, for labels that stand beside each other; longer ones are turned."""
 
 _TOO_FAR = 10
 """Where the greatest value is this many times that of nearly all, an axis leaves it out."""
 
-_SHAPES = "os^DvPX"
+_WIDEST, _THINNEST = 2.4, 1.2
+"""Of lines: one that lies below others is seen on both sides of them."""
 
 
-def draw_chart(chart: Chart) -> Figure:
+def draw_chart(chart: Chart, width: FigureWidth = "page") -> Sheet:
     """Draw a chart."""
-    draw: Mapping[type[Chart], Callable[[Any], Figure]] = {
+    draw: Mapping[type[Chart], Callable[[Any, FigureWidth], Sheet]] = {
         BarChart: _bars,
         BoxChart: _boxes,
         ShareChart: _shares,
@@ -46,33 +68,35 @@ def draw_chart(chart: Chart) -> Figure:
         HeatChart: _heat,
         SeriesChart: _series,
     }
-    return draw[type(chart)](chart)
+    figure = draw[type(chart)](chart, width)
+    note_figure(figure, chart.pooled)
+    return figure
 
 
-def _bars(chart: BarChart) -> Figure:
-    figure, (ax,) = new_figure(4.2, [1])
+def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
+    figure, (ax,) = new_figure(4.2, [1], width)
     labelled: set[str] = set()
     for bar in chart.bars:
         label = bar.hue.label if bar.hue.label not in labelled else ""
         labelled.add(label)
-        ax.bar(bar.x, bar.mean, chart.width * 0.94, color=bar.hue.colour, alpha=0.9,
+        ax.bar(bar.x, bar.mean, chart.width * 0.94, color=bar.hue.look.colour, alpha=0.9,
                label=label or "_nolegend_")  # fmt: skip
         if bar.low is not None and bar.high is not None and bar.high > bar.low:
             ax.plot([bar.x, bar.x], [bar.low, bar.high], color="black", linewidth=1.1)
     published = [(bar.x, bar.published) for bar in chart.bars if bar.published is not None]
     if published:
-        ax.scatter([x for x, _ in published], [y for _, y in published], marker="D", s=26,
+        ax.scatter([x for x, _ in published], [y for _, y in published], marker="D", s=pt(ax, 26),
                    color="white", edgecolors="black", linewidths=1, zorder=4,
                    label="published")  # fmt: skip
     _label_levels(ax, chart.levels)
     ax.grid(visible=False, axis="x")
     label_y(ax, chart.what, chart.unit)
-    side_legend(ax)
+    add_legend(ax)
     return figure
 
 
-def _boxes(chart: BoxChart) -> Figure:
-    figure, (ax,) = new_figure(4.2, [1])
+def _boxes(chart: BoxChart, width: FigureWidth) -> Sheet:
+    figure, (ax,) = new_figure(4.2, [1], width)
     for boxes in chart.boxes:
         _draw_boxes(ax, boxes, chart.width)
     _label_levels(ax, chart.levels)
@@ -80,7 +104,7 @@ def _boxes(chart: BoxChart) -> Figure:
     label_y(ax, chart.what, chart.unit)
     ax.set_ylim(bottom=0)
     if chart.has_hues:
-        side_legend(ax)
+        add_legend(ax)
     return figure
 
 
@@ -95,99 +119,104 @@ def _draw_boxes(ax: Axes, boxes: Boxes, width: float) -> None:
         manage_ticks=False,
     )
     for box in drawn["boxes"]:
-        box.set(facecolor=boxes.hue.colour, alpha=0.75, edgecolor="black", linewidth=0.8)
+        box.set(facecolor=boxes.hue.look.colour, alpha=0.75, edgecolor="black", linewidth=0.8)
     for part in ("medians", "whiskers", "caps"):
         for line in drawn[part]:
             line.set(color="black", linewidth=1.4 if part == "medians" else 0.8)
-    ax.bar(0, 0, color=boxes.hue.colour, alpha=0.75, label=boxes.hue.label or "_nolegend_")
+    ax.bar(0, 0, color=boxes.hue.look.colour, alpha=0.75, label=boxes.hue.label or "_nolegend_")
 
 
-def _shares(chart: ShareChart) -> Figure:
-    figure, (ax,) = new_figure(4.0, [1])
-    for curve in chart.curves:
-        ax.step(curve.values, curve.shares, where="post", color=curve.hue.colour,
-                linestyle=curve.hue.dash, label=curve.hue.label)  # fmt: skip
-    ax.set_xlabel(named(chart.what, chart.unit), fontsize=9)
+def _shares(chart: ShareChart, width: FigureWidth) -> Sheet:
+    figure, (ax,) = new_figure(4.0, [1], width)
+    for place, curve in enumerate(chart.curves):
+        look = curve.hue.look
+        ax.step(curve.values, curve.shares, where="post", color=look.colour, linestyle=look.dash,
+                linewidth=pt(ax, 1.5), label=curve.hue.label)  # fmt: skip
+        stroke = Stroke(look.colour, 1.5, look.dash, marker=look.marker)
+        place_markers(ax, curve.shares, curve.values, stroke, (place, len(chart.curves)))
+    label_x(ax, named(chart.what, chart.unit))
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
     if chart.nearly_all > 0 and ax.get_xlim()[1] > _TOO_FAR * chart.nearly_all:
         ax.set_xlim(right=2 * chart.nearly_all)
-        ax.set_title("a few values lie further right", fontsize=8.5, loc="right", color=GREY)
+        ax.text(0.99, 0.03, "a few values lie further right", transform=ax.transAxes, ha="right",
+                fontsize=pt(ax, 8.5), color=GREY)  # fmt: skip
     ax.set_yticks(*SHARES)
-    ax.set_ylabel("share at or below", fontsize=9)
-    side_legend(ax)
+    ax.set_ylabel("share at or below", fontsize=pt(ax, 9))
+    add_legend(ax)
     return figure
 
 
-def _lines(chart: LineChart) -> Figure:
-    figure, (ax,) = new_figure(4.0, [1])
-    for line in chart.lines:
-        ax.plot(line.xs, line.means, marker="o", markersize=4, color=line.hue.colour,
-                linestyle=line.hue.dash, label=line.hue.label or "_nolegend_")  # fmt: skip
-        ax.fill_between(line.xs, line.lows, line.highs, color=line.hue.colour, alpha=0.18,
+def _lines(chart: LineChart, width: FigureWidth) -> Sheet:
+    figure, (ax,) = new_figure(4.0, [1], width)
+    for line, stroke_pt in zip(chart.lines, _widths(len(chart.lines)), strict=True):
+        look = line.hue.look
+        ax.plot(line.xs, line.means, color=look.colour, linewidth=pt(ax, stroke_pt),
+                **_marked(ax, look, stroke_pt), label=line.hue.label or "_nolegend_")  # fmt: skip
+        ax.fill_between(line.xs, line.lows, line.highs, color=look.colour, alpha=0.18,
                         linewidth=0)  # fmt: skip
     if chart.is_log:
         ax.set_xscale("log")
         ax.minorticks_off()
-    ax.set_xticks(chart.xs, chart.levels.names, fontsize=8.5)
-    ax.set_xlabel(chart.levels.title, fontsize=9)
+    ax.set_xticks(chart.xs, chart.levels.names, fontsize=pt(ax, 8.5))
+    label_x(ax, chart.levels.title)
     label_y(ax, chart.what, chart.unit)
     ax.set_ylim(bottom=0)
-    side_legend(ax)
+    add_legend(ax)
     return figure
 
 
-def _scatter(chart: ScatterChart) -> Figure:
-    figure, (ax,) = new_figure(4.4, [1])
+def _scatter(chart: ScatterChart, width: FigureWidth) -> Sheet:
+    figure, (ax,) = new_figure(4.4, [1], width)
     for points in chart.points:
-        ax.scatter(points.xs, points.ys, s=34, color=points.hue.colour, alpha=0.75, linewidths=0.4,
-                   edgecolors="white", label=points.hue.label or "_nolegend_",
-                   marker=_SHAPES[points.hue.index % len(_SHAPES)])  # fmt: skip
-    ax.set_xlabel(chart.x_title, fontsize=9)
+        ax.scatter(points.xs, points.ys, s=pt(ax, 34), color=points.hue.look.colour, alpha=0.75,
+                   linewidths=0.4, edgecolors="white", label=points.hue.label or "_nolegend_",
+                   marker=MARKERS[points.hue.look.marker])  # fmt: skip
+    label_x(ax, chart.x_title)
     label_y(ax, chart.what, chart.unit)
     ax.set_xlim(left=0)
     ax.set_ylim(*from_zero(max(float(points.ys.max()) for points in chart.points)))
-    side_legend(ax)
+    add_legend(ax)
     return figure
 
 
-def _heat(chart: HeatChart) -> Figure:
+def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     grid = chart.grid
-    figure, (ax,) = new_figure(1.3 + 0.42 * len(chart.rows), [1])
+    figure, (ax,) = new_figure(1.3 + 0.42 * len(chart.rows), [1], width)
     dress(ax)
     image = ax.imshow(grid, aspect="auto", cmap="cividis")
     ax.grid(visible=False)
-    ax.set_yticks(range(len(chart.rows)), chart.rows, fontsize=8.5)
+    ax.set_yticks(range(len(chart.rows)), chart.rows, fontsize=pt(ax, 8.5))
     _label_levels(ax, chart.columns)
     ax.set_xlim(-0.5, len(chart.columns.names) - 0.5)
     figure.colorbar(image, ax=ax, pad=0.01)
-    ax.set_title(chart.title, fontsize=9, loc="left")
+    title_axes(ax, chart.title, 9)
     middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
     for (row, column), value in np.ndenumerate(grid):
         text = "\N{EN DASH}" if np.isnan(value) else f"{value:.3g}"
         dark = np.isfinite(value) and value < middle
         colour = "white" if dark else ("black" if np.isfinite(value) else GREY)
-        ax.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour)
+        ax.text(column, row, text, ha="center", va="center", fontsize=pt(ax, 8.5), color=colour)
     return figure
 
 
-def _series(chart: SeriesChart) -> Figure:
+def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
     """Draw one panel per series, below the handovers of each path."""
     several = len(chart.strips) > 1
     heights = [strip_height_in(strip) + 0.22 * several for _, strip in chart.strips]
     ratios = [*heights, *([1.9] * len(chart.panels))]
-    figure, axes = new_figure(sum(ratios) + 0.6, ratios)
+    figure, axes = new_figure(sum(ratios) + 0.6, ratios, width)
     for ax, (names, strip) in zip(axes, chart.strips, strict=False):
         draw_strip(ax, strip)
         if several:
-            ax.set_title(names, fontsize=8.5, loc="left", pad=2)
+            title_axes(ax, names, 8.5, pad=2)
     drawn = axes[len(chart.strips) :]
     for ax, panel in zip(drawn, chart.panels, strict=True):
         draw_panel(ax, panel)
         ax.tick_params(labelbottom=False)
     if not several:
         mark_panels(drawn, chart.strips[0][1])
-    side_legend(drawn[0])
+    add_legend(drawn[0])
     label_time(drawn[-1], chart.end_s)
     drawn[-1].tick_params(labelbottom=True)
     drawn[-1].set_xlim(chart.begin_s, chart.end_s)
@@ -195,11 +224,29 @@ def _series(chart: SeriesChart) -> Figure:
     return figure
 
 
+def _widths(count: int) -> list[float]:
+    """Return how wide so many lines are, in points: those that are drawn later thinner."""
+    return [_THINNEST + (_WIDEST - _THINNEST) * (count - 1 - place) / max(count - 1, 1)
+            for place in range(count)]  # fmt: skip
+
+
+def _marked(ax: Axes, look: Look, stroke_pt: float) -> dict[str, Any]:
+    """Return the dash and the markers of a line; those below others are larger."""
+    return {
+        "linestyle": look.dash,
+        "marker": MARKERS[look.marker],
+        "markersize": pt(ax, 3 + 1.8 * stroke_pt),
+        "markeredgecolor": "white",
+        "markeredgewidth": pt(ax, 0.5),
+    }
+
+
 def _label_levels(ax: Axes, levels: Levels) -> None:
-    turned = max(map(len, levels.names)) * len(levels.names) > _ROOM
-    ax.set_xticks(range(len(levels.names)), levels.names, fontsize=8.5,
+    room = _ROOM * sheet_of(ax).laid_out.letters(8.5)
+    turned = max(map(len, levels.names)) * len(levels.names) > room
+    ax.set_xticks(range(len(levels.names)), levels.names, fontsize=pt(ax, 8.5),
                   rotation=25 if turned else 0, ha="right" if turned else "center",
                   rotation_mode="anchor")  # fmt: skip
     ax.set_xlim(-0.6, len(levels.names) - 0.4)
     if levels.title:
-        ax.set_xlabel(levels.title, fontsize=9)
+        label_x(ax, levels.title)

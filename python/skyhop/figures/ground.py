@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
 from skyhop.analysis.ground import NODE_KINDS, GroundNode, GroundView
 from skyhop.analysis.timeline import LIGHT_GREY
-from skyhop.figures.style import new_figure, side_legend
+from skyhop.data.figure_files import FigureWidth
+from skyhop.figures.style import Sheet, add_legend, label_x, new_figure, pt, title_figure
 
-_LAND, _SATELLITE, _LINK = "#D9D2C5", "#9DB4C8", "#D55E00"
+_MAP_WIDTH_IN = 8.6
+"""Of what is beside the legend."""
+
+_LAND, _COAST = "#EFEBE3", "#C9C1B2"
+_SATELLITE, _LINK = "#9DB4C8", "#D55E00"
 _LOOKS = {
     "chosen satellite": ("#0072B2", "o"),
     "gateway": ("#117733", "s"),
@@ -20,31 +26,40 @@ _LOOKS = {
 """Colour and shape by the kind of a node."""
 
 
-def draw_ground(view: GroundView) -> Figure:
+def draw_ground(view: GroundView, width: FigureWidth = "page") -> Sheet:
     """Draw a map of a path at a moment: links, every satellite around, tracks of the chosen ones.
 
     Where there is no path at that moment only satellites are drawn.
     """
     (south, north), (west, east) = view.latitudes_deg, view.longitudes_deg
-    height_in = float(np.clip(9.0 * (north - south) / (east - west) * 1.25, 3.2, 7.5))
-    figure, (ax,) = new_figure(height_in, [1])
-    figure.suptitle(view.title, x=0.01, ha="left", fontsize=11)
-    ax.scatter(view.cities_deg[:, 1], view.cities_deg[:, 0], s=3.5, color=_LAND, linewidths=0,
-               zorder=0.5, rasterized=True, label="city")  # fmt: skip
+    # A degree of longitude is as wide as it is in the middle of the map.
+    aspect = 1 / float(np.cos(np.radians((south + north) / 2)))
+    map_in = _MAP_WIDTH_IN * aspect * (north - south) / (east - west)
+    figure, (ax,) = new_figure(float(np.clip(map_in, 2.2, 7.0)) + 1.0, [1], width)
+    title_figure(figure, view.title)
+    _draw_land(ax, view)
     ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
-    ax.scatter(view.satellites_deg[:, 1], view.satellites_deg[:, 0], s=9, color=_SATELLITE,
+    ax.scatter(view.satellites_deg[:, 1], view.satellites_deg[:, 0], s=pt(ax, 9), color=_SATELLITE,
                linewidths=0, label="satellite", gid="satellites")  # fmt: skip
     _draw_tracks(ax, view)
     _draw_route(ax, view)
     ax.set_xlim(west, east)
     ax.set_ylim(south, north)
-    # A degree of longitude is as wide as it is in the middle of the map.
-    ax.set_aspect(1 / np.cos(np.radians((south + north) / 2)))
-    ax.set_xlabel("longitude (\N{DEGREE SIGN}, east positive)", fontsize=9)
-    ax.set_ylabel("latitude (\N{DEGREE SIGN})", fontsize=9)
+    ax.set_aspect(aspect)
+    label_x(ax, "longitude (\N{DEGREE SIGN}, east positive)")
+    ax.set_ylabel("latitude (\N{DEGREE SIGN})", fontsize=pt(ax, 9))
     ax.xaxis.set_major_formatter(lambda value, _: f"{(value + 180) % 360 - 180:g}")
-    side_legend(ax)
+    add_legend(ax)
     return figure
+
+
+def _draw_land(ax: Axes, view: GroundView) -> None:
+    """Fill the land; it is one shape, so that lakes are holes in it."""
+    if not view.land_deg:
+        return
+    rings = [Path(np.vstack((ring, ring[:1]))[:, ::-1], closed=True) for ring in view.land_deg]
+    ax.add_patch(PathPatch(Path.make_compound_path(*rings), facecolor=_LAND, edgecolor=_COAST,
+                           linewidth=0.4, zorder=0.5, gid="land"))  # fmt: skip
 
 
 def _draw_tracks(ax: Axes, view: GroundView) -> None:
@@ -58,14 +73,14 @@ def _draw_tracks(ax: Axes, view: GroundView) -> None:
 
 
 def _draw_route(ax: Axes, view: GroundView) -> None:
-    ax.plot(view.route_deg[:, 1], view.route_deg[:, 0], color=_LINK, linewidth=1.6, label="link",
-            gid="links", zorder=3)  # fmt: skip
+    ax.plot(view.route_deg[:, 1], view.route_deg[:, 0], color=_LINK, linewidth=pt(ax, 1.6),
+            label="link", gid="links", zorder=3)  # fmt: skip
     for kind in NODE_KINDS:
         places = np.array([node.at_deg for node in view.nodes if node.kind == kind])
         if len(places):
             colour, shape = _LOOKS[kind]
-            ax.scatter(places[:, 1], places[:, 0], s=42, marker=shape, color=colour, zorder=4,
-                       edgecolors="white", linewidths=0.8, label=kind)  # fmt: skip
+            ax.scatter(places[:, 1], places[:, 0], s=pt(ax, 42), marker=shape, color=colour,
+                       zorder=4, edgecolors="white", linewidths=0.8, label=kind)  # fmt: skip
     for node in view.nodes:
         _name(ax, node)
 
@@ -85,8 +100,10 @@ def _name(ax: Axes, node: GroundNode) -> None:
         xytext=offset,
         textcoords="offset points",
         ha=side,
-        fontsize=8,
+        fontsize=pt(ax, 8),
         color=_LOOKS[node.kind][0],
         zorder=5,
         path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        # A name that sticks out makes no room for itself.
+        in_layout=False,
     )

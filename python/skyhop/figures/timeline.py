@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from skyhop._core import APP_TABLES
 from skyhop.analysis.timeline import (
@@ -36,7 +35,20 @@ from skyhop.analysis.timeline import (
     Stroke,
     Timeline,
 )
-from skyhop.figures.style import label_time, label_y, new_figure, side_legend
+from skyhop.data.arrays import FloatArray
+from skyhop.data.figure_files import FigureWidth
+from skyhop.figures.style import (
+    MARKERS,
+    Sheet,
+    add_legend,
+    label_time,
+    label_y,
+    new_figure,
+    note_figure,
+    pt,
+    sheet_of,
+    title_figure,
+)
 
 SHAPES_AT_MOST = 90
 """A lane with more events than this shows ticks in place of shapes."""
@@ -46,6 +58,9 @@ _LANE_IN = 0.2
 
 _DOT_SIZES = ((200, 12.0), (3000, 5.0), (np.inf, 1.5))
 """Up to how many dots they are how large, in square points."""
+
+_MARKERS_AT_MOST = 7
+"""On a line; those of several lines stand beside each other, not upon each other."""
 
 _OUTAGE_COLOUR = "#777777"
 _PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC"}
@@ -78,27 +93,29 @@ _LOOKS = {
 }
 
 
-def draw_timeline(timeline: Timeline) -> Figure:
+def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     """Draw a timeline: strips of events, and panels below them."""
     strips = [strip_height_in(timeline.strip)]
     if timeline.signal is not None:
         strips.append(_LANE_IN * (1 + len(timeline.signal.lanes)) + 0.12)
     heights = [*strips, *(_HEIGHTS_IN[panel.what] for panel in timeline.panels)]
     gaps_in = 0.75 if timeline.about == "path" else 0.6 + 0.12 * len(heights)
-    figure, drawn = new_figure(sum(heights) + gaps_in, heights)
+    figure, drawn = new_figure(sum(heights) + gaps_in, heights, width)
     axes = drawn[len(strips) :]
-    figure.suptitle(timeline.title, x=0.01, ha="left", fontsize=11)
+    title_figure(figure, timeline.title)
     draw_strip(drawn[0], timeline.strip)
     if timeline.signal is not None:
         _draw_signal(drawn[1], timeline.signal)
         shown = zip(axes, timeline.panels, strict=True)
         _mark_phases([ax for ax, panel in shown if panel.shows_phases], timeline.signal)
+    known: set[str] = set()
     for ax, panel in zip(axes, timeline.panels, strict=True):
         draw_panel(ax, panel)
-        side_legend(ax)
+        add_legend(ax, known)
+    if figure.laid_out.is_narrow:
+        notes = [f"{panel.what} {panel.note}" for panel in timeline.panels if panel.note]
+        note_figure(figure, "; ".join(notes))
     mark_panels(axes, timeline.strip)
-    for ax in axes[:-1]:
-        ax.tick_params(labelbottom=False)
     label_time(axes[-1], timeline.end_s)
     figure.align_ylabels(axes)
     return figure
@@ -106,10 +123,17 @@ def draw_timeline(timeline: Timeline) -> Figure:
 
 def draw_panel(ax: Axes, panel: Panel) -> None:
     """Draw a panel's marks, and name what it shows."""
+    count = sum(map(_has_markers, panel.marks))
+    place = 0
     for mark in panel.marks:
         draw_mark(ax, mark)
+        if isinstance(mark, Line) and _has_markers(mark):
+            place_markers(ax, mark.t_s, mark.values, mark.stroke, (place, count))
+            place += 1
     if panel.span is not None:
         ax.set_ylim(*panel.span)
+    if panel.note and not sheet_of(ax).laid_out.is_narrow:
+        ax.set_title(panel.note, fontsize=pt(ax, 8), loc="right", color=GREY, pad=2)
     label_y(ax, panel.what, panel.unit, whole=panel.whole, is_log=panel.is_log)
 
 
@@ -121,29 +145,65 @@ def draw_mark(ax: Axes, mark: Mark) -> None:
         case Band():
             _draw_band(ax, mark)
         case Level():
-            ax.axhline(mark.value, label=mark.label, **stroked(Stroke(GREY, 0.9, FAR_DASH)))
+            ax.axhline(mark.value, label=mark.label, **stroked(ax, Stroke(GREY, 0.9, FAR_DASH)))
         case Dots():
             size = next(size for most, size in _DOT_SIZES if len(mark.t_s) <= most)
-            ax.scatter(mark.t_s, mark.values, s=size, color=mark.colour, linewidths=0, alpha=0.6,
-                       rasterized=True, label=mark.label, gid=mark.gid)  # fmt: skip
+            ax.scatter(mark.t_s, mark.values, s=pt(ax, size), color=mark.colour, linewidths=0,
+                       alpha=0.6, rasterized=True, label=mark.label, gid=mark.gid)  # fmt: skip
         case Missing():
             _draw_missing(ax, mark)
         case Bars():
             _draw_bars(ax, mark)
 
 
-def stroked(stroke: Stroke) -> dict[str, Any]:
+def _has_markers(mark: Mark) -> bool:
+    """Tell whether a mark is a line with markers; of many lines of a kind the first has them."""
+    return isinstance(mark, Line) and bool(mark.label and mark.stroke.marker)
+
+
+def place_markers(
+    ax: Axes, along: FloatArray, across: FloatArray, stroke: Stroke, place: tuple[int, int]
+) -> None:
+    """Set a stroke's markers onto the line drawn last, each line's beside those of the others.
+
+    Lines that hide each other are told apart by them.
+
+    Args:
+        ax: the axes.
+        along: where the line's points are in the direction along which markers are spread, (n,),
+            growing.
+        across: where they are in the other, (n,).
+        stroke: how the line is drawn.
+        place: which of how many lines that have markers this is.
+    """
+    known = np.flatnonzero(np.isfinite(along) & np.isfinite(across))
+    if stroke.marker is None or not len(known):
+        return
+    begin, end = along[known[0]], along[known[-1]]
+    shares = (np.arange(_MARKERS_AT_MOST) + (place[0] + 0.5) / place[1]) / _MARKERS_AT_MOST
+    nearest = np.searchsorted(along[known], begin + shares * (end - begin))
+    at = known[np.minimum(nearest, len(known) - 1)]
+    ax.lines[-1].set(
+        marker=MARKERS[stroke.marker],
+        markevery=np.unique(at).tolist(),
+        markersize=pt(ax, 5.5),
+        markeredgecolor="white",
+        markeredgewidth=pt(ax, 0.6),
+    )
+
+
+def stroked(ax: Axes, stroke: Stroke) -> dict[str, Any]:
     """Return a stroke as keywords of lines."""
     return {
         "color": stroke.colour,
-        "linewidth": stroke.width,
+        "linewidth": pt(ax, stroke.width),
         "linestyle": stroke.dash,
         "alpha": stroke.alpha,
     }
 
 
 def _draw_line(ax: Axes, line: Line) -> None:
-    keywords = {"label": _label(line.label), "gid": line.gid, **stroked(line.stroke)}
+    keywords = {"label": _label(line.label), "gid": line.gid, **stroked(ax, line.stroke)}
     if line.behind:
         keywords["zorder"] = 1
     if line.step:
@@ -205,7 +265,7 @@ def draw_strip(ax: Axes, strip: EventStrip) -> None:
         _label_lane(ax, 0, strip.down_label, _OUTAGE_COLOUR)
     if lanes == 0:
         ax.text(0.5, 0.5, "no handovers", transform=ax.transAxes, ha="center", va="center",
-                color=GREY, fontsize=8.5)  # fmt: skip
+                color=GREY, fontsize=pt(ax, 8.5))  # fmt: skip
     _bare(ax, -0.6, max(lanes, 1) - 0.4)
 
 
@@ -228,11 +288,9 @@ def _draw_lane(ax: Axes, lane: Lane, height: int) -> None:
         ax.scatter(lane.t_s, heights, s=55, marker="|", linewidths=0.7, color=look.colour,
                    alpha=_ticks_alpha(count), rasterized=True, gid=lane.kind)  # fmt: skip
     else:
-        ax.scatter(lane.t_s, heights, s=26, marker=look.shape, color=look.colour, linewidths=0,
-                   clip_on=False, zorder=3, gid=lane.kind)  # fmt: skip
-    ax.plot([1.012], [height], marker=look.shape, color=look.colour, markersize=5,
-            markeredgewidth=0, transform=ax.get_yaxis_transform(), clip_on=False)  # fmt: skip
-    _label_lane(ax, height, lane.label, look.colour)
+        ax.scatter(lane.t_s, heights, s=pt(ax, 26), marker=look.shape, color=look.colour,
+                   linewidths=0, clip_on=False, zorder=3, gid=lane.kind)  # fmt: skip
+    _label_lane(ax, height, lane.label, look.colour, look.shape)
 
 
 def _draw_signal(ax: Axes, strip: SignalStrip) -> None:
@@ -274,10 +332,18 @@ def _widths(spans: Sequence[Span]) -> list[Span]:
     return [(begin, end - begin) for begin, end in spans]
 
 
-def _label_lane(ax: Axes, height: int, text: str, colour: str) -> None:
-    """Write a lane's name to the right of its strip."""
-    ax.text(1.022, height, text, transform=ax.get_yaxis_transform(), ha="left", va="center",
-            fontsize=8.5, color=colour)  # fmt: skip
+def _label_lane(ax: Axes, height: int, text: str, colour: str, shape: str = "") -> None:
+    """Write a lane's name right of its strip, after its shape; where it is narrow, left of it.
+
+    There the names of axes need the room anyway, and a shape would look like an event.
+    """
+    narrow = sheet_of(ax).laid_out.is_narrow
+    text_at, side = (-0.02, "right") if narrow else (1.022, "left")
+    if shape and not narrow:
+        ax.plot([1.012], [height], marker=shape, color=colour, markersize=pt(ax, 5),
+                markeredgewidth=0, transform=ax.get_yaxis_transform(), clip_on=False)  # fmt: skip
+    ax.text(text_at, height, text, transform=ax.get_yaxis_transform(), ha=side, va="center",
+            fontsize=pt(ax, 8.5), color=colour)  # fmt: skip
 
 
 def _bare(ax: Axes, low: float, high: float) -> None:

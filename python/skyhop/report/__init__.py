@@ -13,14 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skyhop.analysis.summary import summary_rows
+    from skyhop.report.notebook import (
+        constellation_html,
+        pairs_html,
+        path_html,
+        run_html,
+        study_html,
+    )
     from skyhop.report.page import write_report
     from skyhop.report.parts import figures_directory
     from skyhop.report.study import write_study_report
 
-__all__ = ["figures_directory", "summary_rows", "write_report", "write_study_report"]
+__all__ = [
+    "constellation_html",
+    "figures_directory",
+    "pairs_html",
+    "path_html",
+    "run_html",
+    "study_html",
+    "summary_rows",
+    "write_report",
+    "write_study_report",
+]
 
 _HOMES = {
+    "constellation_html": "report.notebook",
     "figures_directory": "report.parts",
+    "pairs_html": "report.notebook",
+    "path_html": "report.notebook",
+    "run_html": "report.notebook",
+    "study_html": "report.notebook",
     "summary_rows": "analysis.summary",
     "write_report": "report.page",
     "write_study_report": "report.study",
@@ -31,3 +53,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"skyhop.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'skyhop.report' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,3 +33,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"skyhop.study.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'skyhop.study' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skyhop.errors import InputError
-from skyhop.study.file import Axis, Choice, Range, StudyFile, Value
+from skyhop.study.file import Axis, Choice, Range, Setting, StudyFile, Value
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Point:
 
     labels: Mapping[str, Value]
     """Axis name: value, in the axes' order."""
-    sets: Mapping[str, Value]
+    sets: Mapping[str, Setting]
     """Scenario key: value."""
 
 
-def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Value]]]:
+def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting]]]:
     """Return the axis's values, each with the scenario keys that it sets."""
     if axis.points is not None:
         return list(axis.points.items())

@@ -28,7 +28,7 @@ from skyhop.analysis.charts import (
     ShareCurve,
     named,
 )
-from skyhop.analysis.flows import FLOW_COLOURS, FLOW_DASHES
+from skyhop.analysis.looks import Look, look_of_place, looks_of
 from skyhop.analysis.timeline import EventStrip, Line, Panel, Stroke, event_strip, from_zero
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import leading_number, seconds
@@ -89,19 +89,26 @@ def chart_of(panel: StudyPanel, source: ChartSource) -> Chart | None:
 def _hues(results: Results, hue: str | None, where: Selected) -> list[tuple[Hue, Selected]]:
     """Return the hues of a panel, each with the runs that it stands for."""
     if hue is None:
-        return [(Hue("", FLOW_COLOURS[0], "-", 0), where)]
+        return [(Hue("", look_of_place(0), 0), where)]
+    looks = _looks(results, hue)
     return [
-        (
-            Hue(
-                str(level),
-                FLOW_COLOURS[index % len(FLOW_COLOURS)],
-                FLOW_DASHES[index // len(FLOW_COLOURS) % len(FLOW_DASHES)],
-                index,
-            ),
-            {**where, hue: level},
-        )
+        (Hue(str(level), looks[level], index), {**where, hue: level})
         for index, level in enumerate(results.levels(hue, where))
     ]
+
+
+def _looks(results: Results, hue: str) -> dict[object, Look]:
+    """Return how each value of a column looks, in whatever panel.
+
+    Where each stands for one congestion control, and not all for the same, it looks like that one.
+    """
+    levels = results.levels(hue, {})
+    ccs = [results.levels("flow_cc", {hue: level}) for level in levels]
+    if all(len(own) == 1 for own in ccs) and len({str(own[0]) for own in ccs}) > 1:
+        looks = looks_of(str(own[0]) for own in ccs)
+    else:
+        looks = [look_of_place(place) for place in range(len(levels))]
+    return dict(zip(levels, looks, strict=True))
 
 
 @dataclass(frozen=True)
@@ -359,9 +366,13 @@ def _series_panel(
         t_s, values = _curve(series, panel, one)
         kept = (t_s >= within_s[0]) & (t_s <= within_s[1])
         t_s, values = t_s[kept], values[kept]
-        lines.append(Line(t_s, values, Stroke(one.hue.colour, 1.2, alpha=0.95), one.hue.label))
+        lines.append(Line(t_s, values, _stroke(one.hue.look), one.hue.label))
         highest = max(highest, float(np.nanmax(values, initial=0.0)))
     return Panel(*_SERIES[series], lines, from_zero(highest))
+
+
+def _stroke(look: Look) -> Stroke:
+    return Stroke(look.colour, 1.2, look.dash, 0.95, look.marker)
 
 
 def _curve(series: str, panel: SeriesPanel, shown: _Shown) -> tuple[FloatArray, FloatArray]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from skyhop.analysis.statistics import is_statistic
+import numpy as np
+
+from skyhop.analysis.statistics import is_statistic, jackknife_interval
+from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
 from skyhop.study.expression import (
@@ -44,6 +47,8 @@ class Finding:
     comparisons: tuple[Comparison, ...]
     why: str = ""
     """Why it cannot be told."""
+    within_chance: bool = False
+    """Whether the verdict hangs on a difference whose interval holds zero."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,17 @@ class ClaimResult:
         if "does not hold" in verdicts:
             return "does not hold"
         return "cannot be told" if "cannot be told" in verdicts else "holds"
+
+    @property
+    def within_chance(self) -> bool:
+        """Whether other seeds could well have given another verdict.
+
+        A claim that is false somewhere beyond chance is false beyond chance.
+        """
+        deciding = [f.within_chance for f in self.findings if f.verdict == self.verdict]
+        if self.verdict == "does not hold":
+            return all(deciding)
+        return self.verdict == "holds" and any(deciding)
 
 
 def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[CheckedClaim]:
@@ -106,12 +122,80 @@ def _each(claim: Claim) -> Iterator[dict[str, object]]:
 
 
 def _finding(expression: Expression, at: Mapping[str, object], results: Results) -> Finding:
+    runs = _Runs(results, at)
     try:
-        holds, comparisons = expression.check(partial(_call_at, results, at))
+        holds, found = expression.check(runs.call)
     except UnknownValueError as error:
         return Finding(at, "cannot be told", (), str(error))
-    return Finding(at, "holds" if holds else "does not hold", tuple(comparisons))
+    comparisons = tuple(_with_intervals(expression, found, runs))
+    within_chance = expression.certain(comparisons) is None
+    return Finding(at, "holds" if holds else "does not hold", comparisons, "", within_chance)
 
 
-def _call_at(results: Results, at: Mapping[str, object], name: str, selected: Selected) -> float:
-    return results.call(name, {**at, **selected})
+def _with_intervals(
+    expression: Expression, found: Sequence[Comparison], runs: _Runs
+) -> Iterator[Comparison]:
+    """Yield the comparisons with what each run's absence would do to them."""
+    if expression.asks_for_equality() or not runs.are_means:
+        yield from found
+        return
+    try:
+        without = [
+            [expression.check(partial(runs.call_without, group, part))[1] for part in range(parts)]
+            for group, parts in runs.parts.items()
+        ]
+    except UnknownValueError:
+        yield from found
+        return
+    for place, comparison in enumerate(found):
+        samples = [
+            np.array([each[place].left - each[place].right for each in group]) for group in without
+        ]
+        interval = jackknife_interval(comparison.left - comparison.right, samples)
+        yield replace(comparison, interval=interval)
+
+
+_MOST_PARTS = 200
+
+
+class _Runs:
+    """The runs that an expression asks for at one of a claim's values.
+
+    Calls that choose the same runs share them: what one metric loses with a run, so does the other.
+
+    Attributes:
+        parts: by choice, into how many parts its runs fall, of which one is left out at a time; a
+            part is a run where there are not too many.
+        are_means: whether means are all that was asked for.
+    """
+
+    def __init__(self, results: Results, at: Mapping[str, object]) -> None:
+        self._results = results
+        self._at = at
+        self._values: dict[tuple[str, str], FloatArray] = {}
+        self.parts: dict[str, int] = {}
+        self.are_means = True
+
+    def call(self, name: str, selected: Selected) -> float:
+        """Return what a call is worth."""
+        self.are_means &= selected.get("stat", "mean") == "mean"
+        chosen = {**self._at, **selected}
+        group = self._group(chosen)
+        values = self._results.values_called(name, chosen)
+        self._values[name, group] = values
+        self.parts[group] = min(len(values), self.parts.get(group, _MOST_PARTS))
+        return self._results.worth(name, chosen, values)
+
+    def call_without(self, left_out: str, part: int, name: str, selected: Selected) -> float:
+        """Return what a call that was made is worth without one part of a choice's runs."""
+        chosen = {**self._at, **selected}
+        group = self._group(chosen)
+        values = self._values[name, group]
+        if group == left_out:
+            begin, end = (len(values) * edge // self.parts[group] for edge in (part, part + 1))
+            values = np.delete(values, slice(begin, end))
+        return self._results.worth(name, chosen, values)
+
+    @staticmethod
+    def _group(chosen: Mapping[str, object]) -> str:
+        return repr(sorted((key, value) for key, value in chosen.items() if key != "stat"))

@@ -106,7 +106,7 @@ def _over_shared_path(
         "file": str(workplace.path_file(task.path_id).resolve()),
         "during_outage": resolved["during_outage"],
     }
-    sets = [text for text in task.sets if not text.startswith("path.")]
+    sets = [text for text in task.sets if not text.startswith(("path.", "path="))]
     # Relative names in the scenario are looked up beside `origin`, as when it was checked.
     text = json.dumps({**recipe.base, "path": trace})
     return _core.Scenario.from_json(text, recipe.origin, sets), path

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from skyhop.analysis.statistics import Interval
 from skyhop.errors import InputError
 
 Selected: TypeAlias = Mapping[str, object]
@@ -51,6 +52,9 @@ class UnknownValueError(Exception):
     """A value is not there: a run failed, or a metric is not known for it."""
 
 
+_UNKNOWN = Interval(None, None)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One comparison of a claim, as it came out."""
@@ -59,6 +63,14 @@ class Comparison:
     left: float
     right: float
     holds: bool
+    interval: Interval = _UNKNOWN
+    """Of left less right, 95 %, by how runs differ; not known of single runs, == and !=."""
+
+    @property
+    def within_chance(self) -> bool:
+        """Whether the difference may as well be zero, or have the other sign."""
+        low, high = self.interval.low, self.interval.high
+        return low is not None and high is not None and low <= 0 <= high and low < high
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,14 @@ class Expression:
         """
         evaluation = _Evaluation({}, call)
         return evaluation.truth(self._tree), evaluation.comparisons
+
+    def asks_for_equality(self) -> bool:
+        """Whether == or != is among its comparisons."""
+        return any(isinstance(node, ast.Eq | ast.NotEq) for node in ast.walk(self._tree))
+
+    def certain(self, comparisons: Sequence[Comparison]) -> bool | None:
+        """Return whether it holds, None where that hangs on a comparison within chance."""
+        return _certain(self._tree, iter(comparisons))
 
 
 def parse_expression(text: str, origin: str) -> Expression:
@@ -206,6 +226,32 @@ def _is_truth(node: ast.expr) -> bool:
     return isinstance(node, ast.BoolOp | ast.Compare) or (
         isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     )
+
+
+def _certain(node: ast.expr, comparisons: Iterator[Comparison]) -> bool | None:
+    """Return the truth of a node in Kleene's logic; `comparisons` are in the order of the walk."""
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            each = [_certain(value, comparisons) for value in values]
+            return (
+                _all(each) if isinstance(op, ast.And) else _not(_all([_not(one) for one in each]))
+            )
+        case ast.UnaryOp(operand=operand):
+            return _not(_certain(operand, comparisons))
+        case ast.Compare(ops=ops):
+            found = [next(comparisons) for _ in ops]
+            return _all([None if c.within_chance else c.holds for c in found])
+    raise UnknownValueError(f"`{ast.unparse(node)}` is not true or false")
+
+
+def _all(each: Sequence[bool | None]) -> bool | None:
+    if False in each:
+        return False
+    return None if None in each else True
+
+
+def _not(value: bool | None) -> bool | None:
+    return None if value is None else not value
 
 
 def _no_calls(name: str, _selected: Selected) -> float:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from skyhop.data.quantities import DURATION, seconds
 from skyhop.errors import InputError
 
 Value: TypeAlias = bool | int | float | str
+Setting: TypeAlias = Value | list[Value] | dict[str, Any]
+"""What a key of the scenario is set to; a table takes the place of the whole table there."""
 Choice: TypeAlias = dict[str, Value | list[Value]]
 """Which runs: axis names, or `seed` and `flow`, each with the value or values to take."""
 
@@ -57,8 +60,8 @@ class Axis(_Strict):
     """The scenario's key by its dotted path, such as `flow.0.cc`."""
     values: list[Value] | None = Field(None, min_length=1)
     range: Range | None = None
-    points: dict[str, dict[str, Value]] | None = Field(None, min_length=1)
-    """Label: the keys that it sets."""
+    points: dict[str, dict[str, Setting]] | None = Field(None, min_length=1)
+    """Label: the keys that it sets; `path = { kind = "trace", … }` sets a whole table."""
     zip: str | None = None
     """Axes of one zip go in step; all others are crossed."""
 
@@ -279,7 +282,7 @@ class StudyFile(_Strict):
         return self
 
 
-RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s"})
+RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings"})
 """Names that neither axes nor metrics can have."""
 
 
@@ -332,13 +335,35 @@ def _first_error(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         expected = ", ".join(_keys_beside(first["loc"]))
         return f"{key}: unknown key; expected one of {expected}"
-    message = first["msg"].removeprefix("Value error, ")
+    message = _plainly(first)
     given = first["input"]
     told = f" (it is {given!r})" if isinstance(given, str | int | float) else ""
     return f"{key}: {message}{told}" if key else message
 
 
-_BRANCHES = frozenset({"bool", "int", "float", "str", "list[union[bool,int,float,str]]"}) | {
+def _plainly(error: ErrorDetails) -> str:
+    """Return what is wrong in the words of the file."""
+    if error["loc"] and error["loc"][-1] in _VALUES:
+        others = ", a list of those, or a table" if "points" in error["loc"] else ""
+        return f"expected a number, text, true or false{others}"
+    kind = error["type"].removesuffix("_type").removesuffix("_parsing").removesuffix("_from_float")
+    if kind == "missing":
+        return "is missing"
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}"
+    if kind == "literal_error":
+        return f"expected {error.get('ctx', {}).get('expected', 'another word')}"
+    return error["msg"].removeprefix("Value error, ")
+
+
+_EXPECTED = {
+    "bool": "true or false", "dict": "a table", "float": "a number", "int": "a whole number",
+    "list": "a list", "model": "a table", "model_attributes": "a table", "string": "text",
+}  # fmt: skip
+_VALUES = frozenset(
+    {"bool", "int", "float", "str", "list[union[bool,int,float,str]]", "dict[str,any]"}
+)
+_BRANCHES = _VALUES | {
     name
     for model in typing.get_args(typing.get_args(Panel)[0])
     for name in typing.get_args(model.model_fields["kind"].annotation)

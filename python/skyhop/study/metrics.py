@@ -31,8 +31,12 @@ from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED, Metric
 
-_LAYOUT = 4
+_LAYOUT = 5
 """Counts up when the rows below change, so that finished runs are measured again."""
+
+
+WARNINGS = "warnings"
+"""What has to be known of a row's run: beside the columns, it is no figure."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,7 @@ def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]
         "jain": jain(shares) if len(shares) > 1 else None,
         **{f"probe_rtt_{q}_us": probe.get(f"rtt_{q}_us") for q in ("p50", "p95", "p99")},
         "probe_loss": probe["lost"] / sent if sent else None,
+        WARNINGS: list(summary.get("warnings") or []),
     }
 
 

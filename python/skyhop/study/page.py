@@ -11,11 +11,13 @@ import skyhop
 from skyhop.analysis.tables import three_digits
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
+from skyhop.study.expression import Comparison
 from skyhop.study.plan import Study, core_digest, describe
 from skyhop.study.running import StudyRun
 
 _FINDINGS_SHOWN = 40
 _FAILURES_SHOWN = 10
+_WARNINGS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class ShownFinding:
 
     at: str
     verdict: str
+    """As `said` of the claim, without the numbers."""
     numbers: str
 
 
@@ -35,6 +38,8 @@ class ShownClaim:
     check: str
     note: str
     verdict: str
+    said: str
+    """The verdict, and whether it is within chance."""
     findings: Sequence[ShownFinding]
     more: int
     """Findings beyond those."""
@@ -51,6 +56,8 @@ class StudyPage:
     failures: Sequence[tuple[str, str]]
     """What failed, and its scenario; not all of many."""
     failure_count: int
+    warnings: Sequence[str]
+    """What has to be known of runs before believing them; not all of many."""
     claims: Sequence[ShownClaim]
     command: str
     study_text: str
@@ -66,19 +73,29 @@ def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
         notes=file.notes,
         failures=[(str(failure), failure.scenario) for failure in done.failures[:_FAILURES_SHOWN]],
         failure_count=len(done.failures),
+        warnings=shown_warnings(done),
         claims=[_claim(result) for result in verdicts],
         command=_command(done),
         study_text=_study_text(done.study),
     )
 
 
+def shown_warnings(done: StudyRun) -> list[str]:
+    """Return what the runs warn of, a line each; of many the most frequent and their number."""
+    shown = [str(warning) for warning in done.warnings[:_WARNINGS_SHOWN]]
+    more = len(done.warnings) - len(shown)
+    return [*shown, f"and {more:,} more"] if more else shown
+
+
 def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, str]]:
     study, frame = done.study, done.results.frame
     seeds = frame.get_column("seed").unique().sort().to_list() if frame.height else []
     held = sum(result.verdict == "holds" for result in verdicts)
+    by_chance = sum(result.within_chance for result in verdicts)
+    claims = f"{held} of {len(verdicts)} hold" if verdicts else ""
     facts = [
         ("beside", study.file.source),
-        ("claims", f"{held} of {len(verdicts)} hold" if verdicts else ""),
+        ("claims", claims + (f", {by_chance} within chance" if by_chance else "")),
         ("runs", f"{frame.get_column('run').n_unique():,} of {study.run_count:,}"),
         ("seeds", ", ".join(map(str, seeds[:6])) + (" …" if len(seeds) > 6 else "")),  # noqa: PLR2004
         ("engine", study.file.engine),
@@ -89,7 +106,7 @@ def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, s
 
 def _claim(result: ClaimResult) -> ShownClaim:
     findings = [
-        ShownFinding(describe(f.at) if f.at else "", f.verdict, _numbers(f))
+        ShownFinding(describe(f.at) if f.at else "", f.verdict, numbers_text(f))
         for f in result.findings[:_FINDINGS_SHOWN]
     ]
     return ShownClaim(
@@ -97,19 +114,44 @@ def _claim(result: ClaimResult) -> ShownClaim:
         check=result.claim.check,
         note=result.claim.note,
         verdict=result.verdict,
+        said=verdict_text(result),
         findings=findings,
         more=len(result.findings) - len(findings),
     )
 
 
-def _numbers(finding: Finding) -> str:
+def verdict_text(result: ClaimResult) -> str:
+    """Return a verdict, and the numbers where they are within chance."""
+    if not result.within_chance:
+        return result.verdict
+    deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]
+    first = deciding[0]
+    numbers = next(_sides(c) for c in first.comparisons if c.within_chance)
+    at = f" ({describe(first.at)})" if first.at else ""
+    more = f", and {len(deciding) - 1} more" if len(deciding) > 1 else ""
+    return f"{result.verdict}, but {numbers}{at}{more} is within chance"
+
+
+def numbers_text(finding: Finding) -> str:
+    """Return both sides of each comparison of a finding, or why there are none."""
     if finding.why:
         return finding.why
+    alone = len(finding.comparisons) == 1
     return "; ".join(
-        f"{three_digits(c.left)} against {three_digits(c.right)}"
-        + ("" if c.holds else " (does not hold)" if len(finding.comparisons) > 1 else "")
+        _sides(c)
+        + ("" if c.holds or alone else " (does not hold)")
+        + (" (within chance)" if c.within_chance else "")
         for c in finding.comparisons
     )
+
+
+def _sides(comparison: Comparison) -> str:
+    """Write both sides, with as many digits as tell them apart."""
+    left, right = comparison.left, comparison.right
+    texts = three_digits(left), three_digits(right)
+    if texts[0] == texts[1] and left != right:
+        texts = f"{left:.6g}", f"{right:.6g}"
+    return f"{texts[0]} against {texts[1]}"
 
 
 def _command(done: StudyRun) -> str:

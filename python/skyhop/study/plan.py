@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import download_sets, path_sections
+from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
@@ -47,11 +48,13 @@ class Study:
         base: the scenario that the axes change, unchecked.
         points: what is run, seeds apart.
         metrics: every metric, built in or of the file.
+        sets: overrides of every run, each KEY=VALUE.
     """
 
-    def __init__(self, file: StudyFile, origin: str) -> None:
+    def __init__(self, file: StudyFile, origin: str, sets: Sequence[str] = ()) -> None:
         self.file = file
         self.origin = origin
+        self.sets = tuple(sets)
         self.base, self.scenario_origin = _base_scenario(file, origin)
         self.points = expand(file, origin)
         self.metrics = MetricSet.of(file.metric, origin)
@@ -89,7 +92,8 @@ class Study:
 
     def _resolve(self, point: Point) -> tuple[list[str], _core.Scenario]:
         """Return a point's overrides, those for downloaded files among them, and its scenario."""
-        sets = [f"{key}={json.dumps(self._found(key, v))}" for key, v in point.sets.items()]
+        own = (f"{key}={toml_value(self._found(key, v))}" for key, v in point.sets.items())
+        sets = [*self.sets, *own]
         text = json.dumps(self.base)
         try:
             loaded = _core.Scenario.from_json(text, self.scenario_origin, sets)

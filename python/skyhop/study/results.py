@@ -12,7 +12,7 @@ import polars as pl
 from skyhop.analysis.statistics import Interval, bootstrap_interval, mean, statistic
 from skyhop.data.arrays import FloatArray
 from skyhop.study.expression import Selected, UnknownValueError
-from skyhop.study.metrics import MetricInfo, MetricSet
+from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,20 @@ class Results:
         values = self.values(metric, selected)
         return Estimate(values, mean(values), bootstrap_interval(values))
 
-    def call(self, name: str, selected: Selected) -> float:
-        """Return what `name(axis=value, …)` is worth in a claim.
+    def values_called(self, name: str, selected: Selected) -> FloatArray:
+        """Return the values of the runs that `name(axis=value, …)` asks for, shape (n,)."""
+        chosen = {key: value for key, value in selected.items() if key != "stat"}
+        return self.values(self.metrics.infos[name], chosen)
+
+    @staticmethod
+    def worth(name: str, selected: Selected, values: FloatArray) -> float:
+        """Return what such a call is worth with these values.
 
         `stat` chooses the statistic over the runs; the mean where it is not given.
 
         Raises:
             UnknownValueError: no finished run has it.
         """
-        chosen = {key: value for key, value in selected.items() if key != "stat"}
-        values = self.values(self.metrics.infos[name], chosen)
         found = statistic(values, str(selected.get("stat", "mean")))
         if found is None:
             told = ", ".join(f"{key}={value!r}" for key, value in selected.items())
@@ -109,6 +113,7 @@ def dataset(rows: Sequence[Mapping[str, object]], axes: Mapping[str, bool]) -> p
     """
     names = dict.fromkeys([*axes, "seed", "run", "flow", "flow_cc"])
     names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    names.pop(WARNINGS, None)
     return pl.DataFrame([_series(name, [row.get(name) for row in rows], axes) for name in names])
 
 

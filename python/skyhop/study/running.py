@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import skyhop
 from skyhop import _core
+from skyhop.data.progress import Progress, shown
 from skyhop.data.scenarios import load_cc_files
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
@@ -18,6 +20,7 @@ from skyhop.study.axes import numeric_axes
 from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
+from skyhop.study.metrics import WARNINGS
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
 from skyhop.study.results import Results, dataset
 from skyhop.study.workers import run_locally
@@ -38,6 +41,24 @@ class FailedRun:
 
 
 @dataclass(frozen=True)
+class StudyWarning:
+    """What has to be known of some runs before believing them."""
+
+    text: str
+    runs: int
+    """How many runs it is about."""
+    of: int
+    """How many runs there are."""
+    where: Mapping[str, object]
+    """What these runs have in common and others have not: axes and their values."""
+
+    def __str__(self) -> str:
+        where = f" ({describe(self.where)})" if self.where else ""
+        noun = "run" if self.of == 1 else "runs"
+        return f"{self.runs:,} of {self.of:,} {noun}{where}: {self.text}"
+
+
+@dataclass(frozen=True)
 class StudyRun:
     """What came of running a study."""
 
@@ -45,9 +66,11 @@ class StudyRun:
     directory: StudyDirectory
     results: Results
     failures: Sequence[FailedRun]
+    warnings: Sequence[StudyWarning]
+    """Those of its runs, each text once, the most frequent first."""
 
-
-Progress = Callable[[int, int], None]
+    def _repr_html_(self) -> str:
+        return skyhop.report.study_html(self)
 
 
 def run_study(
@@ -71,7 +94,7 @@ def run_study(
         jobs: how many runs at a time; as many as there are processors where not given.
         engine: "ray" for a Ray cluster.
         elements: the older and the newer snapshot for a study of element sets.
-        progress: is told how many of the runs that had to be run are done.
+        progress: is told how many of the runs that had to be run are done; a bar where not given.
 
     Raises:
         InputError: a scenario is wrong, the directory holds something else, ray or elements are
@@ -88,11 +111,12 @@ def run_study(
         errors = _run_missing(
             study, runs, directory, _Workers(engine, _jobs(study, jobs)), progress
         )
-        results = _gather(study, runs, directory)
+        rows = _gather(study, runs, directory)
+        results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
         failures = [_failed(run, errors[run.run_id]) for run in runs if run.run_id in errors]
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
-    return StudyRun(study, directory, results, failures)
+    return StudyRun(study, directory, results, failures, _warnings(study, rows))
 
 
 def _load_cc_files(study: Study, runs: Sequence[PlannedRun]) -> None:
@@ -116,7 +140,7 @@ def _compare_elements(
     with directory.opened(_description(study)):
         frame = dataset(timing_error_rows(*elements), {})
         directory.write_results(frame)
-    return StudyRun(study, directory, Results(frame, study.metrics), [])
+    return StudyRun(study, directory, Results(frame, study.metrics), [], [])
 
 
 @dataclass(frozen=True)
@@ -149,11 +173,11 @@ def _run_missing(
         return errors
     tasks = (Task(run.run_id, run.sets, run.path_id) for run in missing.values())
     outcomes = _start(workers, _recipe(study), tasks, directory.root)
-    for done, outcome in enumerate(outcomes, start=1):
-        if outcome is not None:
-            errors[outcome.run_id] = outcome.error
-        if progress is not None:
-            progress(done, len(missing))
+    with shown(progress, f"{len(missing)} runs") as told:
+        for done, outcome in enumerate(outcomes, start=1):
+            if outcome is not None:
+                errors[outcome.run_id] = outcome.error
+            told(done, len(missing))
     return errors
 
 
@@ -179,13 +203,34 @@ def _recipe(study: Study) -> Recipe:
     )
 
 
-def _gather(study: Study, runs: Sequence[PlannedRun], directory: StudyDirectory) -> Results:
+def _gather(
+    study: Study, runs: Sequence[PlannedRun], directory: StudyDirectory
+) -> list[dict[str, Any]]:
+    """Return the rows of all finished runs, each with its place among the axes."""
     rows: list[dict[str, Any]] = []
     for run in runs:
         found = directory.read_rows(run.run_id, study.metrics.digest) or []
         head = {**run.labels, "seed": run.seed, "run": run.run_id}
         rows.extend({**head, **row} for row in found)
-    return Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    return rows
+
+
+def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarning]:
+    """Return what the runs warn of, each text once."""
+    by_run = {row["run"]: row for row in rows}
+    texts = Counter(text for row in by_run.values() for text in row[WARNINGS])
+    found = []
+    for text, count in texts.most_common():
+        concerned = [row for row in by_run.values() if text in row[WARNINGS]]
+        others = [row for row in by_run.values() if text not in row[WARNINGS]]
+        where = {
+            axis.name: concerned[0][axis.name]
+            for axis in study.file.axis
+            if len({row[axis.name] for row in concerned}) == 1
+            and any(row[axis.name] != concerned[0][axis.name] for row in others)
+        }
+        found.append(StudyWarning(text, count, len(by_run), where))
+    return found
 
 
 def _failed(run: PlannedRun, error: str) -> FailedRun:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skyhop import _core
-from skyhop.data.paths import ignore_progress
 from skyhop.data.places import position_of
+from skyhop.data.progress import ignore_progress
 
 _MOST_FRAMES = 100_000
 """Of the paths that are kept, beside the one used last: some 30 MB."""

@@ -6,7 +6,9 @@ use std::fs;
 use proptest::prelude::*;
 use skyhop_files::{Column, FileError, PairsWriter, read_path, table_bytes, write_path};
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
-use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
+use skyhop_path::{
+    BetweenFrames, Endpoint, Frame, NodeSite, Origin, PathEvent, PathHeader, PathTrace,
+};
 use skyhop_units::{Duration, Instant, Rate};
 
 fn endpoint(name: &str) -> Endpoint {
@@ -30,6 +32,18 @@ fn header() -> PathHeader {
         step_ns: 1_000_000_000,
         between_frames: BetweenFrames::Linear,
         seed: 1,
+        origin: Some(Origin {
+            path: serde_json::json!({ "constellation": "fleet.tle", "satellites": "shell=0" }),
+            file: Some("fleet.tle".to_owned()),
+            sha256: Some("0123".to_owned()),
+        }),
+        sites: vec![NodeSite {
+            node: 1584,
+            name: "a gateway".to_owned(),
+            latitude_deg: 47.25,
+            longitude_deg: -122.5,
+            altitude_m: 12.0,
+        }],
     }
 }
 

@@ -13,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use skyhop_model::plain_error;
 use thiserror::Error;
 
 use crate::ElementSet;
@@ -157,7 +158,7 @@ impl<'f> Records<'f> {
     }
 
     fn damaged(&self, format: &'static str, what: &dyn std::fmt::Display) -> ElementFileError {
-        let what = what.to_string().lines().collect::<Vec<_>>().join("; ");
+        let what = plain_error(&what.to_string());
         ElementFileError::Syntax { file: self.file.to_owned(), format, what }
     }
 }

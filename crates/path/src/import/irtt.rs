@@ -7,6 +7,7 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
+use skyhop_model::plain_error;
 use skyhop_units::Duration;
 
 use super::MeasuredOptions;
@@ -34,7 +35,7 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
 /// The parser's message without its own account of the place.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
+    plain_error(text.split(" at line ").next().unwrap_or_default())
 }
 
 #[derive(Deserialize)]

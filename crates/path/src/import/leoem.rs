@@ -86,6 +86,8 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
         step_ns: STEP.as_nanos(),
         between_frames: BetweenFrames::Step,
         seed: 0,
+        origin: None,
+        sites: Vec::new(),
     }
 }
 

@@ -78,11 +78,18 @@ pub(super) struct Lines<R> {
     number: usize,
     bytes_left: u64,
     bytes: Vec<u8>,
+    /// What stands for bytes that are not UTF-8, where they are no error.
+    text: Option<String>,
 }
 
 impl<R: BufRead> Lines<R> {
     pub fn new(reader: R) -> Self {
-        Self { reader, number: 0, bytes_left: LONGEST_TEXT, bytes: Vec::new() }
+        Self { reader, number: 0, bytes_left: LONGEST_TEXT, bytes: Vec::new(), text: None }
+    }
+
+    /// The same of a text whose letters may be of another encoding, as a Windows console's are.
+    pub fn of_any_bytes(reader: R) -> Self {
+        Self { text: Some(String::new()), ..Self::new(reader) }
     }
 
     /// The next line, `None` at the end.
@@ -106,6 +113,10 @@ impl<R: BufRead> Lines<R> {
             )));
         }
         self.bytes_left = self.bytes_left.checked_sub(read).ok_or_else(|| too_long(number))?;
+        if let Some(text) = &mut self.text {
+            *text = String::from_utf8_lossy(&self.bytes).into_owned();
+            return Ok(Some(Line { number, text: text.trim_ascii_end() }));
+        }
         match std::str::from_utf8(&self.bytes) {
             Ok(text) => Ok(Some(Line { number, text: text.trim_ascii_end() })),
             Err(_) => Err(wrong("it is not UTF-8 text".to_owned())),

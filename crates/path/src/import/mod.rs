@@ -3,6 +3,7 @@
 //! Measurements of round trips (ping, irtt, csv) become paths by the rules of `probes`; measurements
 //! of rates (throughput csv, mahimahi, LeoCC) by those of their own files.
 
+mod columns;
 mod csv;
 mod irtt;
 mod leocc;
@@ -15,6 +16,7 @@ mod probes;
 mod round_trips;
 mod table;
 mod throughput;
+mod windows_ping;
 
 use skyhop_units::{Duration, UtcInstant};
 

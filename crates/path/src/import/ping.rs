@@ -1,4 +1,4 @@
-//! What ping prints (iputils; the lines of BusyBox and of the BSDs are near enough).
+//! What ping prints (iputils; the lines of BusyBox and of the BSDs are near enough; Windows: `windows_ping`).
 //!
 //! With `ping -D` a line's time is that of the answer's arrival. Without, probes are taken to have
 //! been sent at equal intervals: those given, or else those of the closing statistics, or else 1 s.
@@ -8,9 +8,9 @@ use std::io::BufRead;
 
 use skyhop_units::Duration;
 
-use super::MeasuredOptions;
 use super::lines::{ImportError, Line, Lines, parse_between, parse_number, shortened};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
+use super::{MeasuredOptions, windows_ping};
 use crate::trace::PathTrace;
 
 /// What ping does unless told.
@@ -28,9 +28,15 @@ pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTr
 }
 
 pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Series, ImportError> {
-    let mut lines = Lines::new(log);
+    let mut lines = Lines::of_any_bytes(log);
     let mut log = Log::default();
+    let mut has_begun = false;
     while let Some(line) = lines.next()? {
+        if !has_begun && windows_ping::begins_with(line.text) {
+            let first = line.text.to_owned();
+            return windows_ping::series(&first, lines, options);
+        }
+        has_begun |= !line.text.is_empty();
         log.take(line)?;
     }
     log.into_series(options)

@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 
+use skyhop_model::plain_error;
 use skyhop_units::{Duration, Instant, Rate};
 
 use super::lines::{ImportError, Lines, parse_between, parse_number, shortened};
@@ -20,8 +21,8 @@ const MOST_FRAMES: usize = 3_000_000;
 
 /// The header, from the rest of the first line.
 pub(super) fn parse_header(json: &str) -> Result<PathHeader, String> {
-    let header: PathHeader =
-        serde_json::from_str(json).map_err(|error| format!("the header: {error}"))?;
+    let header: PathHeader = serde_json::from_str(json)
+        .map_err(|e| format!("the header: {}", plain_error(&e.to_string())))?;
     match header.schema {
         SCHEMA_VERSION => Ok(header),
         found => Err(format!("version {found}, but this skyhop reads {SCHEMA_VERSION}")),

@@ -9,8 +9,9 @@ use std::io::BufRead;
 
 use skyhop_units::{Duration, Instant, Rate};
 
-use super::csv::is_column_names;
-use super::lines::{ImportError, Line, Lines, parse_between, shortened};
+use super::columns::Columns;
+use super::csv;
+use super::lines::{ImportError, Line, parse_between};
 use super::{AccessDirection, MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
@@ -21,20 +22,25 @@ const RATES_MBPS: (f64, f64) = (0.0, 100_000.0);
 const DELAYS_MS: (f64, f64) = (0.0, 60_000.0);
 const TIMES_MS: (f64, f64) = (0.0, 366.0 * 86_400e3);
 
+const NAMES: [&str; COLUMN_COUNT] =
+    ["ul_Mbps", "dl_Mbps", "ul_owd_ms", "dl_owd_ms", "ul_loss", "dl_loss", "t_ms"];
+
+/// Whether a table has the seven columns.
+pub(super) fn is_in(columns: &Columns) -> bool {
+    columns.places(NAMES).is_some()
+}
+
 pub(super) fn parse(
-    first: String,
-    mut lines: Lines<impl BufRead>,
+    table: csv::Rows<impl BufRead>,
     options: &MeasuredOptions,
 ) -> Result<PathTrace, ImportError> {
+    let columns = table.columns.clone();
+    let places = columns.places(NAMES).unwrap_or_default();
     let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
-    if !is_column_names(&first, COLUMNS) {
-        rows.push(Line { number: 1, text: &first })?;
-    }
-    while let Some(line) = lines.next()? {
-        if !line.text.is_empty() {
-            rows.push(line)?;
-        }
-    }
+    table.each(|line, cells| {
+        let values = places.map(|place| columns.number(cells[place]));
+        rows.push(line, values.each_ref().map(String::as_str))
+    })?;
     let frames = rows.frames;
     let step = match frames.get(1) {
         Some(second) => second.at - Instant::START,
@@ -55,9 +61,8 @@ struct Rows {
 }
 
 impl Rows {
-    fn push(&mut self, line: Line<'_>) -> Result<(), ImportError> {
-        let (t_ms, mut frame) =
-            parse_row(line.text, self.direction).map_err(|what| line.wrong(what))?;
+    fn push(&mut self, line: Line<'_>, row: [&str; COLUMN_COUNT]) -> Result<(), ImportError> {
+        let (t_ms, mut frame) = parse_row(row, self.direction).map_err(|what| line.wrong(what))?;
         let since_begin_ms = t_ms - *self.begin_ms.get_or_insert(t_ms);
         frame.at = Instant::START + Duration::from_secs_f64(since_begin_ms / 1e3);
         if self.frames.last().is_some_and(|last| frame.at <= last.at) {
@@ -70,11 +75,10 @@ impl Rows {
 }
 
 /// A row's time and its frame, which does not know its time yet.
-fn parse_row(text: &str, direction: AccessDirection) -> Result<(f64, Frame), String> {
-    let fields: Vec<&str> = text.split(',').collect();
-    let [ul_rate, dl_rate, ul_delay, dl_delay, ul_loss, dl_loss, t_ms] = fields[..] else {
-        return Err(format!("{} is not {COLUMNS}", shortened(text)));
-    };
+fn parse_row(
+    [ul_rate, dl_rate, ul_delay, dl_delay, ul_loss, dl_loss, t_ms]: [&str; COLUMN_COUNT],
+    direction: AccessDirection,
+) -> Result<(f64, Frame), String> {
     let rate = |text, what| {
         let mbps = parse_between(text, what, RATES_MBPS)?;
         Ok::<_, String>(Rate::from_bits_per_second((mbps * 1e6).round() as u64))

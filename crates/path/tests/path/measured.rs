@@ -230,6 +230,84 @@ fn a_csv_export_reads_back_as_the_same_path() {
     }
 }
 
+const WINDOWS_PING: &str = "\r
+Pinging example.net [192.0.2.1] with 32 bytes of data:\r
+Reply from 192.0.2.1: bytes=32 time=20ms TTL=117\r
+Request timed out.\r
+Reply from 10.0.0.1: Destination host unreachable.\r
+Reply from 192.0.2.1: bytes=32 time<1ms TTL=117\r
+\r
+Ping statistics for 192.0.2.1:\r
+    Packets: Sent = 4, Received = 2, Lost = 2 (50% loss),\r
+Approximate round trip times in milli-seconds:\r
+    Minimum = 0ms, Maximum = 20ms, Average = 10ms\r
+";
+
+/// The same from a German Windows, whose console does not write UTF-8.
+fn german_ping() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (english, german) in [
+        ("Pinging", "Ping wird ausgef\u{81}hrt f\u{81}r"),
+        ("with 32 bytes of data", "mit 32 Bytes Daten"),
+        ("Reply from", "Antwort von"),
+        ("time", "Zeit"),
+        ("Request Zeitd out", "Zeit\u{81}berschreitung der Anforderung"),
+        ("Destination host unreachable", "Zielhost nicht erreichbar"),
+        ("Average", "Mittelwert"),
+    ] {
+        let text = if bytes.is_empty() { WINDOWS_PING.to_owned() } else { string_of(&bytes) };
+        bytes = text.replace(english, german).chars().map(|c| c as u8).collect();
+    }
+    bytes
+}
+
+fn string_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+#[test]
+fn windows_pings_in_any_language_are_a_second_apart_and_four_after_a_timeout() {
+    let english = ping(WINDOWS_PING).unwrap();
+    for (sent_ms, rtt_us) in [(0, 20_000), (6_000, 500)] {
+        assert_eq!(answer(&english, at_ms(sent_ms)), Some(Duration::from_micros(rtt_us)));
+    }
+    assert_eq!(english.header.start, None, "it says nothing of the time of day");
+    assert_eq!(english.frames[0].loss, Some(0.5));
+    assert!(std::str::from_utf8(&german_ping()).is_err(), "the letters are those of a console");
+    let german = parse_ping(&german_ping()[..], &options()).unwrap();
+    assert_eq!(german, english);
+    // With an interval of one's own, and cut at both ends.
+    let cut = WINDOWS_PING.lines().skip(2).take(4).collect::<Vec<_>>().join("\n");
+    let interval = Some(Duration::from_millis(500));
+    let trace = parse_ping(cut.as_bytes(), &MeasuredOptions { interval, ..options() }).unwrap();
+    assert_eq!(answer(&trace, at_ms(1_500)), Some(Duration::from_micros(500)));
+    let twice = ping(&format!("{WINDOWS_PING}{WINDOWS_PING}")).unwrap_err();
+    assert!(twice.contains("line 13: another ping begins here"), "{twice}");
+    let none = ping("Pinging a with 32 bytes of data:\nRequest timed out.\n").unwrap_err();
+    assert!(none.contains("there is no answer"), "{none}");
+}
+
+#[test]
+fn columns_are_found_by_their_names() {
+    let plain = csv("1700000000000000000,20\n1700000000100000000,30\n").unwrap();
+    for named in [
+        "unix_ns,rtt_ms\n1700000000000000000,20\n1700000000100000000,30\n",
+        "host,RTT (ms),Timestamp\nx,20,1700000000.0\nx,30,1700000000.1\n",
+        "\"time_ms\";\"latency_us\"\n1700000000000,0;20000,0\n1700000000100,0;30000,0\n",
+        "date\tping\n2023-11-14T22:13:20Z\t20\n2023-11-14 22:13:20.1\t30\n",
+    ] {
+        assert_eq!(csv(named).unwrap(), plain, "{named}");
+    }
+    // A time of its own clock, of the sending, and what was lost.
+    let own = csv("sent_s,rtt_ms\n0,20\n1,timeout\n2,\n3,lost\n4,20\n").unwrap();
+    assert_eq!(own.header.start, None);
+    assert_eq!(events(&own), [(1_010, PathEventKind::Lost), (4_000, PathEventKind::Restored)]);
+    let access = "10,20,5,6,0,0.01,0\n10,20,5,6,0,0.01,100\n";
+    let swapped = "t_ms,site,dl_Mbps,ul_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss\n\
+                   0,a,20,10,5,6,0,0.01\n100,a,20,10,5,6,0,0.01\n";
+    assert_eq!(csv(swapped).unwrap(), csv(access).unwrap());
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     let ping_cases = [
@@ -268,16 +346,20 @@ fn what_is_wrong_is_named_with_its_line() {
         ("1,2,3,4,0,0,5\n1,2,3,4,0,0,5", "line 2: t_ms 5 does not come after"),
         ("1,2,3,4,0,1.5,5", "line 1: dl_loss is 1.5; expected 0 to 1"),
         ("1,-2,3,4,0,0,5", "line 1: dl_Mbps is -2"),
-        ("# skyhop path {}", "line 1: the header: missing field"),
+        ("time,size\n1,2", "line 1: \"time,size\" names no time"),
+        ("time_s,rtt_ms\n1,2\n3", "line 3: \"3\" is not time_s,rtt_ms"),
+        ("time_s,rtt_ms\n1,slow", "line 2: rtt_ms has \"slow\" where a number belongs"),
+        ("date,rtt_ms\n1 May 12:00,2", "line 2: date has \"1 May 12:00\"; expected such as 2026"),
+        ("# skyhop path {}", "line 1: the header: the key `"),
     ];
     for (text, expected) in csv_cases {
         let error = csv(text).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
     let irtt_cases = [
-        ("<html>".to_owned(), "line 1: not irtt's JSON: expected value"),
-        ("{}".to_owned(), "missing field `round_trips`"),
-        (IRTT[..IRTT.len() / 2].to_owned(), "not irtt's JSON: EOF"),
+        ("<html>".to_owned(), "line 1: not irtt's JSON: expected a value"),
+        ("{}".to_owned(), "the key `round_trips` is missing"),
+        (IRTT[..IRTT.len() / 2].to_owned(), "not irtt's JSON: it ends too early"),
         (IRTT.replace("30000000", "-3"), "seqno 0: a delay.rtt of -3 ns"),
         (IRTT.replace("\"seqno\": 1", "\"seqno\": 0"), "seqno 0: it does not come after"),
         (IRTT.replace("\"rtt\": 50000000,", ""), "seqno 1: it is not lost, but has no delay.rtt"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use skyhop_experiment::Experiment;
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
+use skyhop_units::Duration;
 
 use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
@@ -27,6 +28,24 @@ impl NamedScenario {
         self.load_cc_files()?;
         let path = self.path(find_place, progress)?;
         self.experiment_over(Arc::new(path), find_place, progress)
+    }
+
+    /// Builds what an engine runs a program over, which may outlast the scenario: the path, and what is known of it
+    /// beforehand, goes on for [`PROGRAM_HORIZON`] at the least.
+    ///
+    /// # Errors
+    /// As [`NamedScenario::experiment`].
+    pub fn experiment_for_program(
+        &self,
+        find_place: FindPlace<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Experiment, ScenarioError> {
+        let (mut lasting, run) = (self.clone(), &self.scenario.run);
+        lasting.scenario.run.duration = run.duration.max(PROGRAM_HORIZON);
+        let mut experiment = lasting.experiment(find_place, progress)?;
+        experiment.duration = run.duration;
+        experiment.scenario["run"] = self.scenario.to_json()["run"].clone();
+        Ok(experiment)
     }
 
     /// Builds the same over a path that [`NamedScenario::path`] gave before, to this scenario or to another
@@ -91,7 +110,7 @@ impl NamedScenario {
     }
 
     /// Gives those values of a table that name files beside the scenario their whole names.
-    fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
+    pub(crate) fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
         let Some(table) = table.as_object_mut() else { return };
         for key in keys {
             let Some(value) = table.get_mut(*key) else { continue };
@@ -104,5 +123,8 @@ impl NamedScenario {
     }
 }
 
+/// Until when the path of a program is computed. An hour takes a quarter of a second.
+const PROGRAM_HORIZON: Duration = Duration::from_secs(3_600);
+
 /// Keys of a path that may name files.
-const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];
+pub(crate) const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];

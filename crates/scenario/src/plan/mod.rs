@@ -8,10 +8,12 @@ mod flows;
 mod forecast;
 mod links;
 mod notes;
+mod origin;
 mod path;
 mod path_request;
 mod schedule;
 
 pub use cc_files::CcFiles;
+pub use origin::constellation_of;
 pub use path::Progress;
 pub use path_request::FindPlace;

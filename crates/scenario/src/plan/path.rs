@@ -50,7 +50,10 @@ impl NamedScenario {
         request: &PathRequest,
         progress: Progress<'_>,
     ) -> Result<PathTrace, ScenarioError> {
-        skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))
+        let mut trace =
+            skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))?;
+        trace.header.origin = Some(self.origin_of_satellites()?);
+        Ok(trace)
     }
 
     pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {

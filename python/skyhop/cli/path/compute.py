@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
-from skyhop.cli.terminal import print_note, progress_bar
+from skyhop.cli.terminal import print_note
+from skyhop.data.progress import progress_bar
 
 HELP = """\
 Compute the path between two places over a constellation, and write it to a path file.
@@ -36,7 +38,10 @@ _BESIDE_PATH = {"output", "scenario", "from_", "to", "duration", "sets", "plot"}
 def compute(
     output: Output,
     scenario: Annotated[
-        Path | None, typer.Argument(metavar="[SCENARIO.toml]", help="A scenario file.")
+        Path | None,
+        typer.Argument(
+            metavar="[SCENARIO.toml]", help="A scenario file.", autocompletion=completing.examples
+        ),
     ] = None,
     from_: Annotated[
         str | None,
@@ -46,17 +51,29 @@ def compute(
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help='How much time to cover, such as "1 h".')
     ] = None,
-    relay: Annotated[str | None, typer.Option(help="isl, bent-pipe, access or geo.")] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            help="isl, bent-pipe, access or geo.",
+            autocompletion=completing.one_of("isl", "bent-pipe", "access", "geo"),
+        ),
+    ] = None,
     constellation: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="See skyhop list constellations; or geo:LONGITUDE; or a file or an address of "
             "element sets (TLE, OMM).",
+            autocompletion=completing.constellations,
         ),
     ] = None,
     handover: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="See skyhop list handovers.")
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="See skyhop list handovers.",
+            autocompletion=completing.handovers,
+        ),
     ] = None,
     outage: Annotated[
         str | None,

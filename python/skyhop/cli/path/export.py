@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.options import PathFile
 from skyhop.cli.terminal import print_note
 
@@ -28,7 +29,13 @@ Examples:
 def export(
     file: PathFile,
     path_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="csv, mahimahi, czml or netem.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="csv, mahimahi, czml or netem.",
+            autocompletion=completing.one_of("csv", "mahimahi", "czml", "netem"),
+        ),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli import completing
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 
@@ -29,7 +30,10 @@ def import_(
     log_format: Annotated[
         str,
         typer.Option(
-            "--format", metavar="FORMAT", help="leoem, ping, irtt, csv, mahimahi or leocc."
+            "--format",
+            metavar="FORMAT",
+            help="leoem, ping, irtt, csv, mahimahi or leocc.",
+            autocompletion=completing.one_of("leoem", "ping", "irtt", "csv", "mahimahi", "leocc"),
         ),
     ],
     output: Output,

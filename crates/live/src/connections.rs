@@ -1,0 +1,221 @@
+//! The connections of a run's programs, as the kernel sees them: who opened them does not matter.
+//!
+//! Each direction that carries payload is a flow of the run. Its sender's socket tells of window, RTT and
+//! retransmissions, its receiver's of what has arrived.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::net::IpAddr;
+
+use skyhop_host::error::HostError;
+use skyhop_host::namespace::NetNamespace;
+use skyhop_host::tcp_info::TcpInfo;
+use skyhop_host::tcp_sockets::{Socket, SocketWatch};
+use skyhop_model::End;
+use skyhop_record::{ConnectionEnd, FlowEnd, FlowState, Recorder};
+use skyhop_units::{Bytes, Instant};
+
+use crate::kernel_cc;
+
+/// How many flows have rows; of those beyond only the number is known.
+const MOST_FLOWS: usize = 1_000;
+
+/// The connections of a run's programs.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// Of the ends `from` and `to`.
+    watches: [SocketWatch; 2],
+    known: BTreeMap<Ends, Connection>,
+    /// Connections that are over, as their ports may be used again.
+    over: Vec<(Ends, Connection)>,
+    numbers: Numbers,
+    /// When the last look was: what a look finds began since then.
+    looked: Instant,
+}
+
+/// Ids of flows, as long as there are any.
+#[derive(Debug)]
+struct Numbers {
+    next: u32,
+    left: usize,
+}
+
+impl Numbers {
+    fn next(&mut self) -> Option<u32> {
+        self.left = self.left.checked_sub(1)?;
+        self.next += 1;
+        Some(self.next - 1)
+    }
+}
+
+const ENDS: [End; 2] = [End::From, End::To];
+
+/// In place of the congestion control of a sender on another machine.
+const UNSEEN: &str = "unseen";
+
+/// The kernel counts SYN and FIN as bytes.
+const NOT_PAYLOAD: u64 = 2;
+
+/// Address and port at both ends.
+type Ends = [(IpAddr, u16); 2];
+
+/// One connection.
+#[derive(Debug, Clone, Default)]
+struct Connection {
+    since: Instant,
+    until: Instant,
+    /// What is known of the sockets at both ends.
+    sockets: [Option<Known>; 2],
+    /// From the end `from`, and from the end `to`: flows, where there was payload.
+    flows: [Option<u32>; 2],
+}
+
+/// What is known of a socket.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    info: TcpInfo,
+    cc: String,
+    ended: bool,
+    /// How many looks have not shown it.
+    missed: u32,
+}
+
+impl Connections {
+    /// Looks into the namespaces of both ends; its flows have ids from `first_id` on.
+    pub(crate) fn watch(namespaces: [&NetNamespace; 2], first_id: u32) -> Result<Self, HostError> {
+        let [from, to] = namespaces;
+        Ok(Self {
+            watches: [SocketWatch::open(from)?, SocketWatch::open(to)?],
+            known: BTreeMap::new(),
+            over: Vec::new(),
+            numbers: Numbers { next: first_id, left: MOST_FLOWS },
+            looked: Instant::START,
+        })
+    }
+
+    /// Looks at all sockets: the states of the flows that there are, and of those that have just ended.
+    pub(crate) fn sample(&mut self, now: Instant) -> Result<Vec<FlowState>, HostError> {
+        for known in self.known.values_mut().flat_map(|one| one.sockets.iter_mut().flatten()) {
+            known.missed += 1;
+        }
+        for end in ENDS {
+            for socket in self.watches[end as usize].look()? {
+                self.note(end, socket, now);
+            }
+        }
+        let mut states = Vec::new();
+        for connection in self.known.values_mut() {
+            for end in ENDS {
+                if connection.flows[end as usize].is_none() && connection.payload(end).is_some() {
+                    connection.flows[end as usize] = self.numbers.next();
+                }
+                states.extend(connection.state(end, now));
+            }
+        }
+        // Their ports may be used again.
+        let (over, known) = take(&mut self.known).into_iter().partition(|(_, one)| one.is_over());
+        self.known = known;
+        self.over.extend::<BTreeMap<_, _>>(over);
+        states.sort_by_key(|state| state.id);
+        self.looked = now;
+        Ok(states)
+    }
+
+    /// Records the ends of all flows.
+    pub(crate) fn conclude(self, at: Instant, recorder: &mut Recorder<'_>) {
+        let (mut ends, mut unlisted) = (Vec::new(), 0);
+        for (addresses, connection) in self.over.into_iter().chain(self.known) {
+            for end in ENDS.into_iter().filter(|end| connection.payload(*end).is_some()) {
+                match connection.ended(end, &addresses, at) {
+                    Some(ended) => ends.push(ended),
+                    None => unlisted += 1,
+                }
+            }
+        }
+        ends.sort_by_key(|connection| connection.end.id);
+        ends.into_iter().for_each(|connection| recorder.connection_ended(connection));
+        if unlisted > 0 {
+            recorder.warn(format!(
+                "the tables hold the first {MOST_FLOWS} flows of the program; there were {unlisted} more"
+            ));
+        }
+    }
+
+    fn note(&mut self, end: End, socket: Socket, now: Instant) {
+        let ends = match end {
+            End::From => [socket.local, socket.peer],
+            End::To => [socket.peer, socket.local],
+        };
+        let connection = self
+            .known
+            .entry(ends)
+            .or_insert_with(|| Connection { since: self.looked, ..Connection::default() });
+        connection.until = now;
+        let known = connection.sockets[end as usize].get_or_insert_default();
+        known.info = socket.info;
+        known.cc = socket.cc.unwrap_or_else(|| take(&mut known.cc));
+        known.ended |= socket.ended;
+        known.missed = 0;
+    }
+}
+
+impl Connection {
+    /// Whether both of its sockets that were ever seen are gone: what is said of their ends may come after a look
+    /// that did not find them.
+    fn is_over(&self) -> bool {
+        self.sockets.iter().flatten().all(|known| known.ended || known.missed > 1)
+    }
+
+    /// What an end has sent and the other has received, where that is anything.
+    fn payload(&self, sender: End) -> Option<Bytes> {
+        let [sender, receiver] =
+            [&self.sockets[sender as usize], &self.sockets[1 - sender as usize]];
+        let received = receiver.as_ref().map(|known| known.info.bytes_received);
+        // The far end of a connection to another machine is not to be seen.
+        let received = received.or_else(|| Some(sender.as_ref()?.info.bytes_acked))?;
+        (received > NOT_PAYLOAD).then(|| Bytes::new(received))
+    }
+
+    /// The state of the flow that an end sends.
+    fn state(&self, sender: End, now: Instant) -> Option<FlowState> {
+        let (id, received) = (self.flows[sender as usize]?, self.payload(sender)?);
+        let socket = self.sockets[sender as usize].clone().unwrap_or_default();
+        let info = socket.info;
+        Some(FlowState {
+            id,
+            since: self.since,
+            until: now,
+            received,
+            cwnd_packets: info.cwnd_packets,
+            ssthresh_packets: info.ssthresh_packets,
+            srtt_us: info.srtt_us.map(u64::from),
+            inflight_packets: info.inflight_packets,
+            retransmits: info.retransmits.into(),
+            pacing_rate_bps: info.pacing_rate_bps.filter(|_| kernel_cc::paces(&socket.cc)),
+            state: info.state,
+        })
+    }
+
+    /// The end of the flow that an end sends.
+    fn ended(&self, sender: End, ends: &Ends, run_end: Instant) -> Option<ConnectionEnd> {
+        let (id, received) = (self.flows[sender as usize]?, self.payload(sender)?);
+        let socket = self.sockets[sender as usize].as_ref();
+        let info = socket.map(|socket| socket.info).unwrap_or_default();
+        let [from, to] = [("from", ends[0]), ("to", ends[1])];
+        let [(a, a_ends), (b, b_ends)] = if sender == End::From { [from, to] } else { [to, from] };
+        Some(ConnectionEnd {
+            end: FlowEnd {
+                id,
+                at: self.until.min(run_end),
+                received,
+                retransmits: info.retransmits.into(),
+                sent_packets: info.data_segments_sent.into(),
+                completed: None,
+            },
+            start: self.since.min(run_end),
+            cc: socket.map_or_else(|| UNSEEN.to_owned(), |socket| socket.cc.clone()),
+            name: format!("{a}:{} -> {b}:{}", a_ends.1, b_ends.1),
+            sender_seen: socket.is_some(),
+        })
+    }
+}

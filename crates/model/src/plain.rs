@@ -1,0 +1,214 @@
+//! What the readers of TOML and JSON say of a file, in the words of those who wrote the file.
+
+/// How a reader's message begins, and what is said instead.
+const BEGINNINGS: [(&str, &str); 15] = [
+    ("EOF while parsing", "it ends too early; is it whole?"),
+    ("expected value", "expected a value"),
+    ("expected ident", "expected true, false or null"),
+    ("trailing characters", "something stands behind its end"),
+    ("recursion limit exceeded", "it is nested too deeply"),
+    ("control character (", "a text holds a control character"),
+    ("invalid number", "a number is not written as one"),
+    ("integer number overflowed", "a number is too large, or has no digits"),
+    ("string values must be quoted", "text stands in quotes, such as \"20 ms\""),
+    ("invalid boolean", "expected true or false; text stands in quotes, such as \"20 ms\""),
+    ("invalid basic string", "a text has no closing quote"),
+    ("invalid literal string", "a text has no closing quote"),
+    ("invalid key-value pair", "expected KEY = VALUE"),
+    ("key with no value", "expected KEY = VALUE"),
+    ("unexpected key or value", "something stands behind the value; expected a new line"),
+];
+
+/// What was found, by the reader's name for it.
+const FOUND: [(&str, &str); 6] = [
+    ("sequence", "a list"),
+    ("map", "a table"),
+    ("null", "nothing"),
+    ("unit value", "nothing"),
+    ("Option value", "nothing"),
+    ("byte array", "bytes"),
+];
+
+/// What was expected, by the reader's name for it.
+const EXPECTED: [(&str, &str); 10] = [
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+    ("a boolean", "true or false"),
+    ("a string", "text"),
+    ("a borrowed string", "text"),
+    ("a character", "one character"),
+    ("unit", "nothing"),
+    ("any valid TOML value", "a value"),
+    ("any valid JSON value", "a value"),
+    ("string or map", "text or a table"),
+];
+
+/// The message of a reader without what belongs to this program: lists and tables for sequences and maps, numbers
+/// for u64. What no reader said stays as it is.
+pub fn plain_error(message: &str) -> String {
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (what, place) = split_place(&message);
+    let what = in_plain_words(what).unwrap_or_else(|| what.to_owned());
+    match place {
+        Some((line, column)) => format!("{what} (line {line}, column {column})"),
+        None => what,
+    }
+}
+
+/// The message, and the line and column that JSON's reader adds.
+fn split_place(message: &str) -> (&str, Option<(&str, &str)>) {
+    let place = message.rsplit_once(" at line ").and_then(|(what, place)| {
+        let (line, column) = place.split_once(" column ")?;
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number(line) && is_number(column)).then_some((what, line, column))
+    });
+    match place {
+        Some((what, "0", _)) => (what, None),
+        Some((what, line, column)) => (what, Some((line, column))),
+        None => (message, None),
+    }
+}
+
+fn in_plain_words(what: &str) -> Option<String> {
+    if let Some(rest) = what.strip_prefix("invalid type: ").or(what.strip_prefix("invalid value: "))
+    {
+        let (found, expected) = rest.rsplit_once(", expected ")?;
+        if found.ends_with(" as i128") || found.ends_with(" as u128") {
+            return Some(format!("{} is too large", quoted(found)?));
+        }
+        return Some(format!(
+            "expected {}, not {}",
+            expected_in_words(expected),
+            found_in_words(found)
+        ));
+    }
+    if let Some(rest) = what.strip_prefix("invalid length ") {
+        let (count, expected) = rest.split_once(", expected ")?;
+        return Some(format!("has {count} entries; expected {}", expected_in_words(expected)));
+    }
+    if let Some(rest) = what.strip_prefix("missing field ") {
+        return Some(format!("the key {rest} is missing"));
+    }
+    if let Some(rest) = what.strip_prefix("duplicate field ") {
+        return Some(format!("the key {rest} is given twice"));
+    }
+    if what == "duplicate key" {
+        return Some("the same key is given twice".to_owned());
+    }
+    if let Some(rest) = what.strip_prefix("unknown field ") {
+        return Some(format!("unknown key {}", or_none(rest)));
+    }
+    if let Some(rest) = what.strip_prefix("unknown variant ") {
+        return Some(format!("there is no {}", or_none(rest)));
+    }
+    let said = BEGINNINGS.iter().find(|(begin, _)| what.starts_with(begin));
+    said.map(|(_, instead)| (*instead).to_owned()).or_else(|| {
+        let plain = what.replace("array table, expected `]`", "[[…]], expected `]]`");
+        (plain != what).then_some(plain)
+    })
+}
+
+/// "`x`, expected one of `a`, `b`" with a pause before what was expected.
+fn or_none(rest: &str) -> String {
+    let pause = rest.replacen(", expected ", "; expected ", 1);
+    pause.replacen(", there are no fields", "; there are none", 1).replacen(
+        ", there are no variants",
+        "; there are none",
+        1,
+    )
+}
+
+fn expected_in_words(expected: &str) -> String {
+    if let Some((_, plain)) = EXPECTED.iter().find(|(reader, _)| *reader == expected) {
+        return (*plain).to_owned();
+    }
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number, 0 or more".to_owned(),
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        _ if expected.starts_with("struct ") || expected.starts_with("internally tagged enum ") => {
+            "a table".to_owned()
+        }
+        _ if expected.starts_with("enum ") => "a word".to_owned(),
+        _ => {
+            let of_so_many = |begin| expected.strip_prefix(begin);
+            match of_so_many("an array of length ").or(of_so_many("a tuple of size ")) {
+                Some(count) => format!("a list of {count}"),
+                None => expected.to_owned(),
+            }
+        }
+    }
+}
+
+fn found_in_words(found: &str) -> String {
+    if let Some((_, plain)) = FOUND.iter().find(|(reader, _)| *reader == found) {
+        return (*plain).to_owned();
+    }
+    let number = quoted(found).filter(|_| !found.starts_with("string "));
+    match (number, found.strip_prefix("string ")) {
+        (Some(number), _) => number.to_owned(),
+        (None, Some(text)) => format!("the text {text}"),
+        (None, None) => found.to_owned(),
+    }
+}
+
+/// What stands in the marks of "integer `3`".
+fn quoted(found: &str) -> Option<&str> {
+    let (_, rest) = found.split_once('`')?;
+    rest.split_once('`').map(|(inside, _)| inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::Relay;
+
+    fn refused<T: DeserializeOwned>(json: &str) -> String {
+        let error = serde_json::from_str::<T>(json).err().expect("it is wrong");
+        plain_error(&error.to_string())
+    }
+
+    #[test]
+    fn what_readers_say_is_told_in_the_words_of_files() {
+        type Table = BTreeMap<String, String>;
+        for (said, expected) in [
+            (refused::<Vec<u32>>("{}"), "expected a list, not a table (line 1, column 0)"),
+            (refused::<Vec<u32>>("[1"), "it ends too early; is it whole? (line 1, column 2)"),
+            (refused::<u32>("-1"), "expected a whole number, 0 or more, not -1 (line 1, column 2)"),
+            (
+                refused::<i64>("\"x\""),
+                "expected a whole number, not the text \"x\" (line 1, column 3)",
+            ),
+            (refused::<f64>("null"), "expected a number, not nothing (line 1, column 4)"),
+            (refused::<bool>("1.5"), "expected true or false, not 1.5 (line 1, column 3)"),
+            (refused::<Table>("[]"), "expected a table, not a list (line 1, column 0)"),
+            (refused::<Table>("{} 3"), "something stands behind its end (line 1, column 4)"),
+            (refused::<String>("3"), "expected text, not 3 (line 1, column 1)"),
+            (refused::<[u8; 2]>("[1]"), "has 1 entries; expected a list of 2 (line 1, column 3)"),
+            (
+                refused::<Relay>("\"stk\""),
+                "there is no `stk`; expected one of `isl`, `bent-pipe`, `access`, `geo` (line 1, column 5)",
+            ),
+        ] {
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn what_no_reader_said_stays() {
+        for said in
+            ["\"ten\" does not begin with a number", "is 3 s; expected less", "a `b` at line x"]
+        {
+            assert_eq!(plain_error(said), said);
+        }
+        let once = plain_error("invalid type: map, expected a sequence");
+        assert_eq!(
+            (once.as_str(), plain_error(&once)),
+            ("expected a list, not a table", once.clone())
+        );
+    }
+}

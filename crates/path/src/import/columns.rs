@@ -1,0 +1,165 @@
+//! Which columns of a CSV hold what, from a first line that names them: in any order, among others.
+
+use skyhop_units::UtcInstant;
+
+use super::lines::{parse_number, shortened};
+
+/// What a reader has to know of a table before its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Columns {
+    separator: char,
+    names: Vec<String>,
+}
+
+/// A column of numbers: where it is, what it is called, and how many ns its unit has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Column {
+    pub place: usize,
+    pub name: String,
+    /// None where the name does not say.
+    unit_ns: Option<u64>,
+}
+
+const RTT_WORDS: [&str; 4] = ["rtt", "latency", "ping", "roundtrip"];
+const TIME_WORDS: [&str; 10] =
+    ["unix", "time", "timestamp", "date", "datetime", "utc", "t", "sent", "received", "arrived"];
+const UNITS_NS: [(&str, u64); 9] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("msec", 1_000_000),
+    ("milliseconds", 1_000_000),
+    ("s", 1_000_000_000),
+    ("sec", 1_000_000_000),
+    ("seconds", 1_000_000_000),
+];
+
+impl Columns {
+    /// From a first line; `None` where it holds numbers already.
+    pub fn named_by(first: &str) -> Option<Self> {
+        let separator = [';', '\t', ','].into_iter().find(|mark| first.contains(*mark))?;
+        let names: Vec<String> = cells(first, separator).map(str::to_owned).collect();
+        let is_name = |name: &String| name.chars().any(char::is_alphabetic);
+        names.iter().all(is_name).then_some(Self { separator, names })
+    }
+
+    /// Those of a table without names.
+    pub fn of(names: &str) -> Self {
+        Self { separator: ',', names: names.split(',').map(str::to_owned).collect() }
+    }
+
+    /// The names, for messages.
+    pub fn names(&self) -> String {
+        self.names.join(",")
+    }
+
+    /// The cells of a row, as many as there are columns.
+    pub fn row<'t>(&self, text: &'t str) -> Result<Vec<&'t str>, String> {
+        let found: Vec<&str> = cells(text, self.separator).collect();
+        if found.len() == self.names.len() {
+            return Ok(found);
+        }
+        let names = shortened(&self.names());
+        Err(format!("{} is not {}", shortened(text), names.trim_matches('"')))
+    }
+
+    /// A cell as a number is written elsewhere: where columns stand apart by other marks, a comma may
+    /// be a decimal one.
+    pub fn number(&self, cell: &str) -> String {
+        if self.separator == ',' { cell.to_owned() } else { cell.replace(',', ".") }
+    }
+
+    /// Where the columns of these names are, if all of them are there.
+    pub fn places<const N: usize>(&self, wanted: [&str; N]) -> Option<[usize; N]> {
+        let same = |name: &str, other: &str| words(name) == words(other);
+        let mut places = [0; N];
+        for (place, wanted) in places.iter_mut().zip(wanted) {
+            *place = self.names.iter().position(|name| same(name, wanted))?;
+        }
+        Some(places)
+    }
+
+    /// The columns of a time and of a round trip.
+    pub fn round_trips(&self) -> Option<(Column, Column)> {
+        let find = |known: &[&str], taken: Option<usize>| {
+            let mut named =
+                self.names.iter().enumerate().filter(|(place, _)| Some(*place) != taken);
+            named.find(|(_, name)| words(name).iter().any(|word| known.contains(&word.as_str())))
+        };
+        let column = |(place, name): (usize, &String)| {
+            let said = words(name);
+            let unit = said
+                .iter()
+                .rev()
+                .find_map(|word| UNITS_NS.iter().find(|(unit, _)| word == unit).map(|(_, ns)| *ns));
+            Column { place, name: name.clone(), unit_ns: unit }
+        };
+        let rtt = column(find(&RTT_WORDS, None)?);
+        let time = column(find(&TIME_WORDS, Some(rtt.place))?);
+        Some((time, rtt))
+    }
+}
+
+impl Column {
+    /// Whether it says when a probe was sent, rather than answered.
+    pub fn is_sending(&self) -> bool {
+        words(&self.name).iter().any(|word| word == "sent" || word == "send")
+    }
+
+    /// A time, of 1970 or of the measurement's own clock, in ns. Where no unit is named the size of a time since
+    /// 1970 tells it; other times are in seconds.
+    pub fn time_ns(&self, text: &str) -> Result<i64, String> {
+        if text.contains(':') {
+            return self.civil_ns(text);
+        }
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let whole: i64 = parse_number(whole, &self.name)?;
+        let part: f64 = if fraction.is_empty() {
+            0.0
+        } else {
+            parse_number(&format!("0.{fraction}"), &self.name)?
+        };
+        if whole < 0 || text.starts_with('-') {
+            return Err(format!(
+                "{} is {text}; expected a time since 1970, or 0 or more",
+                self.name
+            ));
+        }
+        let unit_ns = self.unit_ns.unwrap_or(match whole {
+            100_000_000_000_000_000.. => 1,
+            100_000_000_000_000.. => 1_000,
+            100_000_000_000.. => 1_000_000,
+            _ => 1_000_000_000,
+        });
+        let part_ns = (part * unit_ns as f64).round() as i64;
+        Ok(whole.saturating_mul(unit_ns as i64).saturating_add(part_ns))
+    }
+
+    /// A time as "2026-05-01 12:00:00.5", in UTC where it does not say.
+    fn civil_ns(&self, text: &str) -> Result<i64, String> {
+        let wrong = || {
+            let name = &self.name;
+            format!("{name} has {}; expected such as 2026-05-01T12:00:00Z", shortened(text))
+        };
+        let (date, time) = text.split_once([' ', 'T']).ok_or_else(wrong)?;
+        let zone = if time.contains(['Z', '+', '-']) { "" } else { "Z" };
+        let moment: UtcInstant = format!("{date}T{time}{zone}").parse().map_err(|_| wrong())?;
+        Ok(moment.unix_nanos())
+    }
+
+    /// How many of these are a millisecond, which is what round trips are in unless they say.
+    pub fn per_ms(&self) -> f64 {
+        1e6 / self.unit_ns.unwrap_or(1_000_000) as f64
+    }
+}
+
+fn cells(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    text.split(separator).map(|cell| cell.trim().trim_matches('"').trim())
+}
+
+/// The words of a name: "RTT (ms)" and "rtt_ms" have the same.
+fn words(name: &str) -> Vec<String> {
+    let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    parts.map(str::to_lowercase).collect()
+}

@@ -1,0 +1,69 @@
+"""What the shell offers when TAB is pressed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+from needs import needs_program
+
+
+def offered(directory: Path, *words: str) -> list[str]:
+    """Return what is offered for the last word."""
+    asked = {
+        "_SKYHOP_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["skyhop", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        skyhop_command(), cwd=directory, env={**os.environ, **asked}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["si"], {"sim", "signal"}),
+        (["sim", "s.toml", "--rep"], {"--repeat"}),
+        (["sim", "par"], {"parking-lot", "part.toml"}),
+        (["path", "compute", "par"], {"parking-lot", "part.toml"}),
+        (["live", "par"], {"parking-lot", "part.toml"}),
+        (["study", "run", "satcp-table"], {"satcp-table1", "satcp-table2"}),
+        (["path", "compute", "--constellation", "starlink-s"], {"starlink-shell1"}),
+        (["list", "constellations", "one"], {"oneweb"}),
+        (["path", "compute", "--handover", "near"], {"nearest-grid"}),
+        (["path", "compute", "--relay", "b"], {"bent-pipe"}),
+        (["path", "import", "x", "--format", "m"], {"mahimahi"}),
+        (["cc", "load", "satp"], {"satpipe"}),
+        (["live", "x", "--cc", "cub"], {"cubic"}),
+        # The shell offers files itself where nothing else is.
+        (["sim", "own"], set()),
+        (["report", "ru"], set()),
+    ],
+)
+def test_names_are_offered(tmp_path: Path, words: list[str], expected: set[str]) -> None:
+    for name in ("part.toml", "own.toml"):
+        (tmp_path / name).write_text("", "utf-8")
+    (tmp_path / "parts").mkdir()
+    assert set(offered(tmp_path, *words)) == expected
+
+
+def test_a_shell_takes_the_script(skyhop: Skyhop, tmp_path: Path) -> None:
+    script = skyhop("--show-completion", "bash")
+    assert script.returncode == 0
+    (tmp_path / "complete.sh").write_text(script.stdout, "utf-8")
+    # As bash calls it for "skyhop study run satcp-fi".
+    asks = "; ".join([
+        f"PATH={Path(skyhop_command()[0]).parent}:$PATH", ". ./complete.sh",
+        "COMP_WORDS=(skyhop study run satcp-fig7)", "COMP_CWORD=3",
+        "_skyhop_completion skyhop", 'printf "%s\\n" "${COMPREPLY[@]}"',
+    ])  # fmt: skip
+    command = [needs_program("bash"), "-c", asks]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("satcp-fig7\n", "")

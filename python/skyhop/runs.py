@@ -104,7 +104,7 @@ class Run:
         file = self.directory / "path.parquet"
         return skyhop.read_path(file) if file.exists() else None
 
-    def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.ShownFigure:
+    def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.Sheet:
         """Draw what each flow, its application, the probes and the link did over time.
 
         Args:

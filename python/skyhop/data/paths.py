@@ -110,7 +110,7 @@ class Path:
 
     def plot(
         self, output: str | os.PathLike[str] | None = None, *, until_s: float | None = None
-    ) -> skyhop.figures.ShownFigure:
+    ) -> skyhop.figures.Sheet:
         """Draw one-way delay, number of hops and events over time.
 
         Args:

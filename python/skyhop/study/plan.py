@@ -105,7 +105,7 @@ class Study:
             raise InputError(f"{error} (at {describe(point.labels)})") from None
         return sets, loaded
 
-    def _found(self, key: str, value: Value) -> Value:
+    def _found(self, key: str, value: Any) -> Any:
         """Return a value; a file beside the study so that a scenario elsewhere finds it."""
         beside = Path(self.origin).parent
         is_file = key.endswith(".cc") and isinstance(value, str) and (beside / value).is_file()

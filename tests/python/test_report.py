@@ -11,6 +11,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -114,9 +115,10 @@ def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
 
 def test_the_page_needs_nothing_but_itself(demo: Path) -> None:
     page = Page(demo)
-    assert len(page.sources) == 4  # comparison, path, two runs
+    assert len(page.sources) == 8  # comparison, path, two runs: each wide, and for phones
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
-    assert all(link.startswith("#") for link in page.links)
+    files = {unquote(link) for link in page.links if not link.startswith("#")}
+    assert files == {str(f.relative_to(demo.parent)) for f in figures_directory(demo).iterdir()}
     assert not page.tags & {"script", "link", "iframe", "object", "embed"}
     assert not re.search(r"https?://|@import|url\(", page.html)
 
@@ -126,7 +128,7 @@ def test_the_page_tells_what_it_is_about(demo: Path) -> None:
     for text in (
         "San Diego \N{RIGHTWARDS ARROW} New York", "starlink-shell1", "bent-pipe",
         "lateness p99 is 2.3 ms, above 2 ms <not exact>", "Linux 6.1.0-18-amd64", "0.1.0",
-        "skyhop live scenario.toml -o bbr", "report-figures/comparison.png",
+        "skyhop live scenario.toml -o bbr", "comparison.png",
     ):  # fmt: skip
         assert text in page.text
     # The warning stands before the first number.
@@ -273,7 +275,7 @@ def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
     (run / "probes.parquet").unlink()
     (run / "path.parquet").unlink()
     page = Page(write_report([run], tmp_path / "report.html"))
-    assert len(page.sources) == 1
+    assert len(page.sources) == 2
     assert "San Diego" in page.text
 
 
@@ -357,7 +359,7 @@ def test_runs_of_different_length_are_compared_apart(tmp_path: Path) -> None:
         SyntheticRun(duration_s=duration_s, sample_s=duration_s / 50).write(tmp_path / name)
     runs = read_runs([tmp_path / name for name in lengths_s])
     assert by_duration(runs) == [[0, 2], [1, 3], [4]]
-    # Each group has the whole palette for itself.
+    # Each group has the shades of a congestion control for itself.
     styles = flow_styles(runs)
     colours = [styles[run, 0].colour for run in range(5)]
     assert colours[0] == colours[1] == colours[4] != colours[2] == colours[3]
@@ -437,7 +439,7 @@ def test_a_report_needs_runs_and_an_html_file_in_a_directory(tmp_path: Path) -> 
         ([], tmp_path / "x.html", "no run directory"),
         ([tmp_path / "absent"], tmp_path / "x.html", "does not exist"),
         ([run / "run.json"], tmp_path / "x.html", "not a directory"),
-        ([run], tmp_path / "x.pdf", r"ends in \.html"),
+        ([run], tmp_path / "x.txt", r"ends in \.html"),
         ([run], tmp_path / "absent" / "x.html", "no such directory"),
         ([run], tmp_path / "taken.html", "is a directory"),
     ):

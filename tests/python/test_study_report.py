@@ -69,8 +69,11 @@ def test_the_page_says_everything_and_needs_nothing(reported: Path) -> None:
     for panel in PANELS:
         assert f"<h2>{panel['title']}</h2>" in page
     assert "No finished run has anything to show" not in page
-    assert page.count("data:image/png;base64,") == 8
-    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert page.count("data:image/png;base64,") == 2 * 8  # wide, and for phones
+    assert not re.search(r'src(set)?="(?!data:)', page)
+    linked = set(re.findall(r'href="(?!#)([^"]+)"', page))
+    files = (reported / "report-figures").iterdir()
+    assert linked == {f"report-figures/{file.name}" for file in files}
     assert not re.search(r"@import|url\((?!data:)", page)
 
 

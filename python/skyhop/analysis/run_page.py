@@ -12,6 +12,7 @@ from typing import Any
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flows import FlowKey, FlowStyle, by_duration, flow_styles
+from skyhop.analysis.looks import GLYPHS
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import (
@@ -49,6 +50,8 @@ class Card:
     """The answer for one flow."""
 
     colour: str
+    glyph: str
+    """The flow's marker."""
     name: str
     goodput: str
     lines: tuple[str, ...]
@@ -73,8 +76,8 @@ class RunSection:
 class PageFigure:
     """A figure of the page."""
 
-    file: str
-    """What to call it as a file."""
+    name: str
+    """What to call it as a file, without what that ends in."""
     caption: str
     view: Callable[[], Timeline | Comparison]
     """Makes what it shows; that takes its time."""
@@ -145,26 +148,26 @@ def _comparisons(
             (group.index(run), flow): style for (run, flow), style in styles.items() if run in group
         }
         if len(of_group) > 1:
-            file = "comparison.png" if len(groups) == 1 else f"comparison-{index + 1}.png"
+            name = "comparison" if len(groups) == 1 else f"comparison-{index + 1}"
             view = partial(compare, [runs[run] for run in group], of_group)
-            yield PageFigure(file, caption, view)
+            yield PageFigure(name, caption, view)
 
 
 def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
     paths = _distinct_paths(runs)
     for index, (path, until_s) in enumerate(paths):
-        file = "path.png" if len(paths) == 1 else f"path-{index + 1}.png"
+        name = "path" if len(paths) == 1 else f"path-{index + 1}"
         caption = f"{_path_name(path)}: one-way delay without queueing, hops, and handovers."
         if path.duration_s > until_s:
             caption += f" The path file goes on until {path.duration_s:,.0f} s."
-        yield PageFigure(file, caption, partial(path_timeline, path, until_s))
+        yield PageFigure(name, caption, partial(path_timeline, path, until_s))
 
 
 def _runs(runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]) -> Iterator[PageFigure]:
     for index, run in enumerate(runs):
         own = {flow: style for (of, flow), style in styles.items() if of == index}
-        file = f"run-{index + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', run.name)}.png"
-        yield PageFigure(file, _run_caption(run), partial(run_timeline, run, own), run=index)
+        name = f"run-{index + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', run.name)}"
+        yield PageFigure(name, _run_caption(run), partial(run_timeline, run, own), run=index)
 
 
 def _distinct_paths(runs: Sequence[RunRecord]) -> list[tuple[PathRecord, float]]:
@@ -287,7 +290,9 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
             if row["completion_s"] is not None:
                 lines.append(f"complete after {column('completion_s').text(row)} s")
             goodput = column("goodput_bps").text(row)
-            cards.append(Card(style.colour, style.label, goodput, tuple(lines)))
+            cards.append(
+                Card(style.colour, GLYPHS[style.marker], style.label, goodput, tuple(lines))
+            )
     return cards if len(cards) <= _CARDS_AT_MOST else []
 
 

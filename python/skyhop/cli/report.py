@@ -3,42 +3,69 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.figures import Figures, Kinds, Width, figure_files
 from skyhop.cli.options import Csv, Each
 from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.terminal import print_note
+from skyhop.data.figure_files import is_figure
+from skyhop.errors import InputError
+
+if TYPE_CHECKING:
+    from skyhop.report import FigureFiles
 
 HELP = """\
-Draw one or more run directories as one self-contained HTML page, with its figures as PNG beside it.
+Draw one or more run directories as one self-contained HTML page, its figures as files beside it.
 
-Example:
+A name that ends in .png, .svg or .pdf gets one figure: a run over time, or several side by side.
+
+Examples:
 
   skyhop report runs/cubic runs/bbr -o report.html
+
+  skyhop report runs/cubic runs/bbr -o report.html --figures paper --format pdf --width one-column
+
+  skyhop report runs/cubic runs/bbr -o comparison.pdf --width two-column
 """
 
 
 def report(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write, or a figure.")
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the table as JSON instead.")
     ] = False,
     as_csv: Csv = False,
     each: Each = False,
+    figures: Figures = None,
+    kinds: Kinds = None,
+    width: Width = "page",
 ) -> None:
     """Write a report."""
-    from skyhop.report import summary_rows, write_report
+    from skyhop.report import summary_rows
 
     check_form(as_json=as_json, as_csv=as_csv)
-    page = write_report(directories, output)
+    files = figure_files(figures, kinds, width, ("png",))
+    alone = is_figure(output)
+    if alone and (figures is not None or kinds):
+        raise InputError(f"{output}: one figure alone: --figures and --format are for pages")
+    written = _write(directories, output, files, alone=alone)
     if as_json:
         print_json(summary_rows(directories))
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
-    print_note(f"report: {page}")
+    print_note(f"{'figure' if alone else 'report'}: {written}")
+
+
+def _write(directories: list[Path], output: Path, files: FigureFiles, *, alone: bool) -> Path:
+    from skyhop.report import write_figure, write_report
+
+    if alone:
+        return write_figure(directories, output, width=files.width)
+    return write_report(directories, output, figures=files)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyhop.cli import completing
+from skyhop.cli.figures import Figures, Kinds, Width, figure_files
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
+from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ Examples:
   skyhop study run studies/satcp-table1.toml -o runs/satcp-table1
 
   skyhop study run satcp-fig9 -o runs/fig9 --jobs 2
+
+  skyhop study run satcp-fig9 -o runs/fig9 --figures paper --format pdf --width one-column
 """
 
 _SHOW_HELP = """\
@@ -79,6 +83,9 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
     ] = False,
+    figures: Figures = None,
+    kinds: Kinds = None,
+    width: Width = "page",
 ) -> None:
     """Run a study."""
     from skyhop.errors import InputError, InterruptedRunError
@@ -88,6 +95,7 @@ def run(
 
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
+    files = figure_files(figures, kinds, width, FIGURE_KINDS)
     study = load_study(_found(source))
     signal.signal(signal.SIGTERM, _interrupt)
     so_far = (0, study.run_count)
@@ -110,7 +118,7 @@ def run(
                 "the same command goes on"
             ) from None
     verdicts = judge(study.claims, done.results)
-    page = write_study_report(done, verdicts)
+    page = write_study_report(done, verdicts, figures=files)
     _print_outcome(done, verdicts, as_json=as_json)
     print_note(f"report: {page}")
     if done.failures:

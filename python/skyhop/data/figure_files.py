@@ -15,6 +15,11 @@ FIGURE_WIDTHS: tuple[FigureWidth, ...] = get_args(FigureWidth)
 """Where a figure goes: a page on a screen, or two or one column of a paper (7.16 and 3.5 in)."""
 
 
+def is_figure(output: Path) -> bool:
+    """Tell whether a file's name is a figure's."""
+    return output.suffix.lower() in {f".{kind}" for kind in FIGURE_KINDS}
+
+
 def figure_kind(output: Path) -> FigureKind:
     """Return what a figure is written as: what its file's name ends in.
 

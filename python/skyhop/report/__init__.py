@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML file about one or several runs, and its figures as PNGs.
+"""Reports: one self-contained HTML file about one or several runs, and its figures as files.
 
 >>> from skyhop.report import write_report
 >>> write_report(["runs/demo/cubic", "runs/demo/bbr"], "report.html")  # doctest: +SKIP
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
         run_html,
         study_html,
     )
-    from skyhop.report.page import write_report
-    from skyhop.report.parts import figures_directory
+    from skyhop.report.page import write_figure, write_report
+    from skyhop.report.parts import FigureFiles, figures_directory
     from skyhop.report.study import write_study_report
 
 __all__ = [
+    "FigureFiles",
     "constellation_html",
     "figures_directory",
     "pairs_html",
@@ -32,11 +33,13 @@ __all__ = [
     "run_html",
     "study_html",
     "summary_rows",
+    "write_figure",
     "write_report",
     "write_study_report",
 ]
 
 _HOMES = {
+    "FigureFiles": "report.parts",
     "constellation_html": "report.notebook",
     "figures_directory": "report.parts",
     "pairs_html": "report.notebook",
@@ -44,6 +47,7 @@ _HOMES = {
     "run_html": "report.notebook",
     "study_html": "report.notebook",
     "summary_rows": "analysis.summary",
+    "write_figure": "report.page",
     "write_report": "report.page",
     "write_study_report": "report.study",
 }

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-from matplotlib.figure import Figure
 
 from skyhop.analysis.comparison import Comparison
 from skyhop.analysis.run_page import RunsPage, runs_page
 from skyhop.analysis.timeline import Timeline
-from skyhop.data.files import write_files
+from skyhop.data.figure_files import FIGURE_KINDS, FigureWidth
 from skyhop.data.reading import read_runs
 from skyhop.errors import InputError
 from skyhop.figures.comparison import draw_comparison
-from skyhop.figures.style import png_bytes
+from skyhop.figures.sources import comparison_figure, run_figure
+from skyhop.figures.style import Sheet, save
 from skyhop.figures.timeline import draw_timeline
-from skyhop.report.parts import ReportFigure, figures_directory, render
+from skyhop.report.parts import (
+    FigureFiles,
+    FilesBeside,
+    ReportFigure,
+    drawn_for,
+    files_beside,
+    render,
+    write_page,
+)
+
+_PNG = FigureFiles(kinds=("png",))
 
 
 def write_report(
@@ -25,17 +35,19 @@ def write_report(
     output: Path | str,
     *,
     title: str | None = None,
+    figures: FigureFiles = _PNG,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Write one HTML file about the runs, and its figures as PNGs beside it.
+    """Write one HTML file about the runs, and its figures as files beside it.
 
-    The HTML needs nothing but itself. The figures are also files in `figures_directory(output)`.
-    Everything is written whole or not at all.
+    The HTML needs nothing but itself. Everything is written whole or not at all.
 
     Args:
         run_dirs: run directories, or directories that hold run directories.
         output: the HTML file; its directory must exist.
         title: the page's heading, by default the two ends of the path.
+        figures: where the figures are written, as what and how wide; by default as PNGs into
+            `figures_directory(output)`.
         progress: called with the number of figures drawn so far and of all.
 
     Returns:
@@ -47,41 +59,66 @@ def write_report(
     """
     output = Path(output)
     if output.suffix.lower() not in {".html", ".htm"}:
-        raise InputError(f"{output}: a report is HTML: give a name that ends in .html")
+        raise InputError(
+            f"{output}: a report is a page or a figure: give a name that ends in .html, or in "
+            ".png, .svg or .pdf"
+        )
     page = runs_page(read_runs(run_dirs), title)
-    figures = []
-    for drawn, planned in enumerate(page.figures, start=1):
-        png = png_bytes(_drawn(planned.view()))
-        figures.append(ReportFigure(planned.file, planned.caption, png, planned.run))
+    drawn: list[ReportFigure] = []
+    for planned in page.figures:
+        draw = partial(_drawn, planned.view())
+        drawn.append(drawn_for(planned.name, planned.caption, draw, figures, planned.run))
         if progress is not None:
-            progress(drawn, len(page.figures))
-    folder = figures_directory(output)
-    contents = {f"{folder.name}/{figure.file}": figure.png for figure in figures}
-    contents[output.name] = _html(page, figures, list(contents)).encode()
-    stale = _stale(folder, {figure.file for figure in figures})
-    write_files(output.parent, contents)
+            progress(len(drawn), len(page.figures))
+    beside = files_beside(output, figures)
+    files = {name: content for figure in drawn for name, content in figure.files.items()}
+    stale = _stale(beside.directory, files) if figures.directory is None else []
+    write_page(output, _html(page, drawn, beside), beside, files)
     for file in stale:
         file.unlink()
     return output
 
 
-def _drawn(view: Timeline | Comparison) -> Figure:
-    return draw_comparison(view) if isinstance(view, Comparison) else draw_timeline(view)
+def write_figure(
+    run_dirs: Sequence[Path | str], output: Path | str, *, width: FigureWidth = "page"
+) -> Path:
+    """Write one figure: what a run did over time, or several runs side by side.
+
+    Args:
+        run_dirs: run directories, or directories that hold run directories.
+        output: a name that ends in .png, .svg or .pdf; its directory must exist.
+        width: what it is drawn for.
+
+    Raises:
+        InputError: a directory is not a run directory, or `output` cannot be such a file.
+        RunError: it cannot be written.
+    """
+    runs = read_runs(run_dirs)
+    alone = len(runs) == 1
+    figure = run_figure(runs[0], width=width) if alone else comparison_figure(runs, width=width)
+    return save(figure, output)
 
 
-def _html(page: RunsPage, figures: Sequence[ReportFigure], files: Sequence[str]) -> str:
+def _drawn(view: Timeline | Comparison, width: FigureWidth) -> Sheet:
+    if isinstance(view, Comparison):
+        return draw_comparison(view, width)
+    return draw_timeline(view, width)
+
+
+def _html(page: RunsPage, figures: Sequence[ReportFigure], beside: FilesBeside) -> str:
     return render(
         "report.html.jinja",
         page=page,
         several=len(page.runs) > 1,
         overview=[figure for figure in figures if figure.run is None],
         figures={figure.run: figure for figure in figures},
-        figure_files=files,
+        figures_of_page=figures,
+        beside=beside,
     )
 
 
-def _stale(folder: Path, kept: set[str]) -> list[Path]:
+def _stale(folder: Path, kept: Mapping[str, bytes]) -> list[Path]:
     """List the figures of an earlier report of the same name that this one does not have."""
-    ours = re.compile(r"((comparison|path)(-\d+)?|run-\d+-.*)\.png")
+    ours = re.compile(rf"((comparison|path)(-\d+)?|run-\d+-.*)\.({'|'.join(FIGURE_KINDS)})")
     found = folder.iterdir() if folder.is_dir() else []
     return [file for file in found if ours.fullmatch(file.name) and file.name not in kept]

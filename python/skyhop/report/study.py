@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import polars as pl
 
 from skyhop.analysis.tables import Table
 from skyhop.data.figure_files import FIGURE_KINDS
-from skyhop.data.files import write_files
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
 from skyhop.figures.charts import draw_chart
-from skyhop.figures.style import figure_bytes
-from skyhop.report.parts import ReportFigure, figures_directory, render
+from skyhop.report.latex import latex_table
+from skyhop.report.parts import (
+    FigureFiles,
+    FilesBeside,
+    ReportFigure,
+    drawn_for,
+    files_beside,
+    render,
+    write_page,
+)
 from skyhop.runs import Run
 from skyhop.study.charts import ChartSource, chart_of
 from skyhop.study.claims import ClaimResult
@@ -30,16 +37,21 @@ _RECORDS_KEPT = 8
 
 
 def write_study_report(
-    done: StudyRun, verdicts: Sequence[ClaimResult], output: Path | None = None
+    done: StudyRun,
+    verdicts: Sequence[ClaimResult],
+    output: Path | None = None,
+    figures: FigureFiles | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a study, and its figures and tables beside it.
 
-    Each figure is there as PNG, SVG and PDF, with its numbers as CSV; so is each table.
+    Each figure is there with its numbers as CSV, each table as CSV and LaTeX.
 
     Args:
         done: the study as it was run.
         verdicts: what became of its claims.
         output: the page; report.html in the study's directory where not given.
+        figures: where figures and tables are written, figures as what and how wide; by default
+            as PNG, SVG and PDF into report-figures/ beside the page.
 
     Returns:
         The page's path.
@@ -48,14 +60,12 @@ def write_study_report(
         RunError: it cannot be written.
     """
     output = output or done.directory.root / "report.html"
-    sections = _sections(done)
-    folder = figures_directory(output)
-    contents = {
-        f"{folder.name}/{name}": content for s in sections for name, content in s.files.items()
-    }
-    contents[output.name] = _html(done, verdicts, sections, folder.name).encode()
-    stale = _stale(folder, contents)
-    write_files(output.parent, contents)
+    wanted = figures or FigureFiles()
+    sections = _sections(done, wanted)
+    beside = files_beside(output, wanted)
+    files = {name: content for s in sections for name, content in s.files.items()}
+    stale = _stale(beside.directory, files) if wanted.directory is None else []
+    write_page(output, _html(done, verdicts, sections, beside), beside, files)
     for file in stale:
         file.unlink()
     return output
@@ -72,7 +82,7 @@ class _Section:
     files: Mapping[str, bytes]
 
 
-def _sections(done: StudyRun) -> list[_Section]:
+def _sections(done: StudyRun, wanted: FigureFiles) -> list[_Section]:
     @lru_cache(_RECORDS_KEPT)
     def record(run_id: str) -> RunRecord:
         return run_record(Run(done.directory.runs / run_id))
@@ -81,25 +91,26 @@ def _sections(done: StudyRun) -> list[_Section]:
     if done.results.frame.is_empty():
         return []
     panels = enumerate(done.study.file.panel, start=1)
-    return [_section(panel, f"{place}-{_slug(panel.title)}", source) for place, panel in panels]
+    return [
+        _section(panel, f"{place}-{_slug(panel.title)}", source, wanted) for place, panel in panels
+    ]
 
 
-def _section(panel: Panel, name: str, source: ChartSource) -> _Section:
+def _section(panel: Panel, name: str, source: ChartSource, wanted: FigureFiles) -> _Section:
     if isinstance(panel, TablePanel | ComparisonPanel):
         made = (
             table_of(panel, source.study, source.results)
             if isinstance(panel, TablePanel)
             else comparison_table(panel, source.study, source.results)
         )
-        files = {f"{name}.csv": _csv(made.data)}
+        latex = latex_table(made.table, panel.title).encode()
+        files = {f"{name}.csv": _csv(made.data), f"{name}.tex": latex}
         return _Section(panel.title, panel.note, made.table, None, files)
     chart = chart_of(panel, source)
     if chart is None:
         return _Section(panel.title, panel.note, None, None, {})
-    drawn = draw_chart(chart)
-    files = {f"{name}.{kind}": figure_bytes(drawn, kind) for kind in FIGURE_KINDS}
-    files[f"{name}.csv"] = _csv(chart.data)
-    figure = ReportFigure(f"{name}.png", panel.title, files[f"{name}.png"])
+    figure = drawn_for(name, panel.title, partial(draw_chart, chart), wanted)
+    files = {**figure.files, f"{name}.csv": _csv(chart.data)}
     return _Section(panel.title, panel.note, None, figure, files)
 
 
@@ -108,14 +119,13 @@ def _csv(frame: pl.DataFrame) -> bytes:
 
 
 def _html(
-    done: StudyRun, verdicts: Sequence[ClaimResult], sections: Sequence[_Section], folder: str
+    done: StudyRun,
+    verdicts: Sequence[ClaimResult],
+    sections: Sequence[_Section],
+    beside: FilesBeside,
 ) -> str:
     return render(
-        "study.html.jinja",
-        page=study_page(done, verdicts),
-        sections=sections,
-        folder=folder,
-        files=sorted(name for section in sections for name in section.files),
+        "study.html.jinja", page=study_page(done, verdicts), sections=sections, beside=beside
     )
 
 
@@ -125,6 +135,6 @@ def _slug(title: str) -> str:
 
 def _stale(folder: Path, kept: Mapping[str, bytes]) -> list[Path]:
     """List the files of an earlier report that this one does not have."""
-    ours = re.compile(r"\d+-[a-z0-9-]+\.(png|svg|pdf|csv)")
+    ours = re.compile(rf"\d+-[a-z0-9-]+\.({'|'.join(FIGURE_KINDS)}|csv|tex)")
     found = folder.iterdir() if folder.is_dir() else []
-    return [f for f in found if ours.fullmatch(f.name) and f"{folder.name}/{f.name}" not in kept]
+    return [f for f in found if ours.fullmatch(f.name) and f.name not in kept]

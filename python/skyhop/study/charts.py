@@ -46,6 +46,7 @@ from skyhop.study.file import (
 from skyhop.study.file import Panel as StudyPanel
 from skyhop.study.metrics import binned_samples, series_of
 from skyhop.study.plan import Study
+from skyhop.study.pooled import pooled_runs, pooled_samples
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
 
@@ -102,13 +103,27 @@ def _looks(results: Results, hue: str) -> dict[object, Look]:
 
     Where each stands for one congestion control, and not all for the same, it looks like that one.
     """
-    levels = results.levels(hue, {})
-    ccs = [results.levels("flow_cc", {hue: level}) for level in levels]
-    if all(len(own) == 1 for own in ccs) and len({str(own[0]) for own in ccs}) > 1:
-        looks = looks_of(str(own[0]) for own in ccs)
-    else:
-        looks = [look_of_place(place) for place in range(len(levels))]
-    return dict(zip(levels, looks, strict=True))
+    looks = _cc_looks(results, hue)
+    if looks is None:
+        levels = results.levels(hue, {})
+        return {level: look_of_place(place) for place, level in enumerate(levels)}
+    return looks
+
+
+def _cc_looks(results: Results, column: str) -> dict[object, Look] | None:
+    """Return the looks of a column's values where each stands for a congestion control."""
+    levels = results.levels(column, {})
+    ccs = [results.levels("flow_cc", {column: level}) for level in levels]
+    if any(len(own) != 1 for own in ccs) or len({str(own[0]) for own in ccs}) <= 1:
+        return None
+    return dict(zip(levels, looks_of(str(own[0]) for own in ccs), strict=True))
+
+
+def _alone(panel: BarsPanel | BoxPanel | LinesPanel, source: ChartSource) -> dict[object, Hue]:
+    """Return the hue of each value of x where nothing but x tells congestion controls apart."""
+    is_line = isinstance(panel, LinesPanel)
+    looks = None if panel.hue or is_line else _cc_looks(source.results, panel.x)
+    return {level: Hue("", look, 0) for level, look in (looks or {}).items()}
 
 
 @dataclass(frozen=True)
@@ -141,7 +156,7 @@ class _Cell:
 def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
     """Return the estimates of a panel, hue by hue; x is the axis's number where all have one."""
     results, info = source.results, source.study.metrics.infos[panel.metric]
-    levels = results.levels(panel.x, panel.where)
+    levels, alone = results.levels(panel.x, panel.where), _alone(panel, source)
     xs = _numbers(levels)
     cells = []
     for hue, selected in _hues(results, panel.hue, panel.where):
@@ -151,8 +166,8 @@ def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
             if found.mean is not None:
                 published = published_value(source.study.file, panel.metric, chosen)
                 ends = (found.interval.low, found.interval.high)
-                cells.append(_Cell(xs[position], position, level, hue, found.mean, *ends,
-                                   len(found.values), published))  # fmt: skip
+                cells.append(_Cell(xs[position], position, level, alone.get(level, hue),
+                                   found.mean, *ends, len(found.values), published))  # fmt: skip
     return cells
 
 
@@ -181,30 +196,40 @@ def _bars(panel: BarsPanel, source: ChartSource) -> BarChart | None:
         x = cell.position + width * (there.index(cell.hue.index) - (len(there) - 1) / 2)
         bars.append(Bar(x, cell.mean, cell.low, cell.high, cell.published, cell.hue))
     data = pl.DataFrame([cell.row(panel.x) for cell in cells])
-    levels = _levels(panel.x, panel.where, source)
-    return BarChart(info.title, info.unit, levels, width, bars, data)
+    levels, pooled = _levels(panel.x, panel.where, source), _pooled("bar", panel, cells, source)
+    return BarChart(info.title, info.unit, levels, width, bars, data, pooled)
+
+
+def _pooled(
+    what: str, panel: BarsPanel | LinesPanel, cells: Sequence[_Cell], source: ChartSource
+) -> str:
+    selected = source.results.selected(panel.where)
+    return pooled_runs(what, [cell.runs for cell in cells], selected, source.study)
 
 
 def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
     results = source.results
     levels, hues = results.levels(panel.x, panel.where), _hues(results, panel.hue, panel.where)
     width = 0.8 / max(len(hues), 1)
-    boxes, rows = [], []
+    alone = _alone(panel, source)
+    boxes, rows, chosen = [], [], []
     for hue, selected in hues:
-        shown = []
+        shown: dict[Hue, list[tuple[float, FloatArray]]] = {}
         for position, level in enumerate(levels):
-            values = _values(panel, source, {**selected, panel.x: level})
+            at = {**selected, panel.x: level}
+            values = _values(panel, source, at)
             if len(values):
-                shown.append((position - 0.4 + width * (hue.index + 0.5), values))
+                chosen.append(at)
+                x = position - 0.4 + width * (hue.index + 0.5)
+                shown.setdefault(alone.get(level, hue), []).append((x, values))
                 rows.append({panel.x: str(level), "hue": hue.label, **_five(values)})
-        if shown:
-            boxes.append(Boxes(hue, [x for x, _ in shown], [values for _, values in shown]))
+        boxes += [Boxes(own, *map(list, zip(*found, strict=True))) for own, found in shown.items()]
     if not rows:
         return None
     named_levels = _levels(panel.x, panel.where, source)
     what, unit = _title_of(panel, source)
-    has_hues = panel.hue is not None
-    return BoxChart(what, unit, named_levels, width, boxes, has_hues, pl.DataFrame(rows))
+    has_hues, pooled = panel.hue is not None, _pooled_values("box", panel, source, chosen)
+    return BoxChart(what, unit, named_levels, width, boxes, has_hues, pl.DataFrame(rows), pooled)
 
 
 def _five(values: FloatArray) -> dict[str, float]:
@@ -216,28 +241,25 @@ def _five(values: FloatArray) -> dict[str, float]:
 
 
 def _shares(panel: CdfPanel, source: ChartSource) -> ShareChart | None:
-    curves, frames, nearly_all = [], [], 0.0
+    curves, frames, chosen, nearly_all = [], [], [], 0.0
     for hue, selected in _hues(source.results, panel.hue, panel.where):
         values, shares = ecdf(_values(panel, source, selected))
         if len(values):
             nearly_all = max(nearly_all, float(np.quantile(values, _NEARLY_ALL)))
+            chosen.append(selected)
             curves.append(ShareCurve(hue, values, shares))
             frames.append(pl.DataFrame({"hue": hue.label, "value": values, "share": shares}))
     if not frames:
         return None
-    return ShareChart(*_title_of(panel, source), curves, nearly_all, pl.concat(frames))
+    pooled = _pooled_values("curve", panel, source, chosen)
+    return ShareChart(*_title_of(panel, source), curves, nearly_all, pl.concat(frames), pooled)
 
 
 def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -> FloatArray:
     """Return the metric of the chosen runs, or all samples of their flows."""
     if panel.metric is not None:
         return source.results.values(source.study.metrics.infos[panel.metric], chosen)
-    rows = (
-        source.results.selected(chosen)
-        .select("run", "flow")
-        .drop_nulls()
-        .unique(maintain_order=True)
-    )
+    rows = _flows_of(source, chosen).select("run", "flow").unique(maintain_order=True)
     bin_s = seconds(panel.bin)
     found = [
         binned_samples(source.record(run).flows[flow], panel.series or "goodput", bin_s)[1]
@@ -245,6 +267,24 @@ def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -
     ]
     values: FloatArray = np.concatenate(found) if found else np.array([], dtype=np.float64)
     return values[np.isfinite(values)]
+
+
+def _flows_of(source: ChartSource, chosen: Selected) -> pl.DataFrame:
+    return source.results.selected(chosen).drop_nulls(["run", "flow"])
+
+
+def _pooled_values(
+    what: str, panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Sequence[Selected]
+) -> str:
+    """Say what is behind the boxes or curves of these selections."""
+    if panel.metric is not None:
+        info = source.study.metrics.infos[panel.metric]
+        counts = [len(source.results.values(info, at)) for at in chosen]
+        selected = source.results.selected(panel.where)
+        return pooled_runs(what, counts, selected, source.study, interval="")
+    rows = [_flows_of(source, at) for at in chosen]
+    runs = pl.concat(rows).get_column("run").unique().to_list()
+    return pooled_samples(what, panel.bin, rows, [source.record(run).duration_s for run in runs])
 
 
 def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str]:
@@ -276,7 +316,8 @@ def _lines(panel: LinesPanel, source: ChartSource) -> LineChart | None:
     is_log = min(xs) > 0 and max(xs) > _WIDE * min(xs)
     data = pl.DataFrame([cell.row(panel.x) for cell in cells])
     axis = Levels([str(level) for level in levels], panel.x.replace("_", " "))
-    return LineChart(info.title, info.unit, axis, xs, is_log, lines, data)
+    pooled = _pooled("point", panel, cells, source)
+    return LineChart(info.title, info.unit, axis, xs, is_log, lines, data, pooled)
 
 
 def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
@@ -296,18 +337,21 @@ def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
             frames.append(frame)
     if not frames:
         return None
-    x_title = named(x_info.title, x_info.unit)
-    return ScatterChart(x_title, y_info.title, y_info.unit, points, pl.concat(frames))
+    x_title, data = named(x_info.title, x_info.unit), pl.concat(frames)
+    pooled = f"each point: one flow of one run; {data.height:,} in all"
+    return ScatterChart(x_title, y_info.title, y_info.unit, points, data, pooled)
 
 
 def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
     results, info = source.results, source.study.metrics.infos[panel.metric]
     columns, lines = results.levels(panel.x, panel.where), results.levels(panel.y, panel.where)
-    grid = np.full((len(lines), len(columns)), np.nan)
+    grid, counts = np.full((len(lines), len(columns)), np.nan), []
     for row, line in enumerate(lines):
         for index, column in enumerate(columns):
-            found = results.estimate(info, {**panel.where, panel.x: column, panel.y: line}).mean
-            grid[row, index] = np.nan if found is None else found
+            found = results.estimate(info, {**panel.where, panel.x: column, panel.y: line})
+            if found.mean is not None:
+                grid[row, index] = found.mean
+                counts.append(len(found.values))
     if not np.isfinite(grid).any():
         return None
     rows = [
@@ -321,6 +365,9 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
         rows=[str(line) for line in lines],
         grid=grid,
         data=pl.DataFrame(rows).fill_nan(None),
+        pooled=pooled_runs(
+            "cell", counts, results.selected(panel.where), source.study, interval=""
+        ),
     )
 
 
@@ -354,7 +401,10 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
         for m in lines.marks
         if isinstance(m, Line)
     )
-    return SeriesChart(begin_s, end_s, strips, list(drawn.values()), data)
+    seeds = sorted({one.run.summary["seed"] for one in shown})
+    pooled = f"each line: one run, with seed {' or '.join(map(str, seeds))}"
+    pooled += f", as means over {panel.bin}" if panel.bin else ", all samples"
+    return SeriesChart(begin_s, end_s, strips, list(drawn.values()), data, pooled)
 
 
 def _series_panel(

@@ -65,7 +65,7 @@ fn connected(socket: skyhop_kernel::TcpSocket, ended: bool) -> Option<Socket> {
     let info = TcpInfo::from_bytes(&socket.info?);
     let elsewhere = |address: IpAddr| !address.is_loopback() && !address.is_unspecified();
     let is_connected = elsewhere(socket.local.0) && elsewhere(socket.peer.0) && socket.peer.1 != 0;
-    is_connected.then(|| Socket {
+    is_connected.then_some(Socket {
         local: socket.local,
         peer: socket.peer,
         cc: socket.cc,

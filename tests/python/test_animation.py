@@ -103,10 +103,8 @@ def test_a_video_without_ffmpeg_is_refused_before_the_work(path: sh.Path, tmp_pa
     ("options", "said"),
     [
         (("-o", "x.avi"), "give a name that ends in .mp4 or .gif"),
-        (("-o", "no/x.gif"), "there is no such directory"),
         (("-o", "x.gif", "--from", "2 min"), "120 s to 60 s is no time within the path"),
         (("-o", "x.gif", "--every", "1 ms"), "--every: 0.001 s is too short"),
-        (("-o", "x.gif", "--fps", "0"), "--fps"),
     ],
 )
 def test_wrong_arguments(

@@ -109,9 +109,7 @@ def test_files_of_one_name_are_told_apart(skyhop: Skyhop, tmp_path: Path) -> Non
         (("isl",), "isl: no path file is called so; to compute it, give --from and --to"),
         (("gone.parquet", *ENDS), "gone.parquet: cannot read"),
         (("no-such-fleet:isl", *ENDS), "no-such-fleet"),
-        (("isl", *ENDS, "-o", "x.jpg"), "give a name that ends in .png"),
         (("isl", *ENDS, "--width", "wide"), "--width: expected page"),
-        (("isl", *ENDS, "--json", "--csv"), "choose one"),
     ],
 )
 def test_wrong_arguments(skyhop: Skyhop, arguments: tuple[str, ...], said: str) -> None:

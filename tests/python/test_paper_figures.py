@@ -18,6 +18,7 @@ from test_study_report import PANELS
 
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.tables import Column, Table
+from skyhop.cli.figures import figure_files
 from skyhop.data.figure_files import FIGURE_KINDS, FIGURE_WIDTHS, FigureWidth
 from skyhop.data.reading import read_runs, run_record
 from skyhop.errors import InputError
@@ -109,12 +110,11 @@ def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path) -> None:
 
 
 def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path: Path) -> None:
-    done = skyhop("report", runs / "both", runs / "mine", "-o", "r.html", "--figures", "my figs",
+    done = skyhop("report", runs / "mine", "-o", "r.html", "--figures", "my figs",
                   "--format", "pdf", "--format", "svg", "--width", "one-column")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    names = {"comparison", "path", "run-1-both", "run-2-mine"}
     found = {file.name for file in (tmp_path / "my figs").iterdir()}
-    assert found == {f"{name}.{kind}" for name in names for kind in ("pdf", "svg")}
+    assert found == {f"{name}.{kind}" for name in ("path", "run-1-mine") for kind in ("pdf", "svg")}
     page = (tmp_path / "r.html").read_text("utf-8")
     assert 'href="my%20figs/path.pdf"' in page
     svg = (tmp_path / "my figs" / "path.svg").read_text("utf-8")
@@ -137,32 +137,37 @@ def test_all_kinds_go_where_figures_are_asked_for(runs: Path, tmp_path: Path) ->
     wanted = FigureFiles(tmp_path / "paper")
     write_report([runs / "mine"], tmp_path / "r.html", figures=wanted)
     (tmp_path / "paper" / "path.pdf").write_bytes(b"mine")
-    write_report([runs / "both"], tmp_path / "r.html", figures=replace(wanted, kinds=("png",)))
+    write_report([runs / "mine"], tmp_path / "r.html", figures=replace(wanted, kinds=("png",)))
     # What is in a directory of the user's own is not cleared, only written over.
     kinds = {file.suffix[1:] for file in (tmp_path / "paper").glob("path.*")}
     assert kinds == set(FIGURE_KINDS)
     assert (tmp_path / "paper" / "path.pdf").read_bytes() == b"mine"
 
 
+def test_wrong_options_are_named_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
+    write(tmp_path / "s.toml")
+    done = skyhop("study", "run", "s.toml", "-o", "out", "--width", "3in")
+    assert done.returncode == 2
+    said = 'skyhop: --width: expected page, two-column or one-column, not "3in"\n'
+    assert done.stderr == said
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("directory", "kinds", "said"),
     [
-        (("--width", "3in"), "--width: expected page, two-column or one-column"),
-        (("--format", "eps"), "--format: expected png, svg or pdf"),
-        (("--figures", "no/such/place"), "there is no such directory"),
-        (("--figures", "taken"), "taken is not a directory"),
+        (None, ["eps"], '--format: expected png, svg or pdf, not "eps"'),
+        ("no/such/place", [], "there is no such directory"),
+        ("taken", [], "taken is not a directory"),
     ],
 )
-def test_wrong_options_are_named_before_the_work(
-    skyhop: Skyhop, tmp_path: Path, options: tuple[str, str], said: str
+def test_what_figures_cannot_be_is_named(
+    tmp_path: Path, directory: str | None, kinds: list[str], said: str
 ) -> None:
     (tmp_path / "taken").write_text("", "utf-8")
-    write(tmp_path / "s.toml")
-    done = skyhop("study", "run", "s.toml", "-o", "out", *options)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "out").exists()
+    place = None if directory is None else tmp_path / directory
+    with pytest.raises(InputError, match=re.escape(said)):
+        figure_files(place, kinds, "page", FIGURE_KINDS)
 
 
 def test_one_figure_has_no_directory_of_figures(skyhop: Skyhop, runs: Path) -> None:

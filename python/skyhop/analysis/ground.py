@@ -15,6 +15,9 @@ from skyhop.data.land import land_deg
 
 NodeKind: TypeAlias = Literal["chosen satellite", "gateway", "end"]
 
+Window: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
+"""Latitudes and longitudes from least to greatest."""
+
 NODE_KINDS: tuple[NodeKind, ...] = ("chosen satellite", "gateway", "end")
 
 _MARGIN_DEG = (9.0, 14.0)
@@ -65,16 +68,35 @@ class GroundView:
 
 def ground_view(moment: Moment) -> GroundView:
     """Return the map of a path at a moment."""
-    route_deg = ground_points_deg(moment.route_m)
-    middle_deg = _middle_longitude(route_deg)
-    route_deg = _around(route_deg, middle_deg)
-    latitudes_deg, longitudes_deg = _window(route_deg, middle_deg)
+    return ground_views([moment])[0]
+
+
+def ground_views(moments: Sequence[Moment]) -> list[GroundView]:
+    """Return the maps of a path at moments, all of the same part of the earth."""
+    routes_deg = [ground_points_deg(moment.route_m) for moment in moments]
+    middle_deg = _middle_longitude(np.concatenate(routes_deg))
+    routes_deg = [_around(route_deg, middle_deg) for route_deg in routes_deg]
+    window = _window(np.concatenate(routes_deg), middle_deg)
+    land = _land_within(*window)
+    return [
+        _view(moment, route_deg, middle_deg, window, land)
+        for moment, route_deg in zip(moments, routes_deg, strict=True)
+    ]
+
+
+def _view(
+    moment: Moment,
+    route_deg: FloatArray,
+    middle_deg: float,
+    window: Window,
+    land: Sequence[FloatArray],
+) -> GroundView:
     tracks = [_around(ground_points_deg(m), middle_deg) for m in moment.tracks_m.values()]
     return GroundView(
         title=_title(moment),
-        latitudes_deg=latitudes_deg,
-        longitudes_deg=longitudes_deg,
-        land_deg=_land_within(latitudes_deg, longitudes_deg),
+        latitudes_deg=window[0],
+        longitudes_deg=window[1],
+        land_deg=land,
         satellites_deg=_around(ground_points_deg(moment.satellites_m), middle_deg),
         tracks_deg=[(deg[: len(deg) // 2 + 1], deg[len(deg) // 2 :]) for deg in tracks],
         track_label=f"track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min",
@@ -152,9 +174,7 @@ def _around(points_deg: FloatArray, middle_deg: float) -> FloatArray:
     return np.column_stack((latitudes, (longitudes - middle_deg + 180) % 360 - 180 + middle_deg))
 
 
-def _window(
-    route_deg: FloatArray, middle_deg: float
-) -> tuple[tuple[float, float], tuple[float, float]]:
+def _window(route_deg: FloatArray, middle_deg: float) -> Window:
     """Return the map's latitudes and longitudes."""
     if not len(route_deg):
         return (-90.0, 90.0), (middle_deg - 180, middle_deg + 180)

@@ -27,9 +27,7 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
     and back, `stretch_fibre` in units of `FIBRE_DETOUR` times that way at `FIBRE_M_PER_S`; None
     where the ends' positions are not known.
     """
-    held_s = np.diff(path.t_s, append=max(path.duration_s, float(path.t_s[-1])))
-    # What is sent in the middle of a frame stands for all of it.
-    rtt_ms = _rtt_ms(path, path.t_s + held_s / 2)
+    rtt_ms, held_s = round_trips(path)
     up = np.isfinite(rtt_ms) & (held_s > 0)
     mean_ms = float(np.average(rtt_ms[up], weights=held_s[up])) if up.any() else None
     outages = _outages(path, held_s)
@@ -52,6 +50,13 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
         "outage_share": outage_s / path.duration_s if path.duration_s else None,
         **_stretch(path.header, mean_ms),
     }
+
+
+def round_trips(path: PathRecord) -> tuple[FloatArray, FloatArray]:
+    """Return each frame's round trip in ms, NaN without one, and for how many s it holds, (n,)."""
+    held_s = np.diff(path.t_s, append=max(path.duration_s, float(path.t_s[-1])))
+    # What is sent in the middle of a frame stands for all of it.
+    return _rtt_ms(path, path.t_s + held_s / 2), held_s
 
 
 def _rtt_ms(path: PathRecord, sent_s: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -13,6 +14,27 @@ FIGURE_KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
 FigureWidth: TypeAlias = Literal["page", "two-column", "one-column"]
 FIGURE_WIDTHS: tuple[FigureWidth, ...] = get_args(FigureWidth)
 """Where a figure goes: a page on a screen, or two or one column of a paper (7.16 and 3.5 in)."""
+
+
+AnimationKind: TypeAlias = Literal["mp4", "gif"]
+ANIMATION_KINDS: tuple[AnimationKind, ...] = get_args(AnimationKind)
+
+
+def animation_kind(output: Path) -> AnimationKind:
+    """Return what an animation is written as: what its file's name ends in.
+
+    Raises:
+        InputError: that is nothing that animations can be, or needs a program that is missing.
+    """
+    for kind in ANIMATION_KINDS:
+        if output.suffix.lower() == f".{kind}":
+            if kind == "mp4" and shutil.which("ffmpeg") is None:
+                raise InputError(
+                    f"{output}: MP4 is made by ffmpeg, which is not installed: install it, or give "
+                    "a name that ends in .gif"
+                )
+            return kind
+    raise InputError(f"{output}: animations are MP4 or GIF: give a name that ends in .mp4 or .gif")
 
 
 def is_figure(output: Path) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -83,12 +84,20 @@ class Sheet(Figure):
         layout = LAYOUTS[width]
         wide_in = layout.width_in * (1.0 if layout.is_narrow else share)
         super().__init__(figsize=(wide_in, height_in * layout.height), layout="constrained")
-        FigureCanvasAgg(self)
+        self._agg = FigureCanvasAgg(self)
         self.laid_out = layout
 
     def _repr_png_(self) -> bytes:
         """Show it in a notebook, without pyplot too."""
         return png_bytes(self)
+
+    def pixels(self) -> npt.NDArray[np.uint8]:
+        """Return the figure as red, green and blue at 100 pixels per inch, (height, width, 3)."""
+        for text in self.findobj(Text):
+            text.set_parse_math(False)
+        with rc_context(FIGURE_STYLE):
+            self._agg.draw()  # type: ignore[no-untyped-call]
+        return np.array(self._agg.buffer_rgba())[:, :, :3]  # type: ignore[no-untyped-call]
 
     def grow(self, more_in: float) -> None:
         """Make it higher, for what stands above its axes."""

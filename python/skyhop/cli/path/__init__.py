@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from skyhop.cli.path import compute, export, import_, look, stats
+from skyhop.cli.path import animate, compare, compute, export, import_, look, stats
 
 
 class ComputeUnlessNamed(TyperGroup):
@@ -33,3 +33,5 @@ app.command("export", help=export.HELP)(export.export)
 app.command("stats", help=stats.HELP)(stats.stats)
 app.command("ground", help=look.GROUND_HELP)(look.ground)
 app.command("sky", help=look.SKY_HELP)(look.sky)
+app.command("animate", help=animate.HELP)(animate.animate)
+app.command("compare", help=compare.HELP)(compare.compare)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import completing
+from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
@@ -27,11 +28,12 @@ Examples:
 
   skyhop path import ping.txt --format ping -o path.parquet   (see skyhop path import --help)
 
-Beside it: skyhop path import | export | stats | ground | sky, each with its --help.
+Beside it: skyhop path import | export | stats | compare | ground | sky | animate, each with its
+--help.
 """  # noqa: E501
 
 
-_BESIDE_PATH = {"output", "scenario", "from_", "to", "duration", "sets", "plot"}
+_BESIDE_PATH = {"output", "scenario", "from_", "to", "duration", "sets", "plot", "width"}
 """The options of `compute` that are no keys of `[path]`, or are called otherwise."""
 
 
@@ -137,6 +139,7 @@ def compute(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario."),
     ] = None,
     plot: Plot = None,
+    width: Width = "page",
 ) -> None:
     """Compute a path."""
     options = locals().items()
@@ -147,6 +150,7 @@ def compute(
     if scenario is None and from_ is None and to is None and not given and not sets:
         raise InputError("nothing to compute: give --from and --to, or a scenario file")
     check_figure(plot)
+    laid_out = figure_width(width)
     with progress_bar("computing the path") as progress:
         trace = skyhop.path(
             from_,
@@ -161,4 +165,4 @@ def compute(
         print_note(trace.account)
     for note in trace.notes:
         print_note(f"warning: {note}")
-    finish(trace, output, plot)
+    finish(trace, output, plot, laid_out)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import completing
+from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 
@@ -61,6 +62,7 @@ def import_(
         ),
     ] = None,
     plot: Plot = None,
+    width: Width = "page",
 ) -> None:
     """Import a log."""
     import skyhop
@@ -68,7 +70,8 @@ def import_(
     keys = {"interval": interval, "direction": direction, "rtt": rtt, "delay_file": delay_file}
     given = {key: value for key, value in keys.items() if value is not None}
     check_figure(plot)
+    laid_out = figure_width(width)
     trace = skyhop.import_path(file, log_format, from_=from_, to=to, **given)
-    finish(trace, output, plot)
+    finish(trace, output, plot, laid_out)
     if log_format == "mahimahi" and rtt is None:
         print_note("the trace holds no delay, so the round trip is 0; --rtt gives one")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.path.output import check_figure
 from skyhop.cli.terminal import print_note
 
@@ -41,15 +42,22 @@ Gateways = Annotated[
 ]
 
 
-def ground(file: File, output: Figure, at: At = "0 s", gateways: Gateways = None) -> None:
+def ground(
+    file: File,
+    output: Figure,
+    at: At = "0 s",
+    gateways: Gateways = None,
+    width: Width = "page",
+) -> None:
     """Draw a map."""
     check_figure(output)
+    laid_out = figure_width(width)
     _, moment = _read(file, at, gateways)
     from skyhop.analysis.ground import ground_view
     from skyhop.figures import save
     from skyhop.figures.ground import draw_ground
 
-    save(draw_ground(ground_view(moment)), output)
+    save(draw_ground(ground_view(moment), laid_out), output)
     print_note(f"figure: {output}")
 
 
@@ -59,11 +67,13 @@ def sky(
     at: At = "0 s",
     end: Annotated[str, typer.Option(help="Over which end: from or to.")] = "from",
     gateways: Gateways = None,
+    width: Width = "page",
 ) -> None:
     """Draw a sky."""
     from skyhop.errors import InputError
 
     check_figure(output)
+    laid_out = figure_width(width)
     if end not in ("from", "to"):
         raise InputError(f'--end: "{end}" is not an end of a path; expected from or to')
     path, moment = _read(file, at, gateways)
@@ -75,7 +85,7 @@ def sky(
     nearest = moment.nodes[1 if end == "from" else -2] if moment.nodes else -1
     serving = nearest if nearest in moment.chosen else None
     place, place_deg = path.header[end]["name"], end_deg(path.header, end)
-    save(draw_sky(sky_view(moment, place, place_deg, serving)), output)
+    save(draw_sky(sky_view(moment, place, place_deg, serving), laid_out), output)
     print_note(f"figure: {output}")
 
 

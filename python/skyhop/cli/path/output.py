@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyhop.cli.terminal import print_note
+
+if TYPE_CHECKING:
+    from skyhop.data.figure_files import FigureWidth
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The path file to write (Parquet).")
@@ -21,23 +24,29 @@ Plot = Annotated[
 def check_figure(plot: Path | None) -> None:
     """Find a wrong name before the work rather than after it."""
     from skyhop.data.figure_files import figure_kind
-    from skyhop.errors import InputError
 
     if plot is None:
         return
     figure_kind(plot)
-    if not plot.parent.is_dir():
-        raise InputError(f"{plot.parent}: there is no such directory: create it first")
+    check_directory(plot)
 
 
-def finish(trace: Any, output: Path, plot: Path | None) -> None:
+def check_directory(output: Path) -> None:
+    """Find that a file has no place before the work rather than after it."""
+    from skyhop.errors import InputError
+
+    if not output.parent.is_dir():
+        raise InputError(f"{output.parent}: there is no such directory: create it first")
+
+
+def finish(trace: Any, output: Path, plot: Path | None, width: FigureWidth) -> None:
     """Write the path file and its figure, and say what they hold."""
     trace.write(output)
     print_note(_description(trace, output))
     if plot is not None:
         from skyhop.figures import path_figure
 
-        path_figure(trace, plot)
+        path_figure(trace, plot, width=width)
         print_note(f"figure: {plot}")
 
 

@@ -1,0 +1,102 @@
+"""`skyhop path animate`: a computed path on a map, as it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyhop.cli.path.look import File, Gateways
+from skyhop.cli.terminal import print_note
+
+if TYPE_CHECKING:
+    import skyhop
+
+HELP = """\
+Show on a map how a computed path goes on: a video (MP4, by ffmpeg), or a GIF.
+
+Examples:
+
+  skyhop path animate sd-ny.parquet -o sd-ny.mp4
+
+  skyhop path animate sd-ny.parquet -o sd-ny.gif --from "2 min" --until "4 min" --every "2 s"
+"""
+
+_PICTURES = 100
+"""So many there are at most unless told otherwise."""
+
+_MOST_PICTURES = 2000
+
+
+def animate(
+    file: File,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="An MP4 or a GIF.")
+    ],
+    begin: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Where to begin, since the path's begin.")
+    ] = "0 s",
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Where to stop; default: the path's end.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help=f"Between pictures; default: {_PICTURES} pictures."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option("--fps", metavar="N", min=1, max=60, help="Pictures in a second.")
+    ] = 10,
+    gateways: Gateways = None,
+) -> None:
+    """Draw a path as it goes on."""
+    import skyhop
+    from skyhop.analysis.ground import ground_views
+    from skyhop.analysis.moment import moment_of
+    from skyhop.cli.path.output import check_directory
+    from skyhop.data.figure_files import animation_kind
+    from skyhop.data.positions import GATEWAYS
+    from skyhop.data.progress import progress_bar
+    from skyhop.figures.animation import write_animation
+
+    animation_kind(output)
+    check_directory(output)
+    path = skyhop.read_path(file)
+    times_s = _times_s(path, begin, until, every)
+    moments = []
+    with progress_bar("looking up satellites") as progress:
+        for at_s in times_s:
+            moments.append(moment_of(path, at_s, gateways=gateways or GATEWAYS))
+            progress(len(moments), len(times_s))
+    with progress_bar("drawing") as progress:
+        write_animation(ground_views(moments), output, per_second=rate, progress=progress)
+    print_note(f"animation: {output}, {len(times_s):,} pictures, {len(times_s) / rate:.3g} s")
+
+
+def _times_s(path: skyhop.Path, begin: str, until: str | None, every: str | None) -> list[float]:
+    """Return when the pictures are taken, in s since the path's begin.
+
+    Raises:
+        InputError: the times are not within the path, or too many.
+    """
+    from skyhop import _core
+    from skyhop.analysis.binning import round_step
+    from skyhop.errors import InputError
+
+    duration_s = path.header["duration_ns"] / 1e9
+    begin_s = _core.duration_s("--from", begin)
+    end_s = duration_s if until is None else _core.duration_s("--until", until)
+    if not begin_s < end_s <= duration_s:
+        raise InputError(
+            f"--from, --until: {begin_s:g} s to {end_s:g} s is no time within the path, which "
+            f"lasts {duration_s:g} s"
+        )
+    length_s = end_s - begin_s
+    step_s = round_step(length_s / _PICTURES)
+    if every is not None:
+        step_s = _core.duration_s("--every", every)
+    if step_s <= 0 or length_s / step_s > _MOST_PICTURES:
+        least_s = length_s / _MOST_PICTURES
+        raise InputError(f"--every: {step_s:g} s is too short; expected at least {least_s:.3g} s")
+    count = int(length_s / step_s + 1e-9) + 1
+    return [round(begin_s + place * step_s, 9) for place in range(count)]

@@ -1,0 +1,135 @@
+"""Maps one after the other: an MP4 by ffmpeg, or a GIF by Pillow."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from skyhop.analysis.ground import GroundView
+from skyhop.data.figure_files import animation_kind
+from skyhop.data.files import write_file
+from skyhop.errors import RunError
+from skyhop.figures.ground import draw_ground
+from skyhop.figures.style import Sheet
+
+_COLOURS = 256
+"""Of a GIF, at most."""
+
+_APART = 8
+"""How far colours of a palette differ at least: between nearer ones Pillow takes any."""
+
+Picture = npt.NDArray[np.uint8]
+
+
+def write_animation(
+    views: Sequence[GroundView],
+    output: Path,
+    *,
+    per_second: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write maps of the same part of the earth as an animation, whole or not at all.
+
+    Args:
+        views: what each picture shows, at least one.
+        output: a name that ends in .mp4 or .gif; its directory must exist.
+        per_second: how many pictures are shown in a second.
+        progress: called with the number of pictures drawn so far and of all.
+
+    Raises:
+        InputError: `output` is not such a name, or ffmpeg is missing for an MP4.
+        RunError: ffmpeg fails, or the file cannot be written.
+    """
+    kind = animation_kind(output)
+    # What has most on it has the longest legend, and all colours.
+    fullest = draw_ground(max(views, key=lambda view: len(view.nodes)))
+    pictures = _pictures(views, fullest, progress)
+    with tempfile.TemporaryDirectory(prefix="skyhop-") as place:
+        made = Path(place) / f"made.{kind}"
+        if kind == "gif":
+            _gif(pictures, _palette(_even(fullest.pixels())), made, per_second)
+        else:
+            _mp4(pictures, made, per_second, output.name)
+        write_file(output, made.read_bytes())
+    return output
+
+
+def _pictures(
+    views: Sequence[GroundView], like: Sheet, progress: Callable[[int, int], None] | None
+) -> Iterator[Picture]:
+    """Yield a picture per view, (height, width, 3), laid out as another figure: nothing jumps."""
+    like.draw_without_rendering()
+    (width_in, height_in), place = like.get_size_inches().tolist(), like.axes[0].get_position()
+    for drawn, view in enumerate(views, start=1):
+        figure = draw_ground(view)
+        figure.set_layout_engine("none")
+        figure.set_size_inches(width_in, height_in)
+        figure.axes[0].set_position(place)
+        yield _even(figure.pixels())
+        if progress is not None:
+            progress(drawn, len(views))
+
+
+def _even(picture: Picture) -> Picture:
+    """Cut to an even number of lines and columns: video has colours for pairs of them."""
+    height, width = (length // 2 * 2 for length in picture.shape[:2])
+    return picture[:height, :width]
+
+
+def _palette(picture: Picture) -> Image.Image:
+    """Return the colours that a picture has most of, none nearly like another."""
+    colours, counts = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
+    left = colours[np.argsort(-counts, kind="stable")].astype(np.int64)
+    chosen: list[int] = []
+    while len(left) and len(chosen) < 3 * _COLOURS:
+        chosen += left[0].tolist()
+        left = left[np.abs(left - left[0]).max(axis=1) >= _APART]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(chosen)
+    return palette
+
+
+def _gif(
+    pictures: Iterator[Picture], palette: Image.Image, output: Path, per_second: float
+) -> None:
+    frames = (
+        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+        for picture in pictures
+    )
+    first = next(frames)
+    first.save(output, save_all=True, append_images=frames, duration=1000 / per_second, loop=0)
+
+
+def _mp4(pictures: Iterator[Picture], output: Path, per_second: float, called: str) -> None:
+    first = next(pictures)
+    height, width = first.shape[:2]
+    command = [
+        "ffmpeg", "-loglevel", "error", "-y",
+        "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{per_second:g}",
+        "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(output),
+    ]  # fmt: skip
+    with tempfile.TemporaryFile() as said:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as ffmpeg:
+            assert ffmpeg.stdin is not None
+            try:
+                for picture in itertools.chain([first], pictures):
+                    ffmpeg.stdin.write(picture.tobytes())
+                ffmpeg.stdin.close()
+            except BrokenPipeError:
+                # It says why below.
+                pass
+            except BaseException:
+                ffmpeg.kill()
+                raise
+        if ffmpeg.returncode != 0:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").split("\n")
+            why = next((line for line in lines if line.strip()), f"status {ffmpeg.returncode}")
+            raise RunError(f"{called}: ffmpeg failed: {why.strip()}")

@@ -51,6 +51,14 @@ inside() {
     step skyhop report runs/live runs/live-satpipe runs/sim runs/sim-satpipe -o report.html
     [ -s report.html ] || fail "the report is empty"
 
+    # Congestion controls of one's own: Python runs, C says what it lacks here.
+    step skyhop cc new idea.py
+    step skyhop cc check idea.py
+    step skyhop cc new idea.c --from cubic
+    local said
+    said=$(skyhop cc check idea.c 2>&1) && fail "idea.c was compiled without a compiler"
+    grep "install gcc" <<< "$said" || fail "cc check does not say what to install: $said"
+
     # The kernel.
     gives skyhop:cubic skyhop cc list
     gives satpipe_cong_control skyhop cc check satpipe

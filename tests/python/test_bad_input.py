@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import small_study
 from conftest import ROOT, Skyhop, skyhop_command
 from needs import needs_program
 
@@ -177,6 +178,43 @@ def test_a_full_disk(tmp_path: Path) -> None:
     message = one_line(done, 1)
     assert "x.parquet: cannot write: No space left on device" in message
     assert done.stdout == "", "nothing is left behind"
+
+
+_STUDY_ON_A_FULL_DISK = """\
+mount -t tmpfs -o size=100k none disk
+{command} study run study.toml -o disk/out --jobs 2
+echo $?; ls disk/out/runs | wc -l
+mount -o remount,size=100m disk
+{command} study run study.toml -o disk/out --jobs 2 >&2
+echo $?; ls disk/out/runs | wc -l; ls disk/out/report.html
+"""
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    small_study.write(tmp_path / "study.toml")
+    needs_program("mount")
+    script = _STUDY_ON_A_FULL_DISK.format(command=" ".join(skyhop_command()))
+    done = subprocess.run(
+        [needs_program("unshare"), "-rm", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    failed, kept, again, whole, report = done.stdout.split()
+    assert (failed, again, whole, report) == ("1", "0", "8", "disk/out/report.html"), done.stderr
+    assert 0 < int(kept) < int(whole), "what was done is kept"
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_from_files_do_not_act_on_the_terminal(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text('[path]\n"M\u00fcnchen\\u001b[2J\\u009b1m" = 1\n', "utf-8")
+    message = one_line(skyhop("sim", "x.toml", "-o", "run"), 2)
+    assert "M\u00fcnchen\\x1b[2J\\x9b1m" in message
 
 
 def test_an_output_that_is_no_file(skyhop: Skyhop, tmp_path: Path) -> None:

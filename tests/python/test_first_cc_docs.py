@@ -22,12 +22,12 @@ AS_ROOT = re.findall(r"^    sudo skyhop (.+)$", PAGE, re.MULTILINE)
 
 
 def write_inputs(directory: Path) -> None:
-    """Write the page's scenario and study."""
+    """Write the page's scenario and study, for less time and with fewer seeds than the page has."""
     scenario, study = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
+    scenario = scenario.replace("60 s", "25 s")
+    study = study.replace("repeats = 5", "repeats = 1").replace("30 s", "5 s")
     (directory / "first.toml").write_text(scenario, "utf-8")
-    (directory / "first-study.toml").write_text(
-        study.replace("repeats = 5", "repeats = 1"), "utf-8"
-    )
+    (directory / "first-study.toml").write_text(study, "utf-8")
 
 
 def shortened(command: str) -> list[str]:
@@ -39,7 +39,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     needs_program("cc")
     write_inputs(tmp_path)
     commands = [command for command in COMMANDS if command not in AS_ROOT]
-    assert len(commands) >= 10
+    assert len(commands) >= 9
     for command in commands:
         done = skyhop(*shlex.split(command))
         assert done.returncode == 0, (command, done.stderr)
@@ -47,8 +47,8 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
         name: sh.read_run(tmp_path / "runs" / name).summary["flows"][0]["goodput_bps"]
         for name in ("myidea", "careful", "cubic", "sketch")
     }
-    # The idea of the page.
-    assert goodput["myidea"] > goodput["cubic"]
+    # The idea of the page, which in its whole minute is worth 8 of 18 Mbit/s.
+    assert goodput["myidea"] > 1.05 * goodput["cubic"]
     assert goodput["careful"] != goodput["myidea"]
     assert goodput["sketch"] > 0.7 * goodput["myidea"]
     (file,) = sh.read_run(tmp_path / "runs" / "myidea").info["cc_files"]

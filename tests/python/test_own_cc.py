@@ -214,6 +214,18 @@ def test_a_check_that_fails_is_named(skyhop: Skyhop, tmp_path: Path) -> None:
     )
 
 
+def test_sweeps_take_files_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    write_scenario(tmp_path / "there" / "x.toml", "cubic")
+    write(tmp_path, "idea.c")
+    (tmp_path / "idea.py").write_text(SKETCH, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    frame = sh.sweep("there/x.toml", {"flow.0.cc": ["cubic", "./idea.c", "idea.py"]})
+    assert frame["cc"].to_list() == ["cubic", "idea.c", "idea.py"]
+    repeated = sh.sim("there/x.toml", repeat=2, sets=["flow.0.cc=./idea.c"])
+    assert set(repeated["cc"]) == {"idea.c"}
+
+
 def study_of(*values: str) -> str:
     return (
         'title = "Ideas"\nquestion = "Which?"\nrepeats = 1\n[scenario]\n'

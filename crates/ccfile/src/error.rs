@@ -13,6 +13,9 @@ pub enum CcFileError {
         "{file}: name the file with at most 15 of a-z, A-Z, 0-9 and _, starting with a letter, and .c"
     )]
     Name { file: String },
+    /// It is in Python, which only the simulator runs.
+    #[error("{file}: is in Python, which runs in the simulator alone (skyhop sim): write it in C")]
+    Python { file: String },
     /// Nothing compiles for this machine.
     #[error(
         "{file}: there is no C compiler here: install one (sudo apt-get install gcc libc6-dev)"

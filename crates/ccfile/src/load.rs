@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest as _, Sha256};
 use skyhop_cc::{BpfObjects, CcError, Module, bindings};
+use skyhop_model::CcLanguage;
 
 use crate::cache::{Workshop, kept};
 use crate::compiler::{Compiler, Target};
@@ -56,6 +57,9 @@ const ATTEMPTS: usize = 5;
 /// What is wrong with the file, or what this machine lacks.
 pub fn load(file: &Path) -> Result<Loaded, CcFileError> {
     let sources = Sources::read(file)?;
+    if sources.language() == CcLanguage::Python {
+        return Err(CcFileError::Python { file: sources.file().to_owned() });
+    }
     let compiler = Compiler::find(Target::Native, sources.file())?;
     let key = key(&compiler, &sources);
     if let Some(known) = known().iter().find(|known| known.key == key) {

@@ -162,7 +162,7 @@ mod tests {
         let mut tee = Tee::default();
         let mut command = Command::new("sh");
         let script = "echo first; i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890; i=$((i+1)); done; \
-                      echo last >&2";
+                      echo last";
         command.arg("-c").arg(script);
         tee.connect(&mut command, Onward::Error, Onward::Error).unwrap();
         assert!(command.status().unwrap().success());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::sys::utsname::uname;
 use skyhop_cc::Module;
-use skyhop_model::{CcLanguage, MOST_CC_LETTERS, cc_language, cc_table, our_cc_name};
+use skyhop_model::{MOST_CC_LETTERS, cc_language, cc_table, our_cc_name};
 
 use crate::error::KernelError;
 
@@ -21,7 +21,7 @@ const HELD_LETTERS: usize = 8;
 /// # Errors
 /// [`KernelError::Module`]: there is none; [`KernelError::File`].
 pub fn module_of(name: &str) -> Result<&'static Module, KernelError> {
-    if cc_language(name) == Some(CcLanguage::C) {
+    if cc_language(name).is_some() {
         return Ok(skyhop_ccfile::load(Path::new(name))?.module);
     }
     let plain = our_cc_name(name).unwrap_or(name);

@@ -11,7 +11,7 @@ use skyhop_cc::bindings::{FLAG_ECE, SK_PACING_NEEDED, TCP_INFINITE_SSTHRESH};
 use skyhop_cc::{
     CcError, CongestionControl, Controller, RateSample, Registry, SK_PACING_NONE, Setup, TcpSock,
 };
-use skyhop_model::{CongestionState, cc_table};
+use skyhop_model::CongestionState;
 use skyhop_record::{FileError, Piece, Sink};
 
 use crate::errors::{Fallible, run_error};
@@ -118,6 +118,29 @@ impl Ack {
     }
 }
 
+#[pymethods]
+impl Ack {
+    fn __repr__(ack: &Bound<'_, Self>) -> PyResult<String> {
+        let names = [
+            "now_s",
+            "acked",
+            "lost",
+            "rtt_s",
+            "min_rtt_s",
+            "srtt_s",
+            "inflight",
+            "delivery_rate_bps",
+            "app_limited",
+            "cwnd_limited",
+            "marked",
+            "in_recovery",
+        ];
+        let shown = |name| Ok(format!("{name}={}", ack.getattr(name)?.repr()?));
+        let all = names.into_iter().map(shown).collect::<PyResult<Vec<String>>>()?;
+        Ok(format!("Ack({})", all.join(", ")))
+    }
+}
+
 /// One at work for one end of a connection.
 #[derive(Debug)]
 struct Idea {
@@ -136,8 +159,8 @@ impl Idea {
         file: &Arc<str>,
         setup: &Setup<'_>,
     ) -> PyResult<Self> {
-        let (table, mss) = (cc_table(file), TcpSock::default().mss_cache);
-        let arguments = (class, table, setup.params.to_vec(), setup.seed, mss);
+        let mss = TcpSock::default().mss_cache;
+        let arguments = (class, &**file, setup.params.to_vec(), setup.seed, mss);
         let object = py.import(READER)?.call_method1("new", arguments)?.unbind();
         Ok(Self { file: Arc::clone(file), object, given: (0, 0), reduces: false })
     }

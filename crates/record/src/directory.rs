@@ -16,6 +16,20 @@ use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
 /// What a directory is called in which a run's files are before it ends; its process's number follows.
 const STAGING: &str = ".run.partial-";
 
+/// Where in it an earlier run's files are while the new ones are moved into their place.
+const EARLIER: &str = "earlier";
+
+/// What every run has; [`AppTable`]s come to it.
+const RUN_FILES: [&str; 7] = [
+    "run.json",
+    "summary.json",
+    "path.parquet",
+    "flows.parquet",
+    "link.parquet",
+    "events.parquet",
+    "probes.parquet",
+];
+
 /// A place for a run's results, reserved before the run begins so that a wrong place is found early.
 #[derive(Debug)]
 pub struct RunDirectory {
@@ -30,8 +44,8 @@ impl RunDirectory {
     /// missing.
     ///
     /// # Errors
-    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], or that it cannot be
-    /// made.
+    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`]
+    /// where something else has the name of one of a run's files, or that it cannot be made.
     pub fn reserve(path: &Path, force: bool) -> Result<Self, FileError> {
         if path.exists() && !path.is_dir() {
             return Err(FileError::NotADirectory { path: path.to_owned() });
@@ -55,6 +69,7 @@ impl RunDirectory {
         if used && !force {
             return Err(FileError::NotEmpty { path: path.to_owned() });
         }
+        refuse_other_than_files(path)?;
         Ok(Self { path: path.to_owned(), created, is_aside: false })
     }
 
@@ -109,6 +124,23 @@ fn is_of_a_killed_run(name: &str) -> bool {
     process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
 
+/// The names of all files that a run may have.
+fn run_files() -> impl Iterator<Item = String> {
+    let tables = AppTable::ALL.iter().map(|table| format!("{table}.parquet"));
+    RUN_FILES.into_iter().map(str::to_owned).chain(tables)
+}
+
+/// Makes sure that what has the name of one of a run's files is one, or a link.
+fn refuse_other_than_files(directory: &Path) -> Result<(), FileError> {
+    for path in run_files().map(|name| directory.join(name)) {
+        let found = fs::symlink_metadata(&path).map(|found| found.file_type());
+        if found.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
+            return Err(FileError::NotAFile { path });
+        }
+    }
+    Ok(())
+}
+
 /// The directories on the way to `path` that do not exist yet, outermost first.
 fn missing_directories(path: &Path) -> Vec<PathBuf> {
     let mut missing: Vec<PathBuf> = path
@@ -131,21 +163,27 @@ fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), 
     put_in_place(file_beside(place, &path_to_parquet(trace)?)?, place)
 }
 
-fn remove_if_there(path: &Path) -> Result<(), FileError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(write_error(path, error)),
-        _ => Ok(()),
-    }
-}
+/// Files that were moved, to be moved back where one of them cannot be.
+#[derive(Default)]
+struct Moves(Vec<(PathBuf, PathBuf)>);
 
-fn move_into(staging: &Path, destination: &Path) -> Result<(), FileError> {
-    let entries = fs::read_dir(staging).map_err(|e| write_error(destination, e))?;
-    for entry in entries {
-        let entry = entry.map_err(|e| write_error(destination, e))?;
-        let target = destination.join(entry.file_name());
-        fs::rename(entry.path(), &target).map_err(|e| write_error(&target, e))?;
+impl Moves {
+    /// Moves a file, where it is there.
+    fn rename(&mut self, from: PathBuf, to: PathBuf) -> std::io::Result<()> {
+        match fs::rename(&from, &to) {
+            Ok(()) => self.0.push((from, to)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn undo(self) {
+        for (from, to) in self.0.into_iter().rev() {
+            // Why it is undone is what the user reads.
+            fs::rename(to, from).unwrap_or_default();
+        }
+    }
 }
 
 /// A run that is being written into its directory. Dropped before its last piece has come, it leaves
@@ -259,23 +297,31 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Moves everything into its place, over an earlier run's.
+    /// Moves everything into its place, and an earlier run's files out of it: all of them or none. Tables
+    /// that only the earlier run had go too, as they would pass for this one's.
     fn replace_earlier(&self) -> Result<(), FileError> {
-        // Not every run has them: those of an earlier one would pass for its own.
-        for table in AppTable::ALL {
-            let name = format!("{table}.parquet");
-            if !self.staging.join(&name).exists() {
-                remove_if_there(&self.destination.join(name))?;
+        refuse_other_than_files(&self.destination)?;
+        let earlier = self.staging.join(EARLIER);
+        fs::create_dir_all(&earlier).map_err(|e| write_error(&self.destination, e))?;
+        let mut moves = Moves::default();
+        for name in run_files() {
+            let place = self.destination.join(&name);
+            let moved = moves
+                .rename(place.clone(), earlier.join(&name))
+                .and_then(|()| moves.rename(self.staging.join(&name), place.clone()));
+            if let Err(error) = moved {
+                moves.undo();
+                return Err(write_error(&place, error));
             }
         }
-        move_into(&self.staging, &self.destination)
+        Ok(())
     }
 
     /// The same error about the place that the user knows.
     fn about<T>(&self, result: Result<T, FileError>) -> Result<T, FileError> {
-        let known = |path: PathBuf| {
-            let inside = path.strip_prefix(&self.staging).map(Path::to_owned);
-            self.destination.join(inside.unwrap_or_default())
+        let known = |path: PathBuf| match path.strip_prefix(&self.staging) {
+            Ok(inside) => self.destination.join(inside),
+            Err(_) => path,
         };
         result.map_err(|error| match error {
             FileError::Write { path, reason } => FileError::Write { path: known(path), reason },

@@ -419,7 +419,7 @@ impl Kinds for FlowKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TcpFlow {
-    /// The congestion control.
+    /// The congestion control: a name, or a file of the user's in C or Python.
     pub cc: String,
     /// Instead of `stop`, of a bulk transfer: how much is sent; the completion time is reported.
     pub bytes: Option<Bytes>,

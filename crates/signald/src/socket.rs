@@ -1,6 +1,6 @@
 //! JSON lines on a Unix socket, for any program: docs/signal.md describes them.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -8,7 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::time::TimeSpec;
 use serde::Serialize;
 use skyhop_units::Duration;
@@ -20,8 +21,11 @@ use skyhop_host::error::{Context, HostError};
 /// The version of the lines. New fields and new types of lines do not change it.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// More are turned away: each takes a descriptor of the service's.
+/// Of all users together: each takes a descriptor of the service's.
 const MOST_LISTENERS: usize = 256;
+
+/// Of one user, so that nobody alone keeps the others out.
+const MOST_OF_A_USER: usize = 64;
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -51,20 +55,38 @@ pub(crate) struct Audience {
     listener: UnixListener,
     path: PathBuf,
     hello: Vec<u8>,
-    connections: Vec<UnixStream>,
+    /// The oldest first.
+    connections: Vec<Connection>,
+    /// A descriptor to give up when there is no other left, so that who connects can be turned away.
+    spare: Option<File>,
+}
+
+struct Connection {
+    stream: UnixStream,
+    user: u32,
+}
+
+impl Connection {
+    fn of(stream: UnixStream) -> std::io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let user = getsockopt(&stream, PeerCredentials)?.uid();
+        Ok(Self { stream, user })
+    }
+
+    /// Whether its other end is closed.
+    fn is_gone(&self) -> bool {
+        let mut look = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let found = poll(&mut look, PollTimeout::ZERO).is_ok();
+        found && look[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
+    }
 }
 
 impl Audience {
     /// Takes the socket's place, also from a service that was killed.
     pub(crate) fn open(path: &Path, source: &ServiceSource) -> Result<Self, HostError> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(HostError::Unsupported(format!(
-                "{} is in use: another skyhop signal serve runs; end it, or give another --socket",
-                path.display()
-            )));
-        }
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
+                refuse_in_use(path)?;
                 fs::remove_file(path).context(&format!("cannot replace {}", path.display()))?;
             }
             Ok(_) => {
@@ -83,7 +105,8 @@ impl Audience {
         fs::set_permissions(path, Permissions::from_mode(0o666))
             .context(&format!("cannot open {} to everybody", path.display()))?;
         let hello = line(&hello(source))?;
-        Ok(Self { listener, path: path.to_owned(), hello, connections: Vec::new() })
+        let (path, spare) = (path.to_owned(), spare_descriptor());
+        Ok(Self { listener, path, hello, connections: Vec::new(), spare })
     }
 
     /// Tells everybody. Who does not read is not waited for.
@@ -96,7 +119,7 @@ impl Audience {
             error_ns: notice.error.as_nanos(),
             kind: notice.kind.name(),
         })?;
-        self.connections.retain_mut(|connection| connection.write_all(&said).is_ok());
+        self.connections.retain_mut(|connection| connection.stream.write_all(&said).is_ok());
         Ok(())
     }
 
@@ -112,26 +135,84 @@ impl Audience {
     }
 
     fn welcome(&mut self) -> Result<(), HostError> {
-        let mut connection = match self.listener.accept() {
-            Ok((connection, _)) => connection,
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
             // It has already gone.
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
             {
                 return Ok(());
             }
+            Err(error) if is_short_of_descriptors(&error) => {
+                self.turn_away();
+                return Ok(());
+            }
             Err(error) => return Err(error).context("cannot accept a listener"),
         };
-        // Those that have gone are noticed when something is said to them.
-        if self.connections.len() >= MOST_LISTENERS {
-            return Ok(());
-        }
-        connection.set_nonblocking(true).context("cannot set up a listener's connection")?;
-        if connection.write_all(&self.hello).is_ok() {
-            self.connections.push(connection);
+        let connection = Connection::of(stream).context("cannot set up a listener's connection")?;
+        self.make_room(connection.user);
+        self.connections.push(connection);
+        // Who cannot even take the first line has gone.
+        let newest = self.connections.last_mut().map(|newest| newest.stream.write_all(&self.hello));
+        if newest.is_some_and(|greeted| greeted.is_err()) {
+            self.connections.pop();
         }
         Ok(())
     }
+
+    /// Lets the oldest connection of `user` go where they have too many, and that of the user with most where
+    /// all together have; those that have gone by themselves first.
+    fn make_room(&mut self, user: u32) {
+        let of = |connections: &[Connection], user| {
+            connections.iter().filter(|connection| connection.user == user).count()
+        };
+        let is_full = |connections: &[Connection]| {
+            connections.len() >= MOST_LISTENERS || of(connections, user) >= MOST_OF_A_USER
+        };
+        if is_full(&self.connections) {
+            self.connections.retain(|connection| !connection.is_gone());
+        }
+        if !is_full(&self.connections) {
+            return;
+        }
+        let users = self.connections.iter().map(|connection| connection.user);
+        let leaving = match of(&self.connections, user) >= MOST_OF_A_USER {
+            true => Some(user),
+            false => users.max_by_key(|user| of(&self.connections, *user)),
+        };
+        let oldest = self.connections.iter().position(|one| Some(one.user) == leaving);
+        oldest.map(|oldest| self.connections.remove(oldest));
+    }
+
+    /// Closes the next connection at once: left waiting, it would be reported again and again.
+    fn turn_away(&mut self) {
+        self.connections.retain(|connection| !connection.is_gone());
+        self.spare = None;
+        drop(self.listener.accept());
+        self.spare = spare_descriptor();
+    }
+}
+
+fn spare_descriptor() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+fn is_short_of_descriptors(error: &std::io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::EMFILE | Errno::ENFILE))
+}
+
+/// Only a socket that nobody holds any more gives way; one that takes no streams is another program's.
+fn refuse_in_use(path: &Path) -> Result<(), HostError> {
+    let whose = match UnixStream::connect(path) {
+        Ok(_) => "another skyhop signal serve runs; end it, or",
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+        Err(_) => "another program holds the socket;",
+    };
+    Err(HostError::Unsupported(format!(
+        "{} is in use: {whose} give another --socket",
+        path.display()
+    )))
 }
 
 impl Drop for Audience {
@@ -167,6 +248,9 @@ fn line(line: &Line<'_>) -> Result<Vec<u8>, HostError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::unix::net::UnixDatagram;
+
     use skyhop_signal::schedule::Grid;
 
     use super::*;
@@ -186,5 +270,40 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         drop(Audience::open(&path, &source).unwrap());
         assert!(!path.exists());
+        // What another program uses, of another kind.
+        let theirs = UnixDatagram::bind(&path).unwrap();
+        let refused = Audience::open(&path, &source).err().unwrap().to_string();
+        assert!(refused.contains("another program holds the socket"), "{refused}");
+        assert!(UnixDatagram::unbound().unwrap().connect(&path).is_ok(), "it is still theirs");
+        drop(theirs);
+        drop(Audience::open(&path, &source).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn idle_listeners_lock_nobody_out() {
+        let grid = Grid { period: Duration::from_secs(15), offset: Duration::ZERO };
+        let source = ServiceSource::Grid { grid, error: Duration::ZERO };
+        let path = std::env::temp_dir().join(format!("skyhop-idle-{}", std::process::id()));
+        let mut audience = Audience::open(&path, &source).unwrap();
+        let mut listen = || {
+            let stream = UnixStream::connect(&path).unwrap();
+            audience.wait(Duration::from_secs(5)).unwrap();
+            BufReader::new(stream)
+        };
+        let mut idle: Vec<_> = (0..MOST_OF_A_USER).map(|_| listen()).collect();
+        let mut hello = String::new();
+        listen().read_line(&mut hello).unwrap();
+        assert!(hello.contains("hello"), "{hello}");
+        // The oldest made room: after its first line there is nothing.
+        let mut said = String::new();
+        idle[0].read_to_string(&mut said).unwrap();
+        assert_eq!(said, hello);
+        // The one above is closed by now, and nobody else has to go for the next one.
+        listen();
+        idle[1].get_ref().set_nonblocking(true).unwrap();
+        said.clear();
+        let error = idle[1].read_to_string(&mut said).unwrap_err();
+        assert_eq!((error.kind(), said), (ErrorKind::WouldBlock, hello));
     }
 }

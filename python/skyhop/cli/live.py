@@ -58,7 +58,7 @@ def live(
         str | None,
         typer.Option(
             "--cc",
-            metavar="NAME",
+            metavar="NAME|FILE.c",
             help="The default congestion control (cubic).",
             autocompletion=completing.congestion_controls,
         ),

@@ -19,11 +19,13 @@ from skyhop.data.progress import progress_bar
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
 
-The same scenario as skyhop live takes, with the congestion controls of cc/.
+The same scenario as skyhop live takes, with skyhop's congestion controls or a file of yours.
 
 Examples:
 
   skyhop sim scenario.toml -o runs/cubic
+
+  skyhop sim scenario.toml -o runs/mine --set flow.0.cc=./myidea.c
 
   skyhop sim scenario.toml -o runs/bbr --set flow.0.cc=bbr --repeat 20 --jobs 2
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,13 @@ EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
 """As shells say it of Ctrl-C."""
 
+# Control characters, and halves of characters, which no terminal can be sent.
+_UNSHOWN = ("Cc", "Cs")
+
 
 def print_error(message: str) -> None:
     """Print one line to standard error."""
-    print(f"skyhop: {' '.join(message.split())}", file=sys.stderr)
+    print(f"skyhop: {_shown(' '.join(message.split()))}", file=sys.stderr)
 
 
 def print_failure(error: SkyhopError) -> None:
@@ -34,7 +38,16 @@ def print_failure(error: SkyhopError) -> None:
 
 def print_note(message: str) -> None:
     """Print a line that is not the command's output: to standard error."""
-    print(message, file=sys.stderr)
+    print("\n".join(map(_shown, message.split("\n"))), file=sys.stderr)
+
+
+def _shown(text: str) -> str:
+    """Escape what would act on a terminal, as names in damaged files do; tabs stay."""
+
+    def acts(character: str) -> bool:
+        return character != "\t" and unicodedata.category(character) in _UNSHOWN
+
+    return "".join(c.encode("unicode_escape").decode() if acts(c) else c for c in text)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str = "") -> None:

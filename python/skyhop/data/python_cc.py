@@ -41,13 +41,13 @@ def read_class(file: str) -> type[Any]:
 
 
 def new(
-    made: type[Any], table: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int
+    made: type[Any], file: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int
 ) -> Any:
     """Return the congestion control of a connection.
 
     Args:
         made: its class.
-        table: what its parameters' table is called in scenarios.
+        file: where it is from.
         given: parameters, name and text.
         seed: of its random numbers.
         mss_bytes: payload of a full packet.
@@ -55,8 +55,7 @@ def new(
     Raises:
         InputError: there is no such parameter, or it cannot be that.
     """
-    file = sys.modules[made.__module__].__file__ or ""
-    values = {name: _value(made, table, name, text) for name, text in given}
+    values = {name: _value(made, Path(file).stem, name, text) for name, text in given}
     try:
         instance: Any = object.__new__(made)
         state = {"cwnd": 10.0, "ssthresh": math.inf, "pacing_rate_bps": None}

@@ -42,7 +42,7 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
-    sets = [with_now(_with_whole_cc(text)) for text in sets]
+    sets = [with_now(with_whole_cc(text)) for text in sets]
     loaded = _loaded(scenario, sets, origin)
     downloads = download_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
@@ -99,7 +99,7 @@ _CC_ENDINGS = (".c", ".py")
 _CC_KEY = re.compile(r"flow\.\d+\.cc")
 
 
-def _with_whole_cc(text: str) -> str:
+def with_whole_cc(text: str) -> str:
     """Return an override that names a file here by its whole name."""
     key, _, value = text.partition("=")
     file = Path(value.strip().strip("\"'"))

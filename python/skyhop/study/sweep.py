@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skyhop import _core
 from skyhop.data.progress import Progress
-from skyhop.data.scenarios import Scenario, with_now
+from skyhop.data.scenarios import Scenario, with_now, with_whole_cc
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Axis, parse_study
@@ -109,7 +109,7 @@ def _study(
     # Claims, which a sweep has none of, could not call axes by their keys.
     varied = {"axis": [_axis(name, values) for name, values in axes.items()]}
     file = parse_study(content, _ORIGIN).model_copy(update=varied)
-    return Study(file, _ORIGIN, [with_now(one) for one in sets])
+    return Study(file, _ORIGIN, [with_now(with_whole_cc(one)) for one in sets])
 
 
 def _base(scenario: Scenario) -> dict[str, Any]:

@@ -6,6 +6,7 @@ run is tried again, the others go on. A worker whose parent dies ends at once.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -25,6 +26,9 @@ _ATTEMPTS = 3
 """How often a run may take its worker down before it counts as failed."""
 
 _READY = "ready"
+
+_PR_SET_PDEATHSIG = 1
+"""Of linux/prctl.h."""
 
 _CONTEXT: SpawnContext = multiprocessing.get_context("spawn")
 
@@ -137,6 +141,7 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
     """Do tasks until the parent has none or is gone."""
     # Ctrl-C goes to the whole group; the parent decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pipe.send(_READY)
     workplace = Workplace(root)
@@ -146,6 +151,11 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
         except EOFError:
             return
         pipe.send(execute(recipe, task, workplace))
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process with its parent, also in the middle of a run."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_with_parent() -> None:

@@ -71,3 +71,19 @@ fn a_name_is_registered_once() {
         assert_eq!(taken, Err(CcError::NameTaken { name: name.to_owned() }));
     }
 }
+
+#[test]
+fn a_file_of_the_users_may_be_adopted_again_and_has_no_name() {
+    let registry = Registry::new();
+    let reno = |setup: &Setup<'_>| -> Result<Controller, CcError> {
+        Ok(Box::new(Instance::with_setup(Module::find("reno")?, setup)?))
+    };
+    registry.adopt("/here/idea.py", |_| Err(CcError::File { what: "was broken".to_owned() }));
+    let start = |file| registry.start(file, &Setup::default(), &EVERYTHING);
+    assert_eq!(start("/here/idea.py").unwrap_err().to_string(), "was broken");
+    registry.adopt("/here/idea.py", reno);
+    assert!(start("/here/idea.py").is_ok());
+    assert_eq!(registry.names().len(), Module::all().len());
+    let absent = start("/here/other.c").unwrap_err();
+    assert_eq!(absent, CcError::NotLoaded { file: "/here/other.c".to_owned() });
+}

@@ -253,6 +253,32 @@ fn a_failed_write_leaves_the_earlier_run_as_it_was() {
 }
 
 #[test]
+fn an_earlier_run_stays_whole_where_something_else_has_a_files_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    for name in ["summary.json", "requests.parquet"] {
+        write(&RunDirectory::reserve(place, true).unwrap(), "first").unwrap();
+        let reserved = RunDirectory::reserve(place, true).unwrap();
+        fs::remove_file(place.join(name)).unwrap_or_default();
+        fs::create_dir(place.join(name)).unwrap();
+        fs::write(place.join(name).join("precious"), "x").unwrap();
+        let before = (names(place), fs::read(place.join("run.json")).unwrap());
+        // It came while the run went on, or was there before.
+        for error in [
+            write(&reserved, "second").unwrap_err(),
+            RunDirectory::reserve(place, true).unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, FileError::NotAFile { path } if path.ends_with(name)),
+                "{error}"
+            );
+        }
+        assert_eq!((names(place), fs::read(place.join("run.json")).unwrap()), before);
+        fs::remove_dir_all(place.join(name)).unwrap();
+    }
+}
+
+#[test]
 fn a_place_that_cannot_be_reserved_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let impossible = directory.path().join("new").join("x".repeat(300));

@@ -39,7 +39,7 @@ def test_names_look_the_same_whatever_stands_beside_them() -> None:
     assert dict(zip([*alone][::-1], looks_of([*alone][::-1]), strict=True)) == alone
     # Published figures of earlier releases must not change their colours: this is a promise.
     assert (alone["cubic"].colour, alone["bbr"].colour) == ("#0072B2", "#D55E00")
-    assert (alone["myidea"].colour, alone["myidea"].marker) == ("#117733", "right")
+    assert (alone["myidea"].colour, alone["myidea"].marker) == ("#7F7F00", "left")
 
 
 @pytest.mark.parametrize("name", ["skyhop:bbr", "skyhop_bbr", "./bbr.c", "/home/me/bbr.c", "BBR"])

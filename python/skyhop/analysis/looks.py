@@ -1,9 +1,8 @@
 """How a congestion control looks, on every page the same: colour, dash and marker follow its name.
 
 Those that come with skyhop have the colours of Okabe and Ito, which stay apart for colour-blind
-readers, and solid lines. Any other name chooses, by a hash of it, among colours of Paul Tol's
-muted scheme, markers and dashes of its own. Several flows of one congestion control are shades
-of its colour.
+readers, and solid lines. Any other name chooses, by a hash of it, among other colours, markers and
+dashes. Several flows of one congestion control are shades of its colour.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ GLYPHS: dict[Marker, str] = {
 """Markers as letters, for text."""
 
 _OURS = ("cubic", "bbr", "satcp", "satpipe", "reno", "vegas", "hybla")
-_OTHER_COLOURS = ("#332288", "#882255", "#999933", "#661100", "#AA4499", "#117733", "#CC6677")
+_OTHER_COLOURS = ("#332288", "#882255", "#7F7F00", "#7A3B10", "#9B30C8", "#D62756")
 _OTHER_MARKERS: tuple[Marker, ...] = ("left", "right", "star", "cross", "hexagon")
 _OTHER_DASHES: tuple[Dash, ...] = ("-", "--")
 _SLOTS = len(_OTHER_COLOURS) * len(_OTHER_MARKERS) * len(_OTHER_DASHES)

@@ -11,10 +11,22 @@ from matplotlib.patheffects import withStroke
 from skyhop.analysis.ground import NODE_KINDS, GroundNode, GroundView
 from skyhop.analysis.timeline import LIGHT_GREY
 from skyhop.data.figure_files import FigureWidth
-from skyhop.figures.style import Sheet, add_legend, label_x, new_figure, pt, title_figure
+from skyhop.figures.style import (
+    LAYOUTS,
+    Sheet,
+    add_legend,
+    label_x,
+    new_figure,
+    pt,
+    sheet_of,
+    title_figure,
+)
 
-_MAP_WIDTH_IN = 8.6
-"""Of what is beside the legend."""
+_SHARE, _SHARE_NARROW = 0.78, 0.85
+"""Of the figure's width, for the map: without what is beside it."""
+
+_FLATTEST, _HIGHEST = 0.25, 0.8
+"""Of maps, heights over widths."""
 
 _LAND, _COAST = "#EFEBE3", "#C9C1B2"
 _SATELLITE, _LINK = "#9DB4C8", "#D55E00"
@@ -34,8 +46,10 @@ def draw_ground(view: GroundView, width: FigureWidth = "page") -> Sheet:
     (south, north), (west, east) = view.latitudes_deg, view.longitudes_deg
     # A degree of longitude is as wide as it is in the middle of the map.
     aspect = 1 / float(np.cos(np.radians((south + north) / 2)))
-    map_in = _MAP_WIDTH_IN * aspect * (north - south) / (east - west)
-    figure, (ax,) = new_figure(float(np.clip(map_in, 2.2, 7.0)) + 1.0, [1], width)
+    layout = LAYOUTS[width]
+    map_in = layout.width_in * (_SHARE_NARROW if layout.is_narrow else _SHARE)
+    map_in *= float(np.clip(aspect * (north - south) / (east - west), _FLATTEST, _HIGHEST))
+    figure, (ax,) = new_figure((map_in + layout.scale) / layout.height, [1], width)
     title_figure(figure, view.title)
     _draw_land(ax, view)
     ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
@@ -86,11 +100,16 @@ def _draw_route(ax: Axes, view: GroundView) -> None:
 
 
 def _name(ax: Axes, node: GroundNode) -> None:
-    """Name satellites above them, gateways to their lower right, ends outside the path."""
+    """Name satellites above them, gateways to their lower right, ends outside the path.
+
+    Where it is narrow, there is no room outside: ends are named below them.
+    """
     if node.kind == "chosen satellite":
         offset, side = (0, 7 + 11 * node.stacked), "center"
     elif node.kind == "gateway":
         offset, side = (4, -13), "left"
+    elif sheet_of(ax).laid_out.is_narrow:
+        offset, side = ((-4, -12), "left") if node.is_west else ((4, -12), "right")
     else:
         offset, side = ((-8, -4), "right") if node.is_west else ((8, -4), "left")
     latitude_deg, longitude_deg = node.at_deg
@@ -104,6 +123,7 @@ def _name(ax: Axes, node: GroundNode) -> None:
         color=_LOOKS[node.kind][0],
         zorder=5,
         path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        # A name that sticks out makes no room for itself.
+        # A name that sticks out makes no room for itself, and stays out of the legend's.
         in_layout=False,
+        clip_on=node.kind == "chosen satellite",
     )

@@ -248,7 +248,8 @@ def _above(ax: Axes, labels: Sequence[str]) -> dict[str, Any]:
     sheet.grow(0.15 * rows)
     return {
         "loc": "lower left",
-        "bbox_to_anchor": (-0.01, 1.02),
+        # A polar axis has names of directions around it.
+        "bbox_to_anchor": (-0.01, 1.1 if ax.name == "polar" else 1.02),
         "ncols": columns,
         "handlelength": 1.8,
         "handletextpad": 0.5,

@@ -130,6 +130,8 @@ class Run:
         except (OSError, ValueError) as error:
             raise InputError(f"{self.directory / name}: cannot read as JSON: {error}") from error
         version = content.get("schema", 0) if isinstance(content, dict) else 0
+        if not isinstance(version, int):
+            raise InputError(f"{self.directory / name}: `schema` should be a whole number")
         if version > _core.RUN_SCHEMA:
             raise InputError(
                 f"{self.directory / name}: version {version}, but this skyhop reads up to "

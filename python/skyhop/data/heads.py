@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skyhop._core import LOSS_REASONS
 from skyhop.errors import InputError
 from skyhop.runs import Run
 
@@ -15,6 +16,17 @@ FLOW_SUMMARY_KEYS = (
     "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
 )  # fmt: skip
 """What summary.json says of each TCP flow."""
+
+_TEXTS = ("engine", "cc", "kind", "connection", "evidence")
+_LISTS = ("flows", "probes", "apps")
+_OBJECTS = ("link", "links", "drops", "handovers", "blind", "lateness_us", "rtt_excess_us")
+_NUMBERS = (
+    *("id", "seed", "virtual_s", "wall_s", "start_s", "stop_s", "goodput_bps", "base_rtt_mean_us"),
+    *("cwnd_mean_packets", "retransmits", "marks", "sent_packets", "sent", "lost", "completed"),
+    *("failed", "utilisation", "backlog_mean_bytes", "end", "intermediate", "reroute"),
+    *LOSS_REASONS,
+)  # fmt: skip
+"""What is always known."""
 
 _SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
 
@@ -75,6 +87,7 @@ def run_head(run: Run, name: str = "") -> RunHead:
     directory = run.directory
     _check_keys(directory / "run.json", run.info, ("scenario",))
     _check_keys(directory / "summary.json", run.summary, _SUMMARY_KEYS)
+    _check_figures(directory / "summary.json", "", run.summary)
     _check_summary(directory / "summary.json", run.summary)
     return RunHead(directory, name or directory.resolve().name, run.info, run.summary)
 
@@ -107,6 +120,29 @@ def _check_keys(file: Path, content: Mapping[str, Any], keys: Sequence[str]) -> 
     for key in keys:
         if key not in content:
             raise InputError(f"{file}: the key `{key}` is missing")
+
+
+def _check_figures(file: Path, above: str, content: Mapping[str, Any]) -> None:
+    """Check that what should be a number, a text or a list in summary.json is one."""
+    for key, value in content.items():
+        place = f"{above}{key}"
+        if key == "warnings":
+            is_right = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        elif key in _LISTS:
+            is_right = isinstance(value, list)
+            for index, inner in enumerate(value if is_right else ()):
+                if not isinstance(inner, Mapping):
+                    raise InputError(f"{file}: `{place}[{index}]` should be an object")
+                _check_figures(file, f"{place}[{index}].", inner)
+        elif isinstance(value, Mapping):
+            is_right = key in _OBJECTS or above == "links."
+            _check_figures(file, f"{place}.", value)
+        elif key in _TEXTS:
+            is_right = isinstance(value, str)
+        else:
+            is_right = isinstance(value, (int, float)) or (value is None and key not in _NUMBERS)
+        if not is_right:
+            raise InputError(f"{file}: `{place}` is not what it should be: {value!r:.40}")
 
 
 def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:

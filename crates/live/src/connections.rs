@@ -50,7 +50,7 @@ impl Numbers {
 
 const ENDS: [End; 2] = [End::From, End::To];
 
-/// In place of the congestion control of a sender on another machine.
+/// In place of the congestion control of a sender on another machine, or of one of whose socket only the end was seen.
 const UNSEEN: &str = "unseen";
 
 /// The kernel counts SYN and FIN as bytes.
@@ -213,7 +213,10 @@ impl Connection {
                 completed: None,
             },
             start: self.since.min(run_end),
-            cc: socket.map_or_else(|| UNSEEN.to_owned(), |socket| socket.cc.clone()),
+            cc: socket
+                .map(|socket| socket.cc.clone())
+                .filter(|cc| !cc.is_empty())
+                .unwrap_or_else(|| UNSEEN.to_owned()),
             name: format!("{a}:{} -> {b}:{}", a_ends.1, b_ends.1),
             sender_seen: socket.is_some(),
         })

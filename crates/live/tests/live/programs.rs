@@ -2,9 +2,11 @@
 
 use crate::lab;
 use skyhop_model::End;
-use skyhop_units::Duration;
+use skyhop_path::Frame;
+use skyhop_units::{Duration, Instant};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::lab::LiveOutcome;
 use crate::lab::{fixed, mbit, ms, probe, program, tcp};
@@ -67,16 +69,23 @@ fn client_and_server_talk_over_the_link_with_the_default_congestion_control() {
         assert_eq!(said, format!("{cc} {cc}"));
         assert_eq!(outcome.program_status, Some(7));
         let summary = &outcome.data.summary;
-        assert!(summary.flows.is_empty(), "the program is the traffic");
+        assert!(!summary.flows.is_empty(), "the program is the traffic");
+        assert!(summary.flows.iter().all(|flow| flow.connection.is_some()), "{:?}", summary.flows);
+        // It may be too short for more than its end to be seen.
+        assert!(summary.flows.iter().all(|flow| [cc, "unseen"].contains(&flow.cc.as_str())));
         assert_eq!(summary.probes.len(), 1);
         assert!(summary.virtual_s < 10.0, "the run ends with the client");
     }
 }
 
 #[test]
-fn a_program_that_outlives_the_scenario_is_warned_about() {
+fn a_program_that_outlives_a_path_that_changes_is_warned_about() {
     let _alone = lab::alone();
-    let experiment = fixed(ms(10), mbit(50), ms(200));
+    let unchanging = fixed(ms(10), mbit(50), ms(200));
+    let mut experiment = unchanging.clone();
+    let trace = Arc::make_mut(&mut experiment.links[0].trace);
+    let later = trace.frames[0].clone();
+    trace.frames.push(Frame { at: Instant::START + ms(100), ..later });
     let options = LiveOptions {
         program: Some(program(&["sh", "-c", "sleep 0.6; kill -9 $$"], None)),
         ..LiveOptions::default()
@@ -84,7 +93,10 @@ fn a_program_that_outlives_the_scenario_is_warned_about() {
     let Some(outcome) = lab::run_with(&experiment, &options) else { return };
     assert_eq!(outcome.program_status, Some(128 + 9));
     let warnings = &outcome.data.summary.warnings;
-    assert!(warnings.iter().any(|warning| warning.contains("longer than")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("kept its last state")), "{warnings:?}");
+    let Some(outcome) = lab::run_with(&unchanging, &options) else { return };
+    let warnings = &outcome.data.summary.warnings;
+    assert!(!warnings.iter().any(|warning| warning.contains("last state")), "{warnings:?}");
 }
 
 #[test]

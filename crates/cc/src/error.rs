@@ -1,10 +1,11 @@
+use skyhop_model::one_line;
 use thiserror::Error;
 
 /// What can be wrong with the choice of a congestion control and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CcError {
     /// There is no such file in `cc/`.
-    #[error("no congestion control is called \"{name}\"; there are: {known}")]
+    #[error("no congestion control is called \"{}\"; there are: {known}", one_line(name))]
     UnknownModule {
         /// What was asked for.
         name: String,
@@ -12,7 +13,7 @@ pub enum CcError {
         known: String,
     },
     /// The algorithm declares no such parameter.
-    #[error("{module} has no parameter \"{param}\"; it has: {known}")]
+    #[error("{module} has no parameter \"{}\"; it has: {known}", one_line(param))]
     UnknownParam {
         /// The algorithm.
         module: String,
@@ -30,7 +31,7 @@ pub enum CcError {
         param: String,
     },
     /// The value is not one that the parameter can take.
-    #[error("{module}.{param} = \"{value}\": expected {expected}")]
+    #[error("{module}.{param} = \"{}\": expected {expected}", one_line(value))]
     BadValue {
         /// The algorithm.
         module: String,

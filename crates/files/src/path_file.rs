@@ -19,7 +19,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use skyhop_model::plain_error;
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_units::{Duration, Instant, Rate};
+use skyhop_units::{Duration, Instant, Quoted, Rate};
 
 use crate::FileError;
 use crate::table::{Column, table_bytes};
@@ -345,7 +345,7 @@ fn read_events(events: &ArrayRef) -> Result<Vec<PathEvent>, String> {
                 at: Instant::from_nanos(
                     not_negative("t_ns", at, row)?.ok_or("an event has no t_ns")?,
                 ),
-                kind: name.parse().map_err(|_| format!("unknown event \"{name}\""))?,
+                kind: name.parse().map_err(|_| format!("unknown event {}", Quoted(name)))?,
                 hop: if hop.is_null(row) { None } else { u16::try_from(hop.value(row)).ok() },
                 outage: Duration::from_nanos(
                     not_negative("outage_ns", outage, row)?.ok_or("an event has no outage_ns")?,

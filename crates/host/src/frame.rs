@@ -185,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn damaged_packets_are_somebodys_or_nobodys() {
+        let datagram = packet(17, 61_002, 61_002, &7_u64.to_be_bytes());
+        let samples = [datagram, packet(6, 40_000, 61_001, &[0; 12])];
+        skyhop_needs::fuzz::Trial::of_bytes("live packets", samples).run(|bytes| {
+            let length = bytes.len().min(MTU);
+            let mut frame = Frame::default();
+            frame.buffer()[..length].copy_from_slice(&bytes[..length]);
+            let mut packet = frame.into_packet(length);
+            let was = packet.payload.is_programs_udp();
+            packet.payload.set_ecn(Ecn::Ce);
+            assert_eq!(
+                (packet.payload.is_programs_udp(), packet.payload.ip().len()),
+                (was, length)
+            );
+            recognise(packet.payload.ip()).map(drop).ok_or("it is a program's")
+        });
+    }
+
+    #[test]
     fn short_packets_and_later_fragments_belong_to_nobody() {
         let mut fragment = packet(17, 61_000, 61_000, &[0; 8]);
         fragment[7] = 1;

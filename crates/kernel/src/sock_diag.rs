@@ -220,6 +220,46 @@ mod tests {
 
     use super::*;
 
+    /// What the kernel would answer about a socket, and that there are no more.
+    fn answer() -> Vec<u8> {
+        let mut response = netlink_packet_sock_diag::inet::InetResponse {
+            header: netlink_packet_sock_diag::inet::InetResponseHeader {
+                family: AF_INET,
+                state: 1,
+                timer: None,
+                socket_id: SocketId::new_v4(),
+                recv_queue: 0,
+                send_queue: 0,
+                uid: 0,
+                inode: 7,
+            },
+            nlas: Default::default(),
+        };
+        response.nlas.push(Nla::Congestion("cubic".to_owned()));
+        response.nlas.push(Nla::TcpInfo(vec![7; 232]));
+        let mut message = NetlinkMessage::from(SockDiagMessage::InetResponse(Box::new(response)));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        // NLMSG_DONE.
+        bytes.extend([20, 0, 0, 0, 3, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn damaged_answers_are_refused_or_read() {
+        let heard = std::cell::Cell::new(0);
+        skyhop_needs::fuzz::Trial::of_bytes("inet_diag", [answer()]).run(|bytes| {
+            for_each_message(bytes, |payload| {
+                if let NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) = payload
+                {
+                    heard.set(heard.get() + TcpSocket::from(*socket).peer.1.min(1));
+                }
+                Ok(())
+            })
+        });
+    }
+
     #[test]
     fn the_end_of_a_short_connection_is_heard_of() {
         let mut ends = match SocketEnds::open() {

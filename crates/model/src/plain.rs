@@ -43,10 +43,33 @@ const EXPECTED: [(&str, &str); 10] = [
     ("string or map", "text or a table"),
 ];
 
+/// The longest message: more than any list of what there is takes.
+const LONGEST: usize = 1_000;
+
+/// A message in one line, without what would act on a terminal; of a very long one, which quotes a file, the middle is
+/// left out.
+pub fn one_line(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let count = line.chars().count();
+    let mut plain = String::with_capacity(line.len());
+    for (at, letter) in line.chars().enumerate() {
+        if count > LONGEST && (LONGEST / 2..count - LONGEST / 4).contains(&at) {
+            if at == LONGEST / 2 {
+                plain.push('…');
+            }
+        } else if letter.is_control() {
+            plain.extend(letter.escape_default());
+        } else {
+            plain.push(letter);
+        }
+    }
+    plain
+}
+
 /// The message of a reader without what belongs to this program: lists and tables for sequences and maps, numbers
 /// for u64. What no reader said stays as it is.
 pub fn plain_error(message: &str) -> String {
-    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let message = one_line(message);
     let (what, place) = split_place(&message);
     let what = in_plain_words(what).unwrap_or_else(|| what.to_owned());
     match place {
@@ -196,6 +219,21 @@ mod tests {
         ] {
             assert_eq!(said, expected);
         }
+    }
+
+    #[test]
+    fn whatever_readers_say_becomes_a_line() {
+        let said = [
+            "invalid type: map, expected a sequence at line 1 column 0",
+            "unknown variant `stk`, expected one of `isl`, `geo`",
+            "invalid length 1, expected an array of length 2 at line 1 column 3",
+            "invalid value: integer `18446744073709551616 as u128`, expected i64",
+        ];
+        skyhop_needs::fuzz::Trial::of_text("messages of readers", said).run(|bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let is_whole = text.trim().is_empty() || said.contains(&&*text);
+            if is_whole { Ok(()) } else { Err(plain_error(&text)) }
+        });
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! How an enum gets its names in files.
 
+use skyhop_units::Quoted;
 use thiserror::Error;
 
 /// A word that stands for nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("\"{word}\" is not a {what}; expected {expected}")]
+#[error("{} is not a {what}; expected {expected}", Quoted(word))]
 pub struct UnknownWord {
     /// What the word should have stood for.
     pub what: &'static str,

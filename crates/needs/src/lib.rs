@@ -2,7 +2,7 @@
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
-//! a failure where it must not happen. And [`cases`]: what a machine with time to spare tries more of.
+//! a failure where it must not happen. And what a machine with time to spare tries more of: [`cases`], [`fuzz`].
 
 use std::env;
 use std::fmt::Display;
@@ -10,6 +10,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::thread;
 
+pub mod fuzz;
 pub mod linux;
 mod reference;
 

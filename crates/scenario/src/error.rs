@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use skyhop_ccfile::CcFileError;
 use skyhop_files::FileError;
+use skyhop_model::one_line;
 use thiserror::Error;
 
 /// What is wrong with a scenario.
@@ -25,7 +26,7 @@ pub enum ScenarioError {
     #[error("{origin}: {key}: {what}")]
     Key { origin: String, key: String, what: String },
     /// An override is not KEY=VALUE or names something that does not exist.
-    #[error("--set {text}: {what}")]
+    #[error("--set {}: {}", one_line(text), one_line(what))]
     Set { text: String, what: String },
     /// A congestion control's file is wrong, or cannot be compiled here.
     #[error(transparent)]
@@ -52,7 +53,11 @@ pub(crate) fn unreadable(path: &Path, source: io::Error) -> ScenarioError {
 
 impl ScenarioError {
     pub(crate) fn key(origin: &str, key: impl Into<String>, what: impl Into<String>) -> Self {
-        Self::Key { origin: origin.to_owned(), key: key.into(), what: what.into() }
+        Self::Key {
+            origin: origin.to_owned(),
+            key: one_line(&key.into()),
+            what: one_line(&what.into()),
+        }
     }
 
     /// The same of a section that stands below `section`.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use skyhop_units::{Duration, Instant};
+use skyhop_units::{Duration, Instant, Quoted};
 use thiserror::Error;
 
 use crate::report_timing;
@@ -39,7 +39,8 @@ pub enum TimingError {
 /// The text for a [`TimingError`] is neither one of its names nor a duration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "\"{0}\" is not a timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\""
+    "{} is not a timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\"",
+    Quoted(.0)
 )]
 pub struct TimingErrorText(String);
 

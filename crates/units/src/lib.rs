@@ -7,6 +7,7 @@
 mod angle;
 mod length;
 mod quantity;
+mod quoted;
 mod rate;
 mod ratio;
 mod size;
@@ -16,6 +17,7 @@ mod utc;
 pub use angle::Angle;
 pub use length::Length;
 pub use quantity::QuantityError;
+pub use quoted::Quoted;
 pub use rate::Rate;
 pub use ratio::Ratio;
 pub use size::{Bytes, QueueLimit};

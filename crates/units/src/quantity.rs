@@ -2,23 +2,25 @@
 
 use thiserror::Error;
 
+use crate::Quoted;
+
 /// Why a text is not the quantity that was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum QuantityError {
     /// There is no number at the beginning.
-    #[error("\"{text}\" does not begin with a number; expected {expected}")]
+    #[error("{} does not begin with a number; expected {expected}", Quoted(text))]
     NoNumber { text: String, expected: &'static str },
     /// The unit is missing or is not one of this quantity's.
-    #[error("\"{text}\" has {}; expected {expected}", unit_phrase(unit))]
+    #[error("{} has {}; expected {expected}", Quoted(text), unit_phrase(unit))]
     WrongUnit { text: String, unit: String, expected: &'static str },
     /// The number is negative, not finite, or too large for the quantity.
-    #[error("\"{text}\" is out of range; expected {expected}")]
+    #[error("{} is out of range; expected {expected}", Quoted(text))]
     OutOfRange { text: String, expected: &'static str },
 }
 
 fn unit_phrase(unit: &str) -> String {
-    if unit.is_empty() { "no unit".to_owned() } else { format!("the unit \"{unit}\"") }
+    if unit.is_empty() { "no unit".to_owned() } else { format!("the unit {}", Quoted(unit)) }
 }
 
 /// Splits `text` into its number and unit and scales the number to the quantity's base unit.

@@ -129,13 +129,17 @@ impl FromStr for QueueLimit {
                 Ok(Self::Packets(number.round() as u64))
             }
             "packets" | "packet" => Err(out_of_range()),
-            _ => text.parse().map(Self::Bytes).or_else(|_| text.parse().map(Self::Time)).map_err(
-                |_: QuantityError| QuantityError::WrongUnit {
+            _ => match (text.parse(), text.parse()) {
+                // Not zero, but less than what is counted in.
+                (Ok(Bytes::ZERO), _) | (_, Ok(Duration::ZERO)) => Err(out_of_range()),
+                (Ok(bytes), _) => Ok(Self::Bytes(bytes)),
+                (_, Ok(time)) => Ok(Self::Time(time)),
+                _ => Err(QuantityError::WrongUnit {
                     text: text.to_owned(),
                     unit: unit.to_owned(),
                     expected: QUEUE_EXPECTED,
-                },
-            ),
+                }),
+            },
         }
     }
 }

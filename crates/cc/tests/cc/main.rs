@@ -6,6 +6,7 @@ mod bindings;
 mod callers;
 mod cores;
 mod cubic;
+mod damaged;
 mod every_module;
 mod fixed_window;
 mod host;

@@ -1,6 +1,7 @@
 //! Files of the user's, compiled by this machine's compilers.
 
 mod cache;
+mod damaged;
 mod files;
 
 use std::fs;

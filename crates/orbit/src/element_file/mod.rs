@@ -14,6 +14,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use skyhop_model::plain_error;
+use skyhop_units::Quoted;
 use thiserror::Error;
 
 use crate::ElementSet;
@@ -25,6 +26,8 @@ pub use selection::{FilterError, SatelliteFilter, Selection, SelectionError};
 const MOST_BYTES: u64 = 128_000_000;
 /// The most records that are read: the whole public catalogue has about 35,000.
 const MOST_RECORDS: usize = 200_000;
+/// Catalogues have 24 letters.
+const LONGEST_NAME: usize = 80;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// What a file of element sets holds.
@@ -58,7 +61,7 @@ pub enum ElementFileError {
     #[error("{file} is not a whole OMM {format}: {what}")]
     Syntax { file: String, format: &'static str, what: String },
     /// There is not a single record.
-    #[error("{file} holds no element sets; it begins with \"{beginning}\"")]
+    #[error("{file} holds no element sets; it begins with {}", Quoted(beginning))]
     Nothing { file: String, beginning: String },
 }
 
@@ -107,7 +110,7 @@ impl ElementFile {
         read?;
         if records.sets.is_empty() && records.skipped.is_empty() {
             let beginning = text.trim_start().lines().next().unwrap_or_default();
-            let beginning = beginning.chars().filter(|c| !c.is_control()).take(40).collect();
+            let beginning = beginning.chars().take(100).collect();
             return Err(ElementFileError::Nothing { file: file.to_owned(), beginning });
         }
         Ok(Self { file: file.to_owned(), sets: records.sets, skipped: records.skipped })
@@ -132,6 +135,11 @@ impl ElementFile {
             _ => true,
         })
     }
+}
+
+/// The name of a satellite as it can be shown: without control characters, and no longer than any is.
+fn plain_name(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_control()).take(LONGEST_NAME).collect()
 }
 
 /// Collects what a parser finds.

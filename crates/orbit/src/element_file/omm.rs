@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use quick_xml::events::Event;
 use serde_json::Value;
-use skyhop_units::UtcInstant;
+use skyhop_units::{Quoted, UtcInstant};
 
-use super::{ElementFileError, Records, SkipReason, Skipped};
+use super::{ElementFileError, Records, SkipReason, Skipped, plain_name};
 use crate::element_set::{ElementSet, MeanElements};
 
 /// The keywords of one message with their values as text.
@@ -102,7 +102,7 @@ pub(super) fn read_xml(text: &str, records: &mut Records<'_>) -> Result<(), Elem
 /// The element set of a message, the `number`th of its file.
 fn element_set(fields: &Fields, number: usize) -> Result<ElementSet, Skipped> {
     let name = fields.get("OBJECT_NAME").filter(|name| !name.is_empty());
-    let name = name.cloned().unwrap_or_else(|| format!("record {number}"));
+    let name = name.map_or_else(|| format!("record {number}"), |name| plain_name(name));
     elements(name.clone(), fields).map_err(|reason| Skipped { name, reason })
 }
 
@@ -143,6 +143,5 @@ fn epoch(text: &str) -> Result<UtcInstant, SkipReason> {
 }
 
 fn unreadable(key: &str, value: &str) -> SkipReason {
-    let value: String = value.chars().filter(|c| !c.is_control()).take(30).collect();
-    SkipReason::Malformed(format!("{key} is \"{value}\""))
+    SkipReason::Malformed(format!("{key} is {}", Quoted(value)))
 }

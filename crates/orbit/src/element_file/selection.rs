@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, Quoted, UtcInstant};
 use thiserror::Error;
 
 use super::{Account, ElementFile, SkipReason, Skipped};
@@ -159,8 +159,9 @@ pub struct SatelliteFilter {
 /// A filter that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "\"{text}\" is not a filter of satellites: {what}; expected \"all\" or parts such as \
-     \"name=STARLINK-1*; shell=0; plane=0-35\""
+    "{} is not a filter of satellites: {what}; expected \"all\" or parts such as \
+     \"name=STARLINK-1*; shell=0; plane=0-35\"",
+    Quoted(text)
 )]
 pub struct FilterError {
     /// What was given.
@@ -233,16 +234,20 @@ impl FromStr for SatelliteFilter {
         }
         let wrong = |what: String| FilterError { text: text.to_owned(), what };
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, values) =
-                part.split_once('=').ok_or_else(|| wrong(format!("\"{part}\" has no \"=\"")))?;
+            let (key, values) = part
+                .split_once('=')
+                .ok_or_else(|| wrong(format!("{} has no \"=\"", Quoted(part))))?;
             let values: Vec<&str> = values.split(',').map(str::trim).collect();
             let ranges = || values.iter().map(|v| range(v)).collect::<Option<Vec<_>>>();
-            let no_numbers = || wrong(format!("\"{part}\" has no numbers or ranges such as 0-35"));
+            let no_numbers =
+                || wrong(format!("{} has no numbers or ranges such as 0-35", Quoted(part)));
             match key.trim() {
                 "name" => filter.names = values.iter().map(|v| (*v).to_owned()).collect(),
                 "shell" => filter.shells = ranges().ok_or_else(no_numbers)?,
                 "plane" => filter.planes = ranges().ok_or_else(no_numbers)?,
-                other => return Err(wrong(format!("\"{other}\" is not name, shell or plane"))),
+                other => {
+                    return Err(wrong(format!("{} is not name, shell or plane", Quoted(other))));
+                }
             }
         }
         if filter == Self::default() {

@@ -5,7 +5,7 @@
 
 use skyhop_units::UtcInstant;
 
-use super::{ElementFileError, Records, SkipReason, Skipped};
+use super::{ElementFileError, Records, SkipReason, Skipped, plain_name};
 use crate::element_set::{ElementSet, MeanElements};
 
 const LENGTH: usize = 69;
@@ -57,7 +57,8 @@ impl Pending<'_> {
 
 /// A record's name; its place in the file where it has none.
 fn or_line(name: Option<String>, number: usize) -> String {
-    name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("line {number}"))
+    let name = name.filter(|name| !name.is_empty());
+    name.map_or_else(|| format!("line {number}"), |name| plain_name(&name))
 }
 
 fn element_set(name: String, first: &str, second: &str) -> Result<ElementSet, Skipped> {

@@ -1,6 +1,7 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod constellation_files;
+mod damaged;
 mod element_files;
 mod formation;
 mod orbits;

@@ -1,8 +1,9 @@
 //! Which columns of a CSV hold what, from a first line that names them: in any order, among others.
 
-use skyhop_units::UtcInstant;
+use skyhop_model::one_line;
+use skyhop_units::{Quoted, UtcInstant};
 
-use super::lines::{parse_number, shortened};
+use super::lines::parse_number;
 
 /// What a reader has to know of a table before its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Columns {
     /// From a first line; `None` where it holds numbers already.
     pub fn named_by(first: &str) -> Option<Self> {
         let separator = [';', '\t', ','].into_iter().find(|mark| first.contains(*mark))?;
-        let names: Vec<String> = cells(first, separator).map(str::to_owned).collect();
+        let names: Vec<String> = cells(first, separator).map(one_line).collect();
         let is_name = |name: &String| name.chars().any(char::is_alphabetic);
         names.iter().all(is_name).then_some(Self { separator, names })
     }
@@ -51,7 +52,7 @@ impl Columns {
 
     /// The names, for messages.
     pub fn names(&self) -> String {
-        self.names.join(",")
+        one_line(&self.names.join(","))
     }
 
     /// The cells of a row, as many as there are columns.
@@ -60,8 +61,7 @@ impl Columns {
         if found.len() == self.names.len() {
             return Ok(found);
         }
-        let names = shortened(&self.names());
-        Err(format!("{} is not {}", shortened(text), names.trim_matches('"')))
+        Err(format!("{} is not {}", Quoted(text), self.names()))
     }
 
     /// A cell as a number is written elsewhere: where columns stand apart by other marks, a comma may
@@ -122,8 +122,9 @@ impl Column {
         };
         if whole < 0 || text.starts_with('-') {
             return Err(format!(
-                "{} is {text}; expected a time since 1970, or 0 or more",
-                self.name
+                "{} is {}; expected a time since 1970, or 0 or more",
+                self.name,
+                one_line(text)
             ));
         }
         let unit_ns = self.unit_ns.unwrap_or(match whole {
@@ -140,7 +141,7 @@ impl Column {
     fn civil_ns(&self, text: &str) -> Result<i64, String> {
         let wrong = || {
             let name = &self.name;
-            format!("{name} has {}; expected such as 2026-05-01T12:00:00Z", shortened(text))
+            format!("{name} has {}; expected such as 2026-05-01T12:00:00Z", Quoted(text))
         };
         let (date, time) = text.split_once([' ', 'T']).ok_or_else(wrong)?;
         let zone = if time.contains(['Z', '+', '-']) { "" } else { "Z" };

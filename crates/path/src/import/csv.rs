@@ -7,10 +7,11 @@
 
 use std::io::BufRead;
 
-use skyhop_units::Duration;
+use skyhop_model::one_line;
+use skyhop_units::{Duration, Quoted};
 
 use super::columns::{Column, Columns};
-use super::lines::{ImportError, Line, Lines, parse_between, shortened};
+use super::lines::{ImportError, Line, Lines, parse_between};
 use super::probes::{LONGEST_RTT_MS, LOST_IN_A_ROW, Probe, Series, typical_spacing_ns};
 use super::{MeasuredOptions, table, throughput};
 use crate::trace::PathTrace;
@@ -67,7 +68,7 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
 }
 
 fn not_numbers(first: &str) -> ImportError {
-    let what = format!("{} is not a row of numbers; {}", shortened(first), expected());
+    let what = format!("{} is not a row of numbers; {}", Quoted(first), expected());
     ImportError::Line { line: 1, what }
 }
 
@@ -110,7 +111,7 @@ fn round_trips(
         let what = format!(
             "{} names no time (time, timestamp, unix, … with _s, _ms, _us or _ns) beside a round trip (rtt, \
              latency or ping, in ms unless it says); {}",
-            shortened(&columns.names()),
+            columns.names(),
             expected()
         );
         return Err(ImportError::Line { line: 1, what });
@@ -153,6 +154,7 @@ impl Log {
         let (name, at_ns) = (&self.time.name, self.time.time_ns(&time)?);
         if at_ns < self.last.1 {
             let last = &self.last.0;
+            let (time, last) = (one_line(&time), one_line(last));
             return Err(format!("{name} {time} is before {last} of the row above; sort them"));
         }
         let per_ms = self.rtt.per_ms();

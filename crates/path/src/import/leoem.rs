@@ -4,9 +4,9 @@
 use skyhop_model::{Compat, Relay};
 use std::io::BufRead;
 
-use skyhop_units::{Duration, Instant, UtcInstant};
+use skyhop_units::{Duration, Instant, Quoted, UtcInstant};
 
-use super::lines::{ImportError, Lines, parse_number, shortened};
+use super::lines::{ImportError, Lines, parse_number};
 use crate::OutageModel;
 use crate::events::{Dismantled, EventRules};
 use crate::trace::{
@@ -153,6 +153,6 @@ fn parse_list<T: std::str::FromStr>(text: &str, what: &str) -> Result<Vec<T>, St
     let inner = text
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
-        .ok_or_else(|| format!("{what} is not in brackets: {}", shortened(text)))?;
+        .ok_or_else(|| format!("{what} is not in brackets: {}", Quoted(text)))?;
     inner.split(',').map(|number| parse_number(number, what)).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, ErrorKind, Read as _};
 
+use skyhop_units::Quoted;
 use thiserror::Error;
 
 use crate::TraceError;
@@ -152,7 +153,7 @@ fn too_long(line: usize) -> ImportError {
 /// A number of a line; the error says what belongs there.
 pub(super) fn parse_number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
     let number = text.trim();
-    number.parse().map_err(|_| format!("{what} has {} where a number belongs", shortened(number)))
+    number.parse().map_err(|_| format!("{what} has {} where a number belongs", Quoted(number)))
 }
 
 /// A finite number between two bounds, both allowed.
@@ -167,10 +168,4 @@ pub(super) fn parse_between(
     } else {
         Err(format!("{what} is {value}; expected {least} to {greatest}"))
     }
-}
-
-/// What fits into a message.
-pub(super) fn shortened(text: &str) -> String {
-    let start: String = text.chars().take(40).collect();
-    if start.len() < text.len() { format!("\"{start}…\"") } else { format!("\"{start}\"") }
 }

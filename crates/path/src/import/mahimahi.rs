@@ -9,9 +9,9 @@
 use std::io::BufRead;
 
 use skyhop_model::LARGEST_PACKET;
-use skyhop_units::{Bytes, Duration, Instant, Rate};
+use skyhop_units::{Bytes, Duration, Instant, Quoted, Rate};
 
-use super::lines::{ImportError, Lines, shortened};
+use super::lines::{ImportError, Lines};
 use super::{MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
@@ -67,7 +67,7 @@ impl Deliveries {
             }
             let ms: u64 = line.text.parse().map_err(|_| {
                 let what = "expected a whole number of milliseconds, when a packet may pass";
-                line.wrong(format!("{} where a time belongs; {what}", shortened(line.text)))
+                line.wrong(format!("{} where a time belongs; {what}", Quoted(line.text)))
             })?;
             if ms < last_ms {
                 return Err(line.wrong(format!("{ms} ms is before {last_ms} ms of the line above")));

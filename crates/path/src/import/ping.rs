@@ -6,9 +6,9 @@
 
 use std::io::BufRead;
 
-use skyhop_units::Duration;
+use skyhop_units::{Duration, Quoted};
 
-use super::lines::{ImportError, Line, Lines, parse_between, parse_number, shortened};
+use super::lines::{ImportError, Line, Lines, parse_between, parse_number};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
 use super::{MeasuredOptions, windows_ping};
 use crate::trace::PathTrace;
@@ -86,7 +86,7 @@ impl Log {
         Err(line.wrong(format!(
             "{} is not a line of ping; expected such as \"64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 \
              time=20.1 ms\"",
-            shortened(text)
+            Quoted(text)
         )))
     }
 
@@ -186,7 +186,7 @@ fn number_after(text: &str, keys: &[&str]) -> Option<u16> {
 fn split_stamp(text: &str) -> Result<(Option<i64>, &str), String> {
     let Some(bracketed) = text.strip_prefix('[') else { return Ok((None, text)) };
     let wrong =
-        || format!("{} does not begin with a time such as [1700000000.123456]", shortened(text));
+        || format!("{} does not begin with a time such as [1700000000.123456]", Quoted(text));
     let (stamp, rest) = bracketed.split_once("] ").ok_or_else(wrong)?;
     let (seconds, fraction) = stamp.split_once('.').ok_or_else(wrong)?;
     if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {

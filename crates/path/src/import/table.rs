@@ -3,9 +3,9 @@
 use std::io::BufRead;
 
 use skyhop_model::plain_error;
-use skyhop_units::{Duration, Instant, Rate};
+use skyhop_units::{Duration, Instant, Quoted, Rate};
 
-use super::lines::{ImportError, Lines, parse_between, parse_number, shortened};
+use super::lines::{ImportError, Lines, parse_between, parse_number};
 use crate::trace::{Frame, PathEvent, PathHeader, PathTrace, SCHEMA_VERSION};
 
 /// How such a file begins; the header follows as JSON.
@@ -87,11 +87,11 @@ fn parse_frame(text: &str) -> Result<Frame, String> {
 fn parse_event(text: &str) -> Result<PathEvent, String> {
     let fields: Vec<&str> = text.split(':').collect();
     let [at, kind, hop, outage] = fields[..] else {
-        return Err(format!("the event {} is not t_ns:kind:hop:outage_ns", shortened(text)));
+        return Err(format!("the event {} is not t_ns:kind:hop:outage_ns", Quoted(text)));
     };
     Ok(PathEvent {
         at: Instant::from_nanos(parse_whole(at, "an event's t_ns")?),
-        kind: kind.parse().map_err(|_| format!("{} is not a kind of event", shortened(kind)))?,
+        kind: kind.parse().map_err(|_| format!("{} is not a kind of event", Quoted(kind)))?,
         hop: optional(hop, parse_hop)?,
         outage: Duration::from_nanos(parse_whole(outage, "an event's outage_ns")?),
     })

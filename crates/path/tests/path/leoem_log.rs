@@ -5,7 +5,7 @@ use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
 use skyhop_path::{BetweenFrames, OutageModel, PathTrace};
 use skyhop_units::{Duration, Instant};
 
-const LOG: &str = "\
+pub const LOG: &str = "\
 1$NULL
 2$[-1, 7, 8, 1590, 9, -2]$6$[0.001, 0.002, 0.003, 0.004, 0.0050000004]$0.0150000004
 3$[-1, 7, 8, 1590, 9, -2]$6$[0.001, 0.002, 0.003, 0.004, 0.0050000004]$0.0150000004

@@ -2,6 +2,7 @@
 
 mod all_pairs;
 mod computed;
+mod damaged;
 mod exports;
 mod hypatia;
 mod leoem;

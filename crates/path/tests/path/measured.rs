@@ -1,13 +1,12 @@
 //! Measured paths: what the rules make of small series, and what is said about damaged files.
 
 use skyhop_model::PathEventKind;
-use std::io::BufRead;
 
 use proptest::prelude::*;
 use skyhop_path::export::write_csv;
 use skyhop_path::import::{
-    AccessDirection, ImportError, MeasuredOptions, parse_csv, parse_irtt, parse_leocc,
-    parse_leocc_delays, parse_mahimahi, parse_ping,
+    AccessDirection, MeasuredOptions, parse_csv, parse_irtt, parse_leocc, parse_leocc_delays,
+    parse_mahimahi, parse_ping,
 };
 use skyhop_path::{BetweenFrames, Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
@@ -36,7 +35,7 @@ fn answer(trace: &PathTrace, sent: Instant) -> Option<Duration> {
     Some(back - sent)
 }
 
-const PING: &str = "\
+pub const PING: &str = "\
 PING example.net (192.0.2.1) 56(84) bytes of data.
 [1700000000.020000] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=56 time=20.0 ms
 [1700000000.130000] 64 bytes from 192.0.2.1: icmp_seq=2 ttl=56 time=30.0 ms
@@ -128,7 +127,7 @@ fn sequence_numbers_go_on_after_16_bits() {
     assert_eq!(answer(&trace, at_ms(3_000)), Some(Duration::from_millis(13)));
 }
 
-const IRTT: &str = r#"{"version": {"irtt": "0.9.0"}, "round_trips": [
+pub const IRTT: &str = r#"{"version": {"irtt": "0.9.0"}, "round_trips": [
 {"seqno": 0, "lost": "false", "timestamps": {"client": {"send": {"wall": 1700000000000000000}}},
  "delay": {"rtt": 30000000, "send": 1020000000, "receive": -990000000}},
 {"seqno": 1, "lost": false, "timestamps": {"client": {"send": {"wall": 1700000000100000000}}},
@@ -173,7 +172,7 @@ fn rows_with_a_long_gap_are_an_outage() {
     assert_eq!(trace.header.step_ns, 20_000_000);
 }
 
-const THROUGHPUT: &str = "20,50,40.5,30,0,0.01,1000\n21,0,41,31,0.5,0,1100\n";
+pub const THROUGHPUT: &str = "20,50,40.5,30,0,0.01,1000\n21,0,41,31,0.5,0,1100\n";
 
 #[test]
 fn rates_go_with_the_direction() {
@@ -230,7 +229,7 @@ fn a_csv_export_reads_back_as_the_same_path() {
     }
 }
 
-const WINDOWS_PING: &str = "\r
+pub const WINDOWS_PING: &str = "\r
 Pinging example.net [192.0.2.1] with 32 bytes of data:\r
 Reply from 192.0.2.1: bytes=32 time=20ms TTL=117\r
 Request timed out.\r
@@ -437,75 +436,7 @@ fn level_shifts_off_the_grid_are_none() {
     assert_eq!(levels(|second| 30.0 + (second * second % 11) as f64).events().count(), 0);
 }
 
-/// All importers on the same text; an error is one line.
-fn all_importers(text: &[u8]) -> Vec<Result<PathTrace, ImportError>> {
-    let given = options();
-    let reader = || -> Box<dyn BufRead + '_> { Box::new(text) };
-    let delays = [Duration::from_millis(20); 100];
-    vec![
-        parse_ping(reader(), &given),
-        parse_irtt(reader(), &given),
-        parse_csv(reader(), &given),
-        parse_mahimahi(reader(), &given),
-        parse_leocc(reader(), &delays, &given),
-    ]
-}
-
-/// A file of each format, ours among them.
-fn valid_files() -> Vec<Vec<u8>> {
-    let mut ours = Vec::new();
-    write_csv(&ping(PING).unwrap(), &mut ours).unwrap();
-    let others = [PING, IRTT, THROUGHPUT, "1\n2\n2\n3\n", "7,20.5\n12000,20.25\n"];
-    others.into_iter().map(|text| text.as_bytes().to_vec()).chain([ours]).collect()
-}
-
-/// A valid text with some bytes of it replaced, and possibly cut.
-fn damaged(texts: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-    let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
-    (prop::sample::select(texts), damage, any::<prop::sample::Index>(), any::<bool>()).prop_map(
-        |(text, damage, end, cut)| {
-            let mut bytes = text;
-            for (place, byte) in damage {
-                let place = place.index(bytes.len());
-                bytes[place] = byte;
-            }
-            if cut {
-                bytes.truncate(end.index(bytes.len()));
-            }
-            bytes
-        },
-    )
-}
-
-fn check(text: &[u8]) -> Result<(), TestCaseError> {
-    for result in all_importers(text) {
-        match result {
-            Ok(trace) => prop_assert_eq!(trace.validate(), Ok(())),
-            Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
-        }
-    }
-    Ok(())
-}
-
 proptest! {
-    #[test]
-    fn any_bytes_are_a_path_or_an_error(text in prop::collection::vec(any::<u8>(), 0..400)) {
-        check(&text)?;
-    }
-
-    #[test]
-    fn rows_of_any_numbers_are_a_path_or_an_error(
-        rows in prop::collection::vec((any::<i64>(), any::<f64>()), 0..20),
-    ) {
-        let text: String = rows.iter().map(|(ns, ms)| format!("{ns},{ms}\n")).collect();
-        check(text.as_bytes())?;
-    }
-
-    #[test]
-    fn damaged_files_are_a_path_or_an_error(text in damaged(valid_files())) {
-        check(&text)?;
-    }
-
     /// A probe where the measurement's was gets the same answer, as long as order is kept.
     #[test]
     fn probes_get_the_answers_that_were_measured(

@@ -4,11 +4,11 @@ use skyhop_signal::blind::{Period, estimate};
 use skyhop_signal::capture::{CaptureError, Conversations, busiest_conversation};
 use skyhop_units::{Duration, UtcInstant};
 
-const A: [u8; 4] = [192, 0, 2, 1];
-const B: [u8; 4] = [192, 0, 2, 7];
+pub const A: [u8; 4] = [192, 0, 2, 1];
+pub const B: [u8; 4] = [192, 0, 2, 7];
 
 /// An IPv4 packet with a TCP header and nothing in it (RFC 791, RFC 9293).
-fn tcp_packet(from: [u8; 4], to: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
+pub fn tcp_packet(from: [u8; 4], to: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
     packet.extend(from);
     packet.extend(to);
@@ -20,7 +20,7 @@ fn tcp_packet(from: [u8; 4], to: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
 }
 
 /// draft-ietf-opsawg-pcap: microseconds, raw IP.
-fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
+pub fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0]);
     file.extend([0; 8]);
@@ -36,7 +36,7 @@ fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// draft-ietf-opsawg-pcapng: nanoseconds, Ethernet.
-fn pcapng(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
+pub fn pcapng(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len()) as u32;
         [&kind.to_le_bytes(), &length.to_le_bytes(), body, &length.to_le_bytes()].concat()

@@ -3,3 +3,4 @@
 mod announcements;
 mod blind;
 mod capture;
+mod damaged;

@@ -1,0 +1,118 @@
+//! Damaged files of constellations and element sets.
+
+use skyhop_needs::fuzz::{Trial, check_line};
+use skyhop_orbit::{Constellation, EarthModel, ElementFile, Ephemeris, SatelliteFilter};
+use skyhop_units::{Duration, UtcInstant};
+
+use crate::element_files::{as_csv, as_json, as_xml, record, selection, summed, tle};
+
+/// More satellites than these are not propagated: it takes as long as it takes.
+const MOST_PROPAGATED: u32 = 5_000;
+
+fn propagate(constellation: &Constellation, at: UtcInstant) {
+    let count = constellation.satellites();
+    if count <= MOST_PROPAGATED {
+        let mut positions = Vec::new();
+        Ephemeris::new(constellation, EarthModel::Wgs84).earth_fixed(at, &mut positions);
+        assert_eq!(positions.len(), count as usize);
+    }
+}
+
+/// A small one with all keys.
+const CONSTELLATION: &str = r#"
+description = "Two shells and a satellite"
+source = "none"
+epoch = "2026-01-01T00:00:00Z"
+minimum_elevation_deg = 25.0
+satellite_prefix = "X-"
+isl = true
+longest_ground_link = "1123 km"
+longest_isl = "5016 km"
+[[shell]]
+planes = 6
+satellites_per_plane = 4
+altitude = "550 km"
+reference_radius = "6378.135 km"
+inclination_deg = 53.0
+phasing = 1
+node_span_deg = 360.0
+[[shell]]
+planes = 2
+satellites_per_plane = 3
+altitude = "1200 km"
+inclination_deg = 87.9
+node_span_deg = 180.0
+staggered = true
+mean_motion_rev_per_day = 13.16
+eccentricity = 0.0001
+[[geostationary]]
+name = "GEO"
+longitude_deg = -95.0
+"#;
+
+#[test]
+fn constellations() {
+    let secular = CONSTELLATION.to_owned();
+    let sgp4 = CONSTELLATION.replace("[[shell]]\nplanes = 2", "[[shell]]\nisl = 1\nplanes = 2");
+    let sgp4 = sgp4.replace("isl = 1\n", "");
+    Trial::of_text("constellation", [secular, sgp4]).run(|bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let read = Constellation::parse(text, "x.toml").map_err(|error| error.to_string())?;
+        propagate(&read, read.epoch);
+        propagate(&read, read.epoch.after(Duration::from_secs(86_400)));
+        Ok::<(), String>(())
+    });
+}
+
+/// Reads element sets, and checks that every record is accounted for.
+fn read(bytes: &[u8]) -> Result<(), String> {
+    let file = ElementFile::parse(bytes, "x").map_err(|error| error.to_string())?;
+    let records = file.sets.len() + file.skipped.len();
+    let (account, refused) = match file.constellation(&selection("all")) {
+        Ok(constellation) => {
+            propagate(&constellation, constellation.epoch);
+            (constellation.account.expect("it is of a file"), None)
+        }
+        Err(error) => (*error.account.clone(), Some(error.to_string())),
+    };
+    check_line(&account.to_string());
+    for skipped in &account.skipped {
+        check_line(&skipped.reason.to_string());
+    }
+    assert_eq!(account.records, records);
+    assert_eq!(account.used + account.skipped.len(), records);
+    refused.map_or(Ok(()), Err)
+}
+
+#[test]
+fn two_line_elements() {
+    let samples = [format!("{}{}", tle("ONE"), tle("TWO")), tle("0 THREE")];
+    Trial::of_text("tle", samples).run(|bytes| {
+        let plain = read(bytes);
+        // What lies behind the checksums is reached, too.
+        let summed = read(&summed(bytes));
+        plain.and(summed)
+    });
+}
+
+#[test]
+fn orbit_mean_elements() {
+    let records = [record("ONE", 1), record("TWO", 2)];
+    Trial::of_text("omm json", [as_json(&records)]).run(read);
+    Trial::of_text("omm csv", [as_csv(&records)]).run(read);
+    Trial::of_text("omm xml", [as_xml(&records)]).run(read);
+}
+
+#[test]
+fn filters_of_satellites() {
+    let samples = ["name=STARLINK-1*,X?; shell=0,2-3; plane=0-35", "all", "shell=1"];
+    Trial::of_text("satellites", samples).run(|bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let read: SatelliteFilter =
+            text.parse().map_err(|error: skyhop_orbit::FilterError| error.to_string())?;
+        let file = ElementFile::parse(tle("ONE").as_bytes(), "x").expect("it is whole");
+        let _ =
+            file.constellation(&skyhop_orbit::Selection { satellites: read, ..selection("all") });
+        Ok::<(), String>(())
+    });
+}

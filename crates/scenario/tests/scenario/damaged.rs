@@ -1,0 +1,172 @@
+//! Damaged scenarios, overrides and lists of sites.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use skyhop_experiment::Experiment;
+use skyhop_needs::fuzz::Trial;
+use skyhop_scenario::types::PathKind;
+use skyhop_scenario::{NamedScenario, catalogue, parse_scenario, scenario_from_json};
+use skyhop_units::Duration;
+
+/// Of a path that is not computed, with a bit of everything.
+const FIXED: &str = r#"
+[path]
+kind = "fixed"
+rtt = "20 ms"
+start = "2026-01-01T00:00:03Z"
+[link]
+rate = "50 Mbit/s"
+queue = "1.5 BDP"
+loss = "0.1 %"
+qdisc = { kind = "codel", ecn = true, target = "5 ms" }
+back = { rate = "10 Mbit/s" }
+[links.second]
+rtt = "20 ms"
+rate = "1 Gbit/s"
+queue = "260 ms"
+[tcp]
+ecn = true
+[[change]]
+at = "2 s"
+rate = "20 Mbit/s"
+[[change]]
+at = "3 s"
+flow = 1
+via = ["second"]
+[[flow]]
+cc = "cubic"
+cubic.beta = 0.7
+via = ["path", "second"]
+bytes = "10 MB"
+count = 3
+[[flow]]
+cc = "skyhop:bbr"
+via = ["path"]
+app = { kind = "request-response", response = { distribution = "lognormal", median = "20 kB", sigma = 1.0 }, think = "500 ms" }
+extra_rtt = "40 ms"
+from = "to"
+start = "1 s"
+[[flow]]
+kind = "probe"
+interval = "20 ms"
+size = "64 B"
+[signal]
+source = "schedule"
+lead = "0.5 s"
+error = "-0.1 s"
+period = "15 s"
+[run]
+duration = "5 s"
+sample = "100 ms"
+seed = 7
+"#;
+
+/// A longer run is not prepared: what it takes is another question.
+const LONGEST: Duration = Duration::from_secs(100);
+
+fn examples() -> Vec<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let files = fs::read_dir(directory).expect("the checkout has examples");
+    let files = files.map(|file| file.expect("it can be listed").path());
+    let mut scenarios: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|e| e == "toml")).collect();
+    scenarios.sort();
+    let text = |file| fs::read_to_string(file).expect("it can be read");
+    let plain = |text: String| -> String {
+        text.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect()
+    };
+    scenarios.into_iter().map(text).map(plain).chain([FIXED.to_owned()]).collect()
+}
+
+/// Checks that a scenario is the same when it is written and read again, and prepares it where that is quick.
+fn check(named: &NamedScenario) -> Result<(), String> {
+    let json = named.scenario.to_json().to_string();
+    let again =
+        scenario_from_json(&json, "x.toml", &[]).unwrap_or_else(|error| panic!("{error}: {json}"));
+    assert_eq!(again.scenario.to_json().to_string(), json);
+    let is_fixed = matches!(named.scenario.path.kind, PathKind::Fixed(_));
+    if !is_fixed || named.scenario.run.duration > LONGEST {
+        return Ok(());
+    }
+    let no_places = |name: &str| Err(format!("no place {name:?}"));
+    let prepared = named.experiment(&no_places, &mut |_, _| ControlFlow::Continue(()));
+    let prepared = prepared.map_err(|error| error.to_string())?;
+    let json = serde_json::to_string(&prepared).expect("an experiment is JSON");
+    let again: Experiment = serde_json::from_str(&json).expect("we wrote it");
+    assert_eq!(again.flows, prepared.flows);
+    Ok(())
+}
+
+#[test]
+fn scenarios() {
+    Trial::of_text("scenario", examples()).run(|bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        check(&parse_scenario(text, "x.toml", &[]).map_err(|error| error.to_string())?)
+    });
+}
+
+#[test]
+fn scenarios_as_json() {
+    let as_json = |text: String| {
+        let named = parse_scenario(&text, "x.toml", &[]).expect("it is whole");
+        named.scenario.to_json().to_string()
+    };
+    Trial::of_text("scenario json", examples().into_iter().map(as_json)).run(|bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        check(&scenario_from_json(text, "x", &[]).map_err(|error| error.to_string())?)
+    });
+}
+
+#[test]
+fn overrides() {
+    let samples = [
+        "flow.0.cc=bbr\nlink.queue=\"2 BDP\"\nrun.duration=3 s",
+        "links.second.rate=5 Mbit/s\nchange.0.at=1 s",
+        "flow.1.app={ kind = \"bulk\" }\nlink.qdisc.limit=50",
+    ];
+    Trial::of_text("overrides", samples).run(|bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let sets: Vec<String> = text.lines().map(str::to_owned).collect();
+        check(&parse_scenario(FIXED, "x.toml", &sets).map_err(|error| error.to_string())?)
+    });
+}
+
+#[test]
+fn experiments() {
+    let named = parse_scenario(FIXED, "x.toml", &[]).expect("it is whole");
+    let no_places = |name: &str| Err(format!("no place {name}"));
+    let whole = named.experiment(&no_places, &mut |_, _| ControlFlow::Continue(()));
+    let json = serde_json::to_string(&whole.expect("it can be prepared")).expect("it is JSON");
+    Trial::of_text("experiment", [json]).run(|bytes| {
+        let read = serde_json::from_slice::<Experiment>(bytes);
+        read.map(drop).map_err(|error| skyhop_model::plain_error(&error.to_string()))
+    });
+}
+
+#[test]
+fn sites() {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let samples = [
+        "name,latitude_deg,longitude_deg,altitude_m\n\"Here, there\",47.5,-122.25,12\nB,-1e1,359,0\n",
+        "latitude_deg,name,longitude_deg,country\n0,Null Island,0,none\n",
+    ];
+    Trial::of_text("sites", samples).run(|bytes| {
+        fs::write(directory.path().join("s.csv"), bytes)
+            .expect("there is room for temporary files");
+        let rows = catalogue::site_list("s.csv", directory.path(), "x.toml", "path.gateways");
+        let rows = rows.map_err(|error| without_place(&error.to_string(), directory.path()))?;
+        for row in rows {
+            let place = row.into_place();
+            let Some(degrees) = Some(place.position.latitude_deg.abs()) else { continue };
+            assert!(degrees <= 90.0 && place.position.altitude_m.is_finite(), "{place:?}");
+        }
+        Ok::<(), String>(())
+    });
+}
+
+/// A message without the name of a directory, which has any length.
+fn without_place(message: &str, directory: &Path) -> String {
+    message.replace(&directory.display().to_string(), "")
+}

@@ -50,9 +50,10 @@ impl Frame {
     /// Whether it is a program's UDP datagram; of one in several fragments the first is.
     pub fn is_programs_udp(&self) -> bool {
         let ip = self.ip();
-        let is_first = ip.get(6..8).is_some_and(|field| field[0] & 0x1f == 0 && field[1] == 0);
-        let is_udp = is_first && ip[0] >> 4 == 4 && i32::from(ip[9]) == libc::IPPROTO_UDP;
-        is_udp && recognise(ip).is_none()
+        let Some(header) = ip.first_chunk::<10>() else { return false };
+        let is_first = header[6] & 0x1f == 0 && header[7] == 0;
+        let is_udp = header[0] >> 4 == 4 && i32::from(header[9]) == libc::IPPROTO_UDP;
+        is_first && is_udp && recognise(ip).is_none()
     }
 
     /// The IP packet.

@@ -73,8 +73,8 @@ impl From<libc::tcp_info> for TcpInfo {
         let ssthresh = Some(info.tcpi_snd_ssthresh).filter(|packets| *packets < INFINITE_SSTHRESH);
         let pacing_rate = Some(info.tcpi_pacing_rate).filter(|rate| *rate != u64::MAX);
         // tcp_packets_in_flight of linux/tcp.h.
-        let inflight_packets = (info.tcpi_unacked + info.tcpi_retrans)
-            .saturating_sub(info.tcpi_sacked + info.tcpi_lost);
+        let inflight_packets = (info.tcpi_unacked.saturating_add(info.tcpi_retrans))
+            .saturating_sub(info.tcpi_sacked.saturating_add(info.tcpi_lost));
         Self {
             state: CongestionState::from_linux(info.tcpi_ca_state),
             cwnd_packets: info.tcpi_snd_cwnd,

@@ -120,7 +120,7 @@ impl ElementSet {
     }
 
     fn propagate(&self, time: UtcInstant) -> Result<sgp4::Prediction, sgp4::Error> {
-        let elapsed_ns = time.unix_nanos() - self.elements.epoch.unix_nanos();
+        let elapsed_ns = time.unix_nanos().saturating_sub(self.elements.epoch.unix_nanos());
         self.constants
             .propagate_afspc_compatibility_mode(sgp4::MinutesSinceEpoch(elapsed_ns as f64 / 60e9))
     }

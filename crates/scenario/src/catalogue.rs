@@ -1,6 +1,7 @@
 //! What comes with skyhop, found by name: one file each in data/.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
@@ -13,6 +14,9 @@ use crate::error::unreadable;
 
 static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
 static SITES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/sites");
+
+/// Of sites: from the deepest mine to where balloons fly.
+const ALTITUDES_M: RangeInclusive<f64> = -5_000.0..=50_000.0;
 
 /// A row of a list of sites.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -29,6 +33,19 @@ pub struct SiteRow {
 }
 
 impl SiteRow {
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let Self { latitude_deg, longitude_deg, altitude_m, .. } = self;
+        if !(-90.0..=90.0).contains(latitude_deg) || !(-180.0..=360.0).contains(longitude_deg) {
+            return Err(format!("{latitude_deg}, {longitude_deg} is not on Earth"));
+        }
+        if !ALTITUDES_M.contains(altitude_m) {
+            let expected = format!("{} to {} m", ALTITUDES_M.start(), ALTITUDES_M.end());
+            return Err(format!("an altitude of {altitude_m} m; expected {expected}"));
+        }
+        Ok(())
+    }
+
     /// The row as a place of a path.
     pub fn into_place(self) -> Place {
         let Self { name, latitude_deg, longitude_deg, altitude_m } = self;
@@ -147,10 +164,7 @@ fn parse_sites(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> 
             let what = format!("{error}; expected the columns name, latitude_deg, longitude_deg");
             ScenarioError::key(origin, line.clone(), what)
         })?;
-        if row.latitude_deg.abs() > 90.0 || !(-180.0..=360.0).contains(&row.longitude_deg) {
-            let what = format!("{}, {} is not on Earth", row.latitude_deg, row.longitude_deg);
-            return Err(ScenarioError::key(origin, line, what));
-        }
+        row.check().map_err(|what| ScenarioError::key(origin, line, what))?;
         rows.push(row);
     }
     if rows.is_empty() {

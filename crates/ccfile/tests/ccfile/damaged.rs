@@ -23,9 +23,9 @@ fn sources_in_c() {
         fs::write(&file, bytes).expect("there is room for temporary files");
         // Another header of skyhop's than its own, beside it, or not.
         let header = place.path().join("skyhop_cc.h");
-        match bytes.len() % 3 {
-            0 => fs::write(&header, bytes).expect("there is room for temporary files"),
-            _ => drop(fs::remove_file(&header)),
+        match bytes != IDEA.as_bytes() && bytes.len() % 3 == 0 {
+            true => fs::write(&header, bytes).expect("there is room for temporary files"),
+            false => drop(fs::remove_file(&header)),
         }
         let read = Sources::read(&file).map_err(|error| error.to_string())?;
         assert!(read.digests().len() <= 3, "{:?}", read.digests());

@@ -40,7 +40,7 @@ const USUAL: u32 = 500;
 /// Of damage to one file.
 const MOST_CHANGES: usize = 6;
 /// The longest message, of a list of names for instance.
-const LONGEST_MESSAGE: usize = 1_500;
+const LONGEST_MESSAGE: usize = 2_500;
 /// How much a reader may have allocated at a time.
 const MOST_BYTES: isize = 192 << 20;
 /// How long a reader may compute: many times what any takes, on a slow machine too.

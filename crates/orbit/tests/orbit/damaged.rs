@@ -1,7 +1,9 @@
 //! Damaged files of constellations and element sets.
 
 use skyhop_needs::fuzz::{Trial, check_line};
-use skyhop_orbit::{Constellation, EarthModel, ElementFile, Ephemeris, SatelliteFilter};
+use skyhop_orbit::{
+    Constellation, EarthModel, ElementFile, Ephemeris, FilterError, SatelliteFilter, Selection,
+};
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::element_files::{as_csv, as_json, as_xml, record, selection, summed, tle};
@@ -68,6 +70,15 @@ fn constellations() {
 fn read(bytes: &[u8]) -> Result<(), String> {
     let file = ElementFile::parse(bytes, "x").map_err(|error| error.to_string())?;
     let records = file.sets.len() + file.skipped.len();
+    // The first and the last moments that there are.
+    for start_ns in [i64::MIN, i64::MAX] {
+        let start = Some(UtcInstant::from_unix_nanos(start_ns));
+        let stale_after = Duration::MAX;
+        let far = Selection { start, stale_after, ..selection("all") };
+        if let Ok(constellation) = file.constellation(&far) {
+            propagate(&constellation, UtcInstant::from_unix_nanos(start_ns));
+        }
+    }
     let (account, refused) = match file.constellation(&selection("all")) {
         Ok(constellation) => {
             propagate(&constellation, constellation.epoch);
@@ -108,11 +119,9 @@ fn filters_of_satellites() {
     let samples = ["name=STARLINK-1*,X?; shell=0,2-3; plane=0-35", "all", "shell=1"];
     Trial::of_text("satellites", samples).run(|bytes| {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-        let read: SatelliteFilter =
-            text.parse().map_err(|error: skyhop_orbit::FilterError| error.to_string())?;
+        let read: SatelliteFilter = text.parse().map_err(|error: FilterError| error.to_string())?;
         let file = ElementFile::parse(tle("ONE").as_bytes(), "x").expect("it is whole");
-        let _ =
-            file.constellation(&skyhop_orbit::Selection { satellites: read, ..selection("all") });
+        let _ = file.constellation(&Selection { satellites: read, ..selection("all") });
         Ok::<(), String>(())
     });
 }

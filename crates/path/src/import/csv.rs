@@ -111,7 +111,7 @@ fn round_trips(
         let what = format!(
             "{} names no time (time, timestamp, unix, … with _s, _ms, _us or _ns) beside a round trip (rtt, \
              latency or ping, in ms unless it says); {}",
-            columns.names(),
+            Quoted(&columns.names()),
             expected()
         );
         return Err(ImportError::Line { line: 1, what });

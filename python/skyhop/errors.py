@@ -3,16 +3,31 @@
 `InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
 used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user
 stopped (exit code 130). Every message is one line that says what, where and what to do; before that
-of a `CompileError` stands what the compiler said.
+of a `CompileError` stands what the compiler said. What is quoted from files cannot make it more.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 2000
+
 
 class SkyhopError(Exception):
     """Anything that skyhop reports about itself or its input."""
+
+    def __str__(self) -> str:
+        return _in_one_line(super().__str__())
+
+
+def _in_one_line(text: str) -> str:
+    """Write out what would act on a terminal or begin a line, as names in damaged files do."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]}\N{HORIZONTAL ELLIPSIS}{text[-_LONGEST // 4 :]}"
+    if text.isprintable():
+        return text
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 class InputError(SkyhopError):

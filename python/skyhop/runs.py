@@ -124,10 +124,11 @@ class Run:
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
-            content: dict[str, Any] = json.loads((self.directory / name).read_text("utf-8"))
+            text = (self.directory / name).read_text("utf-8")
+            content: dict[str, Any] = json.loads(text, parse_constant=_refuse)
         except FileNotFoundError:
             raise InputError(f"{self.directory / name}: missing") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self.directory / name}: cannot read as JSON: {error}") from error
         version = content.get("schema", 0) if isinstance(content, dict) else 0
         if not isinstance(version, int):
@@ -146,17 +147,25 @@ class Run:
         try:
             # Not read_table: its threads may outlive the interpreter, which then aborts.
             with pq.ParquetFile(self.directory / name) as file:
-                return file.read()
+                table = file.read()
+            # Also what is in the columns: lengths of lists, letters of texts.
+            table.validate(full=True)
         except FileNotFoundError:
             raise InputError(f"{self.directory / name}: missing") from None
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(f"{self.directory / name}: cannot read: {error}") from error
+        return table
 
     def _repr_html_(self) -> str:
         return skyhop.report.run_html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.Run {self.directory} ({self.summary['engine']})>"
+
+
+def _refuse(word: str) -> float:
+    """Refuse NaN and Infinity, which are none of JSON's."""
+    raise ValueError(f"{word} is no number")
 
 
 def read_run(directory: str | os.PathLike[str]) -> Run:

@@ -153,7 +153,7 @@ impl Motion {
     fn extend(&self, time: UtcInstant, epoch: UtcInstant, positions: &mut Vec<Vec3>) -> Axes {
         match self {
             Self::Shell(shell) => {
-                let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
+                let elapsed_s = time.unix_nanos().saturating_sub(epoch.unix_nanos()) as f64 / 1e9;
                 shell.extend_inertial(elapsed_s, positions);
                 Axes::Inertial
             }
@@ -172,7 +172,7 @@ impl Motion {
     fn position(&self, index: usize, time: UtcInstant, epoch: UtcInstant) -> (Vec3, Axes) {
         match self {
             Self::Shell(shell) => {
-                let elapsed_s = (time.unix_nanos() - epoch.unix_nanos()) as f64 / 1e9;
+                let elapsed_s = time.unix_nanos().saturating_sub(epoch.unix_nanos()) as f64 / 1e9;
                 (shell.inertial(index, elapsed_s), Axes::Inertial)
             }
             Self::ElementSets(sets) => {

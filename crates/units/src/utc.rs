@@ -34,7 +34,7 @@ impl UtcInstant {
     /// Days since the J2000 epoch (2000-01-01T12:00:00Z), with the day's fraction.
     pub fn days_since_j2000(self) -> f64 {
         const J2000_UNIX_NS: i64 = 946_728_000_000_000_000;
-        (self.0 - J2000_UNIX_NS) as f64 / 86_400e9
+        self.0.saturating_sub(J2000_UNIX_NS) as f64 / 86_400e9
     }
 }
 

@@ -8,14 +8,15 @@ import os
 import signal
 import socket as sockets
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import print_note
+from skyhop.cli.terminal import print_note, shown_text
 
 if TYPE_CHECKING:
     from skyhop import _core
@@ -279,13 +280,13 @@ def watch(
                 f"{path}: {error.strerror or error}; is skyhop signal serve running?"
             ) from error
         with connection.makefile(encoding="utf-8") as lines:
-            period_ns = None
-            for line in lines:
-                said = json.loads(line)
-                period_ns = said.get("period_ns", period_ns)
-                text = line.rstrip() if as_json else _text(said, period_ns)
-                if text is not None:
-                    print(text, flush=True)
+            try:
+                for text in _texts(lines, as_json=as_json):
+                    print(shown_text(text), flush=True)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise RunError(
+                    f"{path}: says what skyhop signal serve does not say; is it another program's?"
+                ) from None
 
 
 @app.command()
@@ -357,6 +358,20 @@ def _print_timing(found: ReportTiming, *, as_json: bool) -> None:
     ]
     print_rows(rows, as_json=False)
     print(f"T_err = {found.t_err_s:g} s: {T_ERR_SHARE:.0%} of the reports are at most that far off")
+
+
+_LONGEST_LINE = 65_536
+
+
+def _texts(lines: TextIO, *, as_json: bool) -> Iterator[str]:
+    """Yield what is to be printed of the service's lines, as they come."""
+    period_ns = None
+    while line := lines.readline(_LONGEST_LINE):
+        said = json.loads(line)
+        period_ns = said.get("period_ns", period_ns)
+        text = line.rstrip() if as_json else _text(said, period_ns)
+        if text is not None:
+            yield text
 
 
 def _text(line: dict[str, object], period_ns: int | None = None) -> str | None:

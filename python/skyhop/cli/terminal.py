@@ -22,7 +22,7 @@ _UNSHOWN = ("Cc", "Cs")
 
 def print_error(message: str) -> None:
     """Print one line to standard error."""
-    print(f"skyhop: {_shown(' '.join(message.split()))}", file=sys.stderr)
+    print(f"skyhop: {shown_text(' '.join(message.split()))}", file=sys.stderr)
 
 
 def print_failure(error: SkyhopError) -> None:
@@ -38,10 +38,10 @@ def print_failure(error: SkyhopError) -> None:
 
 def print_note(message: str) -> None:
     """Print a line that is not the command's output: to standard error."""
-    print("\n".join(map(_shown, message.split("\n"))), file=sys.stderr)
+    print("\n".join(map(shown_text, message.split("\n"))), file=sys.stderr)
 
 
-def _shown(text: str) -> str:
+def shown_text(text: str) -> str:
     """Escape what would act on a terminal, as names in damaged files do; tabs stay."""
 
     def acts(character: str) -> bool:

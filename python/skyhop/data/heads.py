@@ -28,6 +28,9 @@ _NUMBERS = (
 )  # fmt: skip
 """What is always known."""
 
+_OF_EACH = {"flows": FLOW_SUMMARY_KEYS, "probes": ("id", "sent", "lost"), "apps": ("id",)}
+"""Of each entry of a list."""
+
 _SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
 
 
@@ -151,8 +154,9 @@ def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:
         ("link", link, ("utilisation", "backlog_mean_bytes", "drops")),
         ("handovers", summary["handovers"], ("end", "intermediate", "reroute")),
     ]
-    for index, flow in enumerate(summary["flows"]):
-        parts.append((f"flows[{index}]", flow, FLOW_SUMMARY_KEYS))
+    for name, keys in _OF_EACH.items():
+        for index, entry in enumerate(summary.get(name) or ()):
+            parts.append((f"{name}[{index}]", entry, keys))
     if isinstance(link, Mapping):
         parts.append(("link.drops", link.get("drops"), ()))
     for name, part, keys in parts:

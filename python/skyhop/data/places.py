@@ -18,6 +18,8 @@ from skyhop.errors import InputError
 
 _LATITUDES_DEG = (-90.0, 90.0)
 _LONGITUDES_DEG = (-180.0, 360.0)
+_ALTITUDES_M = (-5_000.0, 50_000.0)
+"""As of the sites of a list (crates/scenario/src/catalogue.rs)."""
 _POSITION = re.compile(r"^\s*([-+]?[\d.]+)\s*,\s*([-+]?[\d.]+)\s*(?:,\s*([-+]?[\d.]+)\s*)?$")
 
 
@@ -81,6 +83,9 @@ def _at_position(text: str, position: re.Match[str]) -> Place:
         latitude_deg, longitude_deg, altitude_m = (float(part or 0) for part in position.groups())
     except ValueError:
         raise InputError(f'"{text}" is not a position; expected "lat,lon[,alt_m]"') from None
+    if not _within(altitude_m, _ALTITUDES_M):
+        low, high = _ALTITUDES_M
+        raise InputError(f'"{text}" has an altitude of {altitude_m:g} m; expected {low:g} to {high:g}')
     if not (_within(latitude_deg, _LATITUDES_DEG) and _within(longitude_deg, _LONGITUDES_DEG)):
         raise InputError(
             f'"{text}" is not on Earth; expected a latitude of -90 to 90 and a longitude of '
@@ -89,8 +94,8 @@ def _at_position(text: str, position: re.Match[str]) -> Place:
     return Place(text.strip(), latitude_deg, longitude_deg, altitude_m)
 
 
-def _within(value_deg: float, bounds_deg: tuple[float, float]) -> bool:
-    return bounds_deg[0] <= value_deg <= bounds_deg[1]
+def _within(value: float, bounds: tuple[float, float]) -> bool:
+    return bounds[0] <= value <= bounds[1]
 
 
 @cache

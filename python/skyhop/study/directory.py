@@ -26,11 +26,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
+from skyhop.study.metrics import WARNINGS
 
 if TYPE_CHECKING:
     import polars as pl
 
 _MARK = "study.json"
+_WORDS = ("flow_cc", WARNINGS)
 
 
 class StudyDirectory:
@@ -72,13 +74,21 @@ class StudyDirectory:
         return self.runs / run_id / f"rows-{digest}.json"
 
     def read_rows(self, run_id: str, digest: str) -> list[dict[str, Any]] | None:
-        """Return the rows of a run, None where it is not finished."""
+        """Return the rows of a run, None where it is not finished.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        file = self.rows_file(run_id, digest)
         try:
-            rows: list[dict[str, Any]] = json.loads(
-                self.rows_file(run_id, digest).read_text("utf-8")
-            )
+            rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
         except FileNotFoundError:
             return None
+        except (OSError, ValueError, RecursionError):
+            rows = []
+        # A run has a row, if only one about its link.
+        if not (isinstance(rows, list) and rows and all(map(_is_row, rows))):
+            raise InputError(f"{file}: is damaged: remove it, and its run is measured again")
         return rows
 
     def write_results(self, frame: pl.DataFrame) -> Path:
@@ -117,6 +127,20 @@ def _lock(file: IO[str], root: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(f"{root}: another study is running there: wait, or stop it") from None
+
+
+def _is_row(row: object) -> bool:
+    """Whether a row holds what runs are measured as: figures, one word, warnings."""
+    if not isinstance(row, dict) or not isinstance(row.get(WARNINGS), list):
+        return False
+    figures = {name: value for name, value in row.items() if name not in _WORDS}
+    return all(
+        value is None or (isinstance(value, int | float) and abs(value) < _LARGEST)
+        for value in figures.values()
+    ) and all(isinstance(text, str) for text in [*row[WARNINGS], row.get("flow_cc") or ""])
+
+
+_LARGEST = 2.0**63
 
 
 def place_whole(staged: Path, place: Path) -> None:

@@ -124,7 +124,7 @@ fn overrides() {
     let samples = [
         "flow.0.cubic.beta=0.6\nlink.queue=\"2 BDP\"\nrun.duration=4 s",
         "links.second.rate=5 Mbit/s\nchange.0.at=1 s",
-        "flow.1.app={ kind = \"bulk\" }\nlink.qdisc.limit=50",
+        "flow.1.app={ kind = \"bulk\" }\nlink.qdisc.interval=100 ms",
     ];
     Trial::of_text("overrides", samples).run(|bytes| {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;

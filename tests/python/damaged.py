@@ -1,0 +1,269 @@
+"""Readers of what comes from outside, tried with damaged files: `skyhop_needs::fuzz` for Python.
+
+A trial begins with whole files of a format, damages them and gives them to the format's reader,
+which has to read them or to refuse them in one line. What it finds it keeps, with as little damage
+as it can, in tests/damaged/FORMAT, whose files every later trial begins with.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import resource
+import signal
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
+
+import pytest
+from needs import ROOT
+
+from skyhop.errors import SkyhopError
+
+Reader: TypeAlias = Callable[[bytes], object]
+Change: TypeAlias = tuple[str, float, float, float]
+
+_MOST_CHANGES = 6
+_LONGEST_MESSAGE = 2_500
+_CPU_S = 60.0
+_MEMORY_BYTES = 1 << 30
+
+_VALUES = [
+    "", "0", "-0", "1", "-1", "2", "0.5", "1e400", "-1e400", "1e308", "1e-400", "1e18", "4e9", "nan",
+    "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649", "1000000000",
+    "9223372036854775807", "9223372036854775808", "18446744073709551616", "9" * 40, "9" * 5000,
+    "0x10", "1_000", "+5", "1,5", "\u0663", "true", "false", "null", '""', "[]", "{}", '"x"',
+]  # fmt: skip
+_RUDE = [
+    b"\xff", b"\xc3", b"\0", b"\r", b"\n", b"\n\n", b"\t", b"\x1b[2J", b"\x7f", b"\xc2\x9b",
+    b"\xef\xbb\xbf", b"\xe2\x80\xae", b"\xe2\x80\xa8", b'"', b"'", b"\\", b'"""', b",", b"=", b"#",
+    b"<", b"&", b"$", b"%", b"{", b"}", b"\\u001b", b"\\ud800", b"\\n",
+]  # fmt: skip
+_OPENERS = [b"[", b"{", b"(", b'{"a":', b"[[", b"a.", b'"', b"-", b"not ", b"abs("]
+_LENGTHS = [0, 1, 2, 127, 128, 255, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1]
+
+_TEXT_CHANGES = [
+    *["value"] * 6, *["borrow"] * 3, *["digits"] * 2, *["drop"] * 2, "repeat", "swap", "swap",
+    "drop line", "repeat line", "swap lines", "rude", "rude", "byte", "cut", "nest",
+]  # fmt: skip
+_BYTES_CHANGES = [
+    "byte", "byte", *["bit"] * 3, *["length"] * 3, "cut", "drop piece", "repeat piece", "zeros",
+]  # fmt: skip
+
+_WORD = re.compile(rb"[-+.]?\d[\d.]*(?:[eE][-+]?\d+)?|[A-Za-z_\x80-\xff]+")
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A format and whole files of it."""
+
+    format: str
+    samples: Sequence[bytes]
+    is_text: bool = True
+    usual: int = 100
+    of_soak: int = 500
+    """How many files `make soak` tries, times SKYHOP_SOAK."""
+
+    def run(self, read: Reader) -> None:
+        """Try the reader: it returns, or raises an error of skyhop's."""
+        for sample in self.samples:
+            read(sample)
+        seed = int(os.environ.get("SKYHOP_SEED") or random.randrange(2**32))
+        soak = int(os.environ.get("SKYHOP_SOAK", "1"))
+        count = self.usual if soak == 1 else max(self.usual, self.of_soak) * soak
+        kept = sorted(self._directory.glob("*"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        refused, found = 0, None
+        for file in kept:
+            what = _fault(read, file.read_bytes())
+            if what:
+                found = f"{what} ({file})"
+        for case in range(count) if found is None else ():
+            sample, changes = self._draw(random.Random(f"{seed} {case}"))
+            damaged = self._damaged(sample, changes)
+            what = _fault(read, damaged)
+            refused += what == ""
+            if what:
+                found = self._least(read, sample, changes, what)
+                break
+        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        if found is None and more * 1024 > _MEMORY_BYTES:
+            found = f"it takes {more // 1024} MB of memory"
+        self._record(len(kept) + count, seed, found or "ok")
+        if found is not None:
+            pytest.fail(f"{self.format}: {found}; the same again: SKYHOP_SEED={seed}")
+        assert refused > 0, f"{self.format}: no damaged file is refused"
+
+    @property
+    def _directory(self) -> Path:
+        return ROOT / "tests" / "damaged" / self.format.replace(" ", "-")
+
+    def _draw(self, draw: random.Random) -> tuple[bytes, list[Change]]:
+        kinds = _TEXT_CHANGES if self.is_text else _BYTES_CHANGES
+        changes = [
+            (draw.choice(kinds), draw.random(), draw.random(), draw.random())
+            for _ in range(draw.randint(1, _MOST_CHANGES))
+        ]
+        return draw.choice(self.samples), changes
+
+    def _damaged(self, sample: bytes, changes: Sequence[Change]) -> bytes:
+        change_one = _change_text if self.is_text else _change_bytes
+        for change in changes:
+            if sample:
+                sample = change_one(sample, change, self.samples)
+        return sample
+
+    def _least(self, read: Reader, sample: bytes, changes: list[Change], what: str) -> str:
+        """Keep the file that has as few of the changes as will do, and say what it does."""
+        for change in list(changes):
+            fewer = [other for other in changes if other is not change]
+            found = _fault(read, self._damaged(sample, fewer))
+            if found:
+                changes, what = fewer, found
+        content = self._damaged(sample, changes)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        file = self._directory / f"{zlib.crc32(content):08x}"
+        file.write_bytes(content)
+        return f"{what} ({file})"
+
+    def _record(self, done: int, seed: int, result: str) -> None:
+        file = os.environ.get("SKYHOP_TRIALS")
+        line = "\t".join(["fuzz", self.format, str(done), str(seed), " ".join(result.split())[:300]])
+        if file:
+            with Path(file).open("a", encoding="utf-8") as record:
+                record.write(line + "\n")
+
+
+def _fault(read: Reader, content: bytes) -> str | None:
+    """Return what is wrong with what a reader does, "" where it refuses as it should."""
+    try:
+        with _limited():
+            read(content)
+    except SkyhopError as error:
+        return _unfit(str(error))
+    # A panic of Rust's is no Exception.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return f"{type(error).__name__} at {where}: {str(error)[:200]!r}"
+    return None
+
+
+def _unfit(message: str) -> str:
+    """Return why a text cannot be an error's message."""
+    if not message.strip():
+        return "a message without a word"
+    # Where lines end for Python is where they end for programs that read them.
+    if len(message.splitlines()) > 1 or not message.replace("\t", "").isprintable():
+        return f"a message is not one line of plain text: {message[:200]!r}"
+    if len(message) > _LONGEST_MESSAGE:
+        return f"a message has {len(message)} letters: {message[:200]!r}"
+    return ""
+
+
+class _TooLongError(BaseException):
+    """A reader computes without an end in sight."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Stop what takes more of the processor's time than any reader should."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TooLongError(f"it takes more than {_CPU_S:.0f} s")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, _CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _at(place: float, count: int) -> int:
+    return min(int(place * count), count - 1)
+
+
+def _change_text(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
+    kind, place, other, value = change
+    if kind in ("value", "borrow", "digits", "drop", "repeat", "swap"):
+        words = [found.span() for found in _WORD.finditer(content)]
+        if not words:
+            return content
+        if kind == "swap":
+            return _swapped(content, words, place, other)
+        begin, end = words[_at(place, len(words))]
+        return content[:begin] + _instead(content[begin:end], change, samples) + content[end:]
+    if kind.endswith(("line", "lines")):
+        lines = [found.span() for found in _LINE.finditer(content)]
+        if kind == "swap lines":
+            return _swapped(content, lines, place, other)
+        begin, end = lines[_at(place, len(lines))]
+        times = 2 if kind == "repeat line" else 0
+        return content[:begin] + content[begin:end] * times + content[end:]
+    if kind in ("rude", "nest"):
+        at = _at(place, len(content) + 1)
+        times = [2, 30, 300, 20_000][_at(other, 4)] if kind == "nest" else 1
+        new = (_OPENERS if kind == "nest" else _RUDE)[
+            _at(value, len(_OPENERS if kind == "nest" else _RUDE))
+        ]
+        return content[:at] + new * times + content[at:]
+    return _change_bytes(content, change, samples)
+
+
+def _instead(word: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
+    """Return what comes in place of a number or a word."""
+    kind, _, other, value = change
+    if kind == "value":
+        return _VALUES[_at(value, len(_VALUES))].encode()
+    if kind == "borrow":
+        words = _WORD.findall(samples[_at(other, len(samples))])
+        return bytes(words[_at(value, len(words))]) if words else b""
+    if kind == "digits":
+        new = [b"-" + word, word + b"0", word + b"e9", word + b".5", word * 2, word[: len(word) // 2]]
+        return new[_at(value, len(new))]
+    return word + b" " + word if kind == "repeat" else b""
+
+
+def _swapped(
+    content: bytes, parts: Sequence[tuple[int, int]], place: float, other: float
+) -> bytes:
+    first, second = sorted((_at(place, len(parts)), _at(other, len(parts))))
+    (a, b), (c, d) = parts[first], parts[second]
+    if b > c:
+        return content
+    return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
+
+
+def _change_bytes(content: bytes, change: Change, _samples: Sequence[bytes]) -> bytes:
+    kind, place, other, value = change
+    at, changed = _at(place, len(content)), bytearray(content)
+    end = min(len(content), at + 1 + _at(value, 64))
+    if kind == "byte":
+        changed[at] = _at(value, 256)
+    elif kind == "bit":
+        changed[at] ^= 1 << _at(value, 8)
+    elif kind == "cut":
+        del changed[at:]
+    elif kind == "length":
+        width = [1, 2, 4, 8][_at(other, 4)]
+        number = _LENGTHS[_at(value, len(_LENGTHS))] % 2 ** (8 * width)
+        new = number.to_bytes(width, "little" if other * 8 % 2 < 1 else "big")
+        changed[at : at + width] = new[: len(content) - at]
+    elif kind == "drop piece":
+        del changed[at:end]
+    elif kind == "repeat piece":
+        changed[at:end] = changed[at:end] * 2
+    elif kind == "zeros":
+        changed[at:end] = bytes(end - at)
+    return bytes(changed)

@@ -1,0 +1,302 @@
+"""What Python reads, damaged: studies, expressions, path files, tables of runs, places, scenarios."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_study
+from conftest import ROOT
+from damaged import Trial
+
+import skyhop as sh
+from skyhop.data import quantities
+from skyhop.data.heads import read_heads
+from skyhop.data.scenarios import load_scenario
+from skyhop.data.toml import toml_text
+from skyhop.errors import InputError
+from skyhop.report.latex import escaped
+
+MOST_RUNS = 30
+"""A study of more runs is not planned to its end: that takes as long as it takes."""
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a file, which its reader would refuse to read otherwise."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InputError("it is not UTF-8 text") from None
+
+
+def studies() -> list[bytes]:
+    shipped = sorted((ROOT / "studies").glob("*.toml"), key=lambda file: file.stat().st_size)
+    small = toml_text(
+        small_study.content(
+            claim=[{"text": "BBR is faster", "check": 'goodput(cc="bbr") > goodput(cc="cubic")'}],
+            axis=[
+                {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]},
+                {"name": "loss", "key": "link.loss", "range": {"from": 0.5, "to": 1, "step": 0.5, "unit": "%"}},
+            ],
+        )
+    )  # fmt: skip
+    return [small.encode(), *(file.read_bytes() for file in shipped[:3])]
+
+
+def test_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from skyhop.study import load_study
+
+    # Scenarios that a study names lie beside it; nothing is fetched from elsewhere.
+    monkeypatch.chdir(ROOT / "studies")
+    file = ROOT / "build" / f"damaged-{os.getpid()}.toml"
+    file.parent.mkdir(exist_ok=True)
+
+    def read(content: bytes) -> None:
+        file.write_bytes(content)
+        study = load_study(file)
+        if study.run_count <= MOST_RUNS:
+            assert len(list(study.runs())) <= study.run_count
+
+    try:
+        Trial("study", studies(), usual=60).run(read)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def test_expressions() -> None:
+    from skyhop.study.expression import UnknownValueError, parse_expression
+
+    samples = [
+        b'goodput(cc="bbr", loss=["0.1 %", "1 %"]) > 1.5 * goodput(cc="cubic") and not a == b',
+        b"mean(srtt, -2e6, max(a, b)) / (c - 1) <= 20 or abs(x) != 3",
+    ]
+
+    def read(content: bytes) -> None:
+        expression = parse_expression(text_of(content), "claim.0.holds")
+        list(expression.calls())
+        try:
+            if expression.is_comparison():
+                expression.check(lambda _name, _selected: 1.0)
+            else:
+                expression.number(dict.fromkeys(expression.names(), 2.0), lambda _n, _s: 1.0)
+        except UnknownValueError:
+            pass
+
+    Trial("expression", samples, usual=500).run(read)
+
+
+def test_path_files(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    sh.path("Seattle", "New York", duration="3 s", relay="access").write(file)
+    computed = file.read_bytes()
+
+    def read(content: bytes) -> None:
+        file.write_bytes(content)
+        path = sh.read_path(file)
+        assert path.frames.num_rows > 0
+        assert path.segments.num_rows == path.frames.num_rows
+
+    Trial("path file in python", [computed], is_text=False, usual=200).run(read)
+
+
+def test_files_of_all_pairs(tmp_path: Path) -> None:
+    from skyhop.data.pairs import read_all_pairs
+
+    file = tmp_path / "pairs.parquet"
+    sites = ["Seattle", "New York", "San Diego"]
+    sh.all_pairs(sites, file, duration="3 s", constellation="iridium-next")
+
+    def read(content: bytes) -> None:
+        file.write_bytes(content)
+        pairs = read_all_pairs(file)
+        assert pairs.delays_ns.shape == (len(pairs.times_ns), len(pairs.pairs))
+        pairs.routes(0, 1)
+
+    Trial("all pairs", [file.read_bytes()], is_text=False, usual=100).run(read)
+
+
+SCENARIO = {
+    "path": {"from": "Seattle", "to": "New York", "relay": "access"},
+    "link": {"rate": "5 Mbit/s", "loss": "0.1 %"},
+    "flow": [{"cc": "satcp"}, {"kind": "probe"}],
+    "signal": {"source": "path", "lead": "0.5 s"},
+    "run": {"duration": "3 s"},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("whole") / "run"
+    sh.sim(SCENARIO, place)
+    return place
+
+
+def view(run: Path) -> None:
+    """Read what a report says of a run, without drawing it."""
+    from skyhop.analysis.run_page import runs_page
+    from skyhop.data.reading import read_runs
+
+    runs_page(read_runs([run]))
+
+
+@pytest.mark.parametrize("name", ["run.json", "summary.json"])
+def test_json_of_runs(whole: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+
+    def read(content: bytes) -> None:
+        (run / name).write_bytes(content)
+        read_heads([run])
+        view(run)
+
+    Trial(name, [(whole / name).read_bytes()], usual=30).run(read)
+
+
+def test_tables_of_runs(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    tables = sorted(file.name for file in whole.glob("*.parquet"))
+    # One file after the other, in front of each its name.
+    samples = [name.encode() + b"\n" + (whole / name).read_bytes() for name in tables]
+
+    def read(content: bytes) -> None:
+        name, _, table = content.partition(b"\n")
+        place = name.decode("latin-1")
+        if place not in tables:
+            raise InputError("it is no table of a run")
+        (run / place).write_bytes(table)
+        try:
+            view(run)
+        finally:
+            shutil.copyfile(whole / place, run / place)
+
+    Trial("tables of runs", samples, is_text=False, usual=60).run(read)
+
+
+def test_rows_of_studies(tmp_path: Path) -> None:
+    from skyhop.study import load_study, run_study
+
+    study = load_study(small_study.write(tmp_path / "study.toml", repeats=1, axis=[
+        {"name": "cc", "key": "flow.0.cc", "values": ["cubic"]},
+    ]))  # fmt: skip
+    out = tmp_path / "out"
+    run_study(study, out, jobs=1)
+    (rows,) = out.glob("runs/*/rows-*.json")
+    samples = [rows.read_bytes()]
+
+    def read(content: bytes) -> None:
+        rows.write_bytes(content)
+        run_study(study, out, jobs=1)
+
+    Trial("rows of studies", samples, usual=10).run(read)
+
+
+def test_scenarios_from_dictionaries() -> None:
+    flows = [{"cc": "cubic", "cubic": {"beta": 0.7}, "count": 2}, {"kind": "probe"}]
+    samples = [
+        repr({**SCENARIO, "flow": flows, "change": [{"at": "1 s", "rate": "1 Mbit/s"}]}).encode(),
+        repr({"path": {"kind": "fixed", "rtt": "20 ms"}, "flow": [{"bytes": "1 MB"}]}).encode(),
+    ]
+    nothing: dict[str, Any] = {"__builtins__": {}, "nan": float("nan"), "inf": float("inf")}
+
+    def read(content: bytes) -> None:
+        text = text_of(content)
+        # Literals alone, and few of them: what a program would hand over.
+        if not re.fullmatch(r"[\s\w'\"{}\[\],:.%/+-]*", text) or "**" in text:
+            raise InputError("it is no dictionary")
+        try:
+            scenario = eval(text, nothing)  # noqa: S307 - checked above
+        except Exception as error:
+            raise InputError("it is no dictionary") from error
+        if not isinstance(scenario, Mapping):
+            raise InputError("it is no dictionary")
+        load_scenario(scenario)
+
+    Trial("scenario dictionary", samples, usual=300).run(read)
+
+
+def test_places() -> None:
+    from skyhop.data.places import find_place
+
+    def read(content: bytes) -> None:
+        place = find_place(text_of(content))
+        assert -90 <= place.latitude_deg <= 90
+        assert -1e5 <= place.altitude_m <= 1e6
+
+    samples = [b"47.6,-122.3", b"-33.9, 151.2, 58", b"12,2", b"0,-0.5,1"]
+    Trial("position", samples, usual=100).run(lambda content: read(without_letters(content)))
+    Trial("city", [b"Portland, OR", "Zürich, Switzerland".encode()], usual=4, of_soak=25).run(read)
+
+
+def without_letters(content: bytes) -> bytes:
+    """Leave out what would make it a name: those are looked for in a long list."""
+    return re.sub(rb"[A-Za-z\x80-\xff]", b"", content)
+
+
+def test_quantities() -> None:
+    samples = [b"150 Mbit/s", b"0.5kbps", b"20 ms", b"1.5 h"]
+
+    def read(content: bytes) -> None:
+        text = text_of(content)
+        found = [quantities.mbps_or_none(text), quantities.seconds_or_none(text)]
+        if found == [None, None]:
+            raise InputError("it is neither a rate nor a duration")
+        assert all(value is None or value >= 0 for value in found)
+        assert quantities.leading_number(text) is None or text.strip()
+
+    Trial("quantities in python", samples, usual=300).run(read)
+
+
+def test_texts_in_papers() -> None:
+    samples = ["50 % of 3 × 10² µs_x & {y} ~ #1 ^2 \\ <a>|b".encode()]
+
+    def read(content: bytes) -> None:
+        text = text_of(content)
+        written = escaped(text)
+        plain = re.sub(r"\\[A-Za-z]+\{\}|\\[&%$#_{}`]|\{\}|\$\\?[A-Za-z^\-2]*(circ)?\$", "", written)
+        assert not set(plain) & set("&%$#_{}~^\\"), (text, written)
+        assert plain.isprintable() or not text.isprintable(), (text, written)
+        if not text.strip():
+            raise InputError("it is empty")
+
+    Trial("text for latex", samples, usual=300).run(read)
+
+
+def test_lines_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket at the service's place at which something else speaks."""
+    from skyhop.cli.signal_ import watch
+
+    hello = {"type": "hello", "v": 1, "source": "schedule", "clock": "CLOCK_MONOTONIC",
+             "period_ns": 15_000_000_000, "offset_ns": 12_000_000_000}  # fmt: skip
+    handover = {"type": "handover", "v": 1, "at_ns": 5, "at_utc": "2026-01-01T00:00:12Z",
+                "outage_ns": 30_000_000, "error_ns": 0, "kind": "end"}  # fmt: skip
+    sample = "".join(json.dumps(line) + "\n" for line in (hello, handover)).encode()
+    place = tmp_path / "socket"
+
+    def speak(listener: socket.socket, content: bytes) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(content)
+
+    def read(content: bytes) -> None:
+        place.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place))
+            listener.listen()
+            speaker = threading.Thread(target=speak, args=(listener, content))
+            speaker.start()
+            try:
+                watch(place)
+            finally:
+                speaker.join()
+
+    Trial("lines of the service", [sample], usual=100).run(read)

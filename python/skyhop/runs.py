@@ -6,6 +6,7 @@ What draws a run stands above this module, and is reached by the package's own n
 from __future__ import annotations
 
 import json
+import math
 import os
 from functools import cached_property
 from pathlib import Path
@@ -125,7 +126,9 @@ class Run:
     def _json(self, name: str) -> dict[str, Any]:
         try:
             text = (self.directory / name).read_text("utf-8")
-            content: dict[str, Any] = json.loads(text, parse_constant=_refuse)
+            content: dict[str, Any] = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+            # Halves of letters, which JSON can write and nothing can print.
+            json.dumps(content, ensure_ascii=False).encode()
         except FileNotFoundError:
             raise InputError(f"{self.directory / name}: missing") from None
         except (OSError, ValueError, RecursionError) as error:
@@ -166,6 +169,12 @@ class Run:
 def _refuse(word: str) -> float:
     """Refuse NaN and Infinity, which are none of JSON's."""
     raise ValueError(f"{word} is no number")
+
+
+def _finite(text: str) -> float:
+    """Return the number, which JSON may write as large as it likes."""
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
 
 
 def read_run(directory: str | os.PathLike[str]) -> Run:

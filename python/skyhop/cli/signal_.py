@@ -283,7 +283,7 @@ def watch(
             try:
                 for text in _texts(lines, as_json=as_json):
                     print(shown_text(text), flush=True)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise RunError(
                     f"{path}: says what skyhop signal serve does not say; is it another program's?"
                 ) from None

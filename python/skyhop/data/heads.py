@@ -142,6 +142,8 @@ def _check_figures(file: Path, above: str, content: Mapping[str, Any]) -> None:
             _check_figures(file, f"{place}.", value)
         elif key in _TEXTS:
             is_right = isinstance(value, str)
+        elif key in _OBJECTS:
+            is_right = value is None
         else:
             is_right = isinstance(value, (int, float)) or (value is None and key not in _NUMBERS)
         if not is_right:

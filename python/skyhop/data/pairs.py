@@ -136,9 +136,47 @@ def read_all_pairs(file: str | os.PathLike[str]) -> AllPairs:
         parquet = pq.ParquetFile(name)
         header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
         table = parquet.read()
+        table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise InputError(f"{name}: cannot read: {reason}") from None
-    if header.get("source") != "skyhop all pairs" or "delay_dd_ns" not in table.column_names:
-        raise InputError(f"{name}: not a file of all pairs")
+    if not _is_of_pairs(table, header):
+        raise InputError(f"{name}: not a file of all pairs, or damaged: compute it again")
     return AllPairs(table, header)
+
+
+_NODES = pa.list_(pa.int32())
+_COLUMNS = {
+    "t_ns": pa.int64(),
+    "delay_dd_ns": pa.list_(pa.int64()),
+    "changes": pa.list_(pa.struct({"pair": pa.int32(), "nodes": _NODES})),
+}
+
+
+def _is_of_pairs(table: pa.Table, header: Any) -> bool:
+    """Whether it has a delay of every pair at every step, and what else `AllPairs` relies on."""
+    if not isinstance(header, dict) or header.get("source") != "skyhop all pairs":
+        return False
+    sites = header.get("sites")
+    names = [site.get("name") for site in sites if isinstance(site, dict)] if sites else []
+    if not names or len(names) != len(sites) or not all(isinstance(name, str) for name in names):
+        return False
+    if table.column_names != list(_COLUMNS):
+        return False
+    if not all(_is_like(table.schema.field(name).type, t) for name, t in _COLUMNS.items()):
+        return False
+    delays = pc.list_value_length(table["delay_dd_ns"])
+    count = len(names) * (len(names) - 1) // 2
+    return not any(c.null_count for c in table.columns) and pc.all(pc.equal(delays, count)).as_py()
+
+
+def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types are the same but for what may be null."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _is_like(found.value_type, wanted.value_type)
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        names = [found.field(i).name for i in range(found.num_fields)]
+        return names == [wanted.field(i).name for i in range(wanted.num_fields)] and all(
+            _is_like(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
+        )
+    return bool(found == wanted)

@@ -124,7 +124,9 @@ def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> p
     for column in columns:
         if column not in table.column_names:
             raise InputError(f"{origin}: the column `{column}` is missing")
-    return pl.DataFrame(pl.from_arrow(table))
+    # Without what else stands in a schema: letters that are none would be the end of polars.
+    plain = pa.table(table.columns, names=table.column_names)
+    return pl.DataFrame(pl.from_arrow(plain))
 
 
 def _floats(frame: pl.DataFrame, column: str, scale: float = 1.0) -> FloatArray:

@@ -134,5 +134,13 @@ def _loaded(
     scenario: str | os.PathLike[str] | Mapping[str, Any], sets: Sequence[str], origin: str
 ) -> _core.Scenario:
     if isinstance(scenario, Mapping):
-        return _core.Scenario.from_json(json.dumps(scenario), origin, list(sets))
+        return _core.Scenario.from_json(_as_json(scenario, origin), origin, list(sets))
     return _core.Scenario.read(str(find_scenario(scenario)), list(sets))
+
+
+def _as_json(scenario: Mapping[str, Any], origin: str) -> str:
+    try:
+        return json.dumps(scenario, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        what = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{origin}: holds what no scenario file can: {what}") from None

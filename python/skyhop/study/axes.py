@@ -41,6 +41,10 @@ def numeric_axes(study: StudyFile) -> dict[str, bool]:
     }
 
 
+_MOST_POINTS = 100_000
+"""Of all axes together, before any are excluded."""
+
+
 def expand(study: StudyFile, origin: str) -> list[Point]:
     """Return the study's points: zips go in step, everything else is crossed, in the file's order.
 
@@ -49,6 +53,9 @@ def expand(study: StudyFile, origin: str) -> list[Point]:
     """
     _check_axes(study.axis, origin)
     groups = [_in_step(axes, origin) for axes in _zipped(study.axis)]
+    count = math.prod(map(len, groups))
+    if count > _MOST_POINTS:
+        raise InputError(f"{origin}: axis: {count:,} points; expected at most {_MOST_POINTS:,}")
     names = [axis.name for axis in study.axis]
     excluded = [_checked_choice(study, e, f"{origin}: exclude") for e in study.exclude]
     points = []

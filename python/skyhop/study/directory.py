@@ -82,6 +82,8 @@ class StudyDirectory:
         file = self.rows_file(run_id, digest)
         try:
             rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
+            # Halves of letters, which JSON can write and nothing can print.
+            json.dumps(rows, ensure_ascii=False).encode()
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError):
@@ -132,6 +134,8 @@ def _lock(file: IO[str], root: Path) -> None:
 def _is_row(row: object) -> bool:
     """Whether a row holds what runs are measured as: figures, one word, warnings."""
     if not isinstance(row, dict) or not isinstance(row.get(WARNINGS), list):
+        return False
+    if not isinstance(row.get("flow"), int | None):
         return False
     figures = {name: value for name, value in row.items() if name not in _WORDS}
     return all(

@@ -6,7 +6,9 @@ examples. Everything that can be told without running is checked on reading.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
 import types
 import typing
@@ -26,8 +28,14 @@ Choice: TypeAlias = dict[str, Value | list[Value]]
 """Which runs: axis names, or `seed` and `flow`, each with the value or values to take."""
 
 
+_MOST_VALUES = 10_000
+"""Of one range."""
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
+    )
 
 
 class Range(_Strict):
@@ -47,6 +55,9 @@ class Range(_Strict):
             raise ValueError("expected either `step` or `count`")
         if self.to < self.from_:
             raise ValueError("expected `to` not below `from`")
+        count = self.count or (self.to - self.from_) / (self.step or 1.0)
+        if count > _MOST_VALUES:
+            raise ValueError(f"{count:.4g} values are too many; expected at most {_MOST_VALUES:,}")
         if self.scale == "log" and (self.step is not None or self.from_ <= 0):
             raise ValueError("a log scale takes `count` and begins above 0")
         return self
@@ -317,13 +328,25 @@ def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
         raise InputError(f"{origin}: {_first_error(error)}") from None
 
 
+_TOO_DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+\s*\.\s*){100}""")
+
+
 def _toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
+        # The reader of TOML takes memory with the square of that.
+        if _TOO_DEEP.search(text):
+            raise RecursionError
+        content = tomllib.loads(text)
+        # Scenarios travel as JSON, which goes as deep as Python does.
+        json.dumps(content, default=str)
     except OSError as error:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{file}: not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{file}: is nested too deeply") from None
+    return content
 
 
 def _first_error(error: ValidationError) -> str:

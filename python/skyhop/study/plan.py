@@ -108,7 +108,8 @@ class Study:
     def _found(self, key: str, value: Any) -> Any:
         """Return a value; a file beside the study so that a scenario elsewhere finds it."""
         beside = Path(self.origin).parent
-        is_file = key.endswith(".cc") and isinstance(value, str) and (beside / value).is_file()
+        # What cannot be a file's name is none.
+        is_file = key.endswith(".cc") and os.path.isfile(beside / str(value))  # noqa: PTH113
         if not is_file or Path(self.scenario_origin).parent == beside:
             return value
         return str((beside / str(value)).absolute())
@@ -228,7 +229,7 @@ def _digests(named: Mapping[str, Any], beside: Path, digests: dict[Path, str]) -
     found: dict[str, str] = {}
     for key, name in named.items():
         places = [beside / name, Path(name)] if isinstance(name, str) else []
-        place = next((place for place in places if place.is_file()), None)
+        place = next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
         if place is not None:
             if place not in digests:
                 digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()

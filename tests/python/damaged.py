@@ -35,8 +35,8 @@ _CPU_S = 60.0
 _MEMORY_BYTES = 1 << 30
 
 _VALUES = [
-    "", "0", "-0", "1", "-1", "2", "0.5", "1e400", "-1e400", "1e308", "1e-400", "1e18", "4e9", "nan",
-    "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649", "1000000000",
+    "", "0", "-0", "1", "-1", "2", "0.5", "1e400", "-1e400", "1e308", "1e-400", "1e18", "4e9",
+    "nan", "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649", "1000000000",
     "9223372036854775807", "9223372036854775808", "18446744073709551616", "9" * 40, "9" * 5000,
     "0x10", "1_000", "+5", "1,5", "\u0663", "true", "false", "null", '""', "[]", "{}", '"x"',
 ]  # fmt: skip
@@ -114,10 +114,15 @@ class Trial:
         return draw.choice(self.samples), changes
 
     def _damaged(self, sample: bytes, changes: Sequence[Change]) -> bytes:
-        change_one = _change_text if self.is_text else _change_bytes
         for change in changes:
-            if sample:
-                sample = change_one(sample, change, self.samples)
+            if not sample:
+                break
+            text = self.is_text
+            sample = (
+                _change_text(sample, change, self.samples)
+                if text
+                else _change_bytes(sample, change)
+            )
         return sample
 
     def _least(self, read: Reader, sample: bytes, changes: list[Change], what: str) -> str:
@@ -135,7 +140,8 @@ class Trial:
 
     def _record(self, done: int, seed: int, result: str) -> None:
         file = os.environ.get("SKYHOP_TRIALS")
-        line = "\t".join(["fuzz", self.format, str(done), str(seed), " ".join(result.split())[:300]])
+        result = " ".join(result.split())[:300]
+        line = "\t".join(["fuzz", self.format, str(done), str(seed), result])
         if file:
             with Path(file).open("a", encoding="utf-8") as record:
                 record.write(line + "\n")
@@ -197,28 +203,36 @@ def _at(place: float, count: int) -> int:
 def _change_text(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
     kind, place, other, value = change
     if kind in ("value", "borrow", "digits", "drop", "repeat", "swap"):
-        words = [found.span() for found in _WORD.finditer(content)]
-        if not words:
-            return content
-        if kind == "swap":
-            return _swapped(content, words, place, other)
-        begin, end = words[_at(place, len(words))]
-        return content[:begin] + _instead(content[begin:end], change, samples) + content[end:]
+        return _change_words(content, change, samples)
     if kind.endswith(("line", "lines")):
-        lines = [found.span() for found in _LINE.finditer(content)]
-        if kind == "swap lines":
-            return _swapped(content, lines, place, other)
-        begin, end = lines[_at(place, len(lines))]
-        times = 2 if kind == "repeat line" else 0
-        return content[:begin] + content[begin:end] * times + content[end:]
+        return _change_lines(content, change)
     if kind in ("rude", "nest"):
-        at = _at(place, len(content) + 1)
+        new = _RUDE if kind == "rude" else _OPENERS
         times = [2, 30, 300, 20_000][_at(other, 4)] if kind == "nest" else 1
-        new = (_OPENERS if kind == "nest" else _RUDE)[
-            _at(value, len(_OPENERS if kind == "nest" else _RUDE))
-        ]
-        return content[:at] + new * times + content[at:]
-    return _change_bytes(content, change, samples)
+        at = _at(place, len(content) + 1)
+        return content[:at] + new[_at(value, len(new))] * times + content[at:]
+    return _change_bytes(content, change)
+
+
+def _change_words(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
+    kind, place, other, _ = change
+    words = [found.span() for found in _WORD.finditer(content)]
+    if not words:
+        return content
+    if kind == "swap":
+        return _swapped(content, words, place, other)
+    begin, end = words[_at(place, len(words))]
+    return content[:begin] + _instead(content[begin:end], change, samples) + content[end:]
+
+
+def _change_lines(content: bytes, change: Change) -> bytes:
+    kind, place, other, _ = change
+    lines = [found.span() for found in _LINE.finditer(content)]
+    if kind == "swap lines":
+        return _swapped(content, lines, place, other)
+    begin, end = lines[_at(place, len(lines))]
+    times = 2 if kind == "repeat line" else 0
+    return content[:begin] + content[begin:end] * times + content[end:]
 
 
 def _instead(word: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
@@ -230,14 +244,13 @@ def _instead(word: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
         words = _WORD.findall(samples[_at(other, len(samples))])
         return bytes(words[_at(value, len(words))]) if words else b""
     if kind == "digits":
-        new = [b"-" + word, word + b"0", word + b"e9", word + b".5", word * 2, word[: len(word) // 2]]
+        half = word[: len(word) // 2]
+        new = [b"-" + word, word + b"0", word + b"e9", word + b".5", word * 2, half]
         return new[_at(value, len(new))]
     return word + b" " + word if kind == "repeat" else b""
 
 
-def _swapped(
-    content: bytes, parts: Sequence[tuple[int, int]], place: float, other: float
-) -> bytes:
+def _swapped(content: bytes, parts: Sequence[tuple[int, int]], place: float, other: float) -> bytes:
     first, second = sorted((_at(place, len(parts)), _at(other, len(parts))))
     (a, b), (c, d) = parts[first], parts[second]
     if b > c:
@@ -245,7 +258,7 @@ def _swapped(
     return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
 
 
-def _change_bytes(content: bytes, change: Change, _samples: Sequence[bytes]) -> bytes:
+def _change_bytes(content: bytes, change: Change) -> bytes:
     kind, place, other, value = change
     at, changed = _at(place, len(content)), bytearray(content)
     end = min(len(content), at + 1 + _at(value, 64))

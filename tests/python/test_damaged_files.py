@@ -1,4 +1,4 @@
-"""What Python reads, damaged: studies, expressions, path files, tables of runs, places, scenarios."""
+"""What Python reads, damaged: studies, files of paths and runs, places, what users write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any
 import pytest
 import small_study
 from conftest import ROOT
-from damaged import Trial
 
 import skyhop as sh
+from damaged import Trial
 from skyhop.data import quantities
 from skyhop.data.heads import read_heads
 from skyhop.data.scenarios import load_scenario
@@ -45,14 +44,18 @@ def studies() -> list[bytes]:
             claim=[{"text": "BBR is faster", "check": 'goodput(cc="bbr") > goodput(cc="cubic")'}],
             axis=[
                 {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]},
-                {"name": "loss", "key": "link.loss", "range": {"from": 0.5, "to": 1, "step": 0.5, "unit": "%"}},
+                {
+                    "name": "loss",
+                    "key": "link.loss",
+                    "range": {"from": 0.5, "to": 1, "step": 0.5, "unit": "%"},
+                },
             ],
         )
-    )  # fmt: skip
+    )
     return [small.encode(), *(file.read_bytes() for file in shipped[:3])]
 
 
-def test_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyhop.study import load_study
 
     # Scenarios that a study names lie beside it; nothing is fetched from elsewhere.
@@ -214,7 +217,7 @@ def test_scenarios_from_dictionaries() -> None:
         if not re.fullmatch(r"[\s\w'\"{}\[\],:.%/+-]*", text) or "**" in text:
             raise InputError("it is no dictionary")
         try:
-            scenario = eval(text, nothing)  # noqa: S307 - checked above
+            scenario = eval(text, nothing)
         except Exception as error:
             raise InputError("it is no dictionary") from error
         if not isinstance(scenario, Mapping):
@@ -258,12 +261,13 @@ def test_quantities() -> None:
 
 
 def test_texts_in_papers() -> None:
-    samples = ["50 % of 3 × 10² µs_x & {y} ~ #1 ^2 \\ <a>|b".encode()]
+    samples = ["50 % of 3 \N{MULTIPLICATION SIGN} 10² µs_x & {y} ~ #1 ^2 \\ <a>|b".encode()]
 
     def read(content: bytes) -> None:
         text = text_of(content)
         written = escaped(text)
-        plain = re.sub(r"\\[A-Za-z]+\{\}|\\[&%$#_{}`]|\{\}|\$\\?[A-Za-z^\-2]*(circ)?\$", "", written)
+        commands = r"\\[A-Za-z]+\{\}|\\[&%$#_{}`]|\{\}|\$\\?[A-Za-z^\-2]*(circ)?\$"
+        plain = re.sub(commands, "", written)
         assert not set(plain) & set("&%$#_{}~^\\"), (text, written)
         assert plain.isprintable() or not text.isprintable(), (text, written)
         if not text.strip():
@@ -272,7 +276,7 @@ def test_texts_in_papers() -> None:
     Trial("text for latex", samples, usual=300).run(read)
 
 
-def test_lines_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_the_service(tmp_path: Path) -> None:
     """A socket at the service's place at which something else speaks."""
     from skyhop.cli.signal_ import watch
 

@@ -7,6 +7,9 @@ use crate::ScenarioError;
 /// The keys of a scenario that hold lists of tables.
 pub(crate) const LISTS: [&str; 2] = ["flow", "change"];
 
+/// A key's parts: tables in tables are read, and dropped, by functions that call themselves.
+const MOST_STEPS: usize = 20;
+
 /// Sets the key named in `text` ("KEY=VALUE") in `table`.
 ///
 /// The value is read as TOML where it is a number, a truth value or quoted, and is text otherwise.
@@ -21,6 +24,11 @@ pub(crate) fn apply(table: &mut Table, text: &str) -> Result<(), ScenarioError> 
         .ok_or_else(|| wrong("expected KEY=VALUE, for example flow.0.cc=bbr".to_owned()))?;
     let key = key.trim();
     let mut steps: Vec<&str> = key.split('.').collect();
+    if steps.len() > MOST_STEPS {
+        let what =
+            format!("the key has {} parts, and none has more than {MOST_STEPS}", steps.len());
+        return Err(wrong(what));
+    }
     let last = steps.pop().filter(|last| !last.is_empty());
     let last = last.ok_or_else(|| wrong("the key is empty".to_owned()))?;
     let mut place = Slot::Table(table);

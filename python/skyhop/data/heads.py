@@ -156,9 +156,9 @@ def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:
         ("link", link, ("utilisation", "backlog_mean_bytes", "drops")),
         ("handovers", summary["handovers"], ("end", "intermediate", "reroute")),
     ]
-    for name, keys in _OF_EACH.items():
+    for name, wanted in _OF_EACH.items():
         for index, entry in enumerate(summary.get(name) or ()):
-            parts.append((f"{name}[{index}]", entry, keys))
+            parts.append((f"{name}[{index}]", entry, wanted))
     if isinstance(link, Mapping):
         parts.append(("link.drops", link.get("drops"), ()))
     for name, part, keys in parts:

@@ -158,15 +158,16 @@ def _is_of_pairs(table: pa.Table, header: Any) -> bool:
     if not isinstance(header, dict) or header.get("source") != "skyhop all pairs":
         return False
     sites = header.get("sites")
-    names = [site.get("name") for site in sites if isinstance(site, dict)] if sites else []
-    if not names or len(names) != len(sites) or not all(isinstance(name, str) for name in names):
+    if not isinstance(sites, list) or not all(
+        isinstance(site, dict) and isinstance(site.get("name"), str) for site in sites
+    ):
         return False
-    if table.column_names != list(_COLUMNS):
-        return False
-    if not all(_is_like(table.schema.field(name).type, t) for name, t in _COLUMNS.items()):
+    if table.column_names != list(_COLUMNS) or not all(
+        _is_like(table.schema.field(name).type, t) for name, t in _COLUMNS.items()
+    ):
         return False
     delays = pc.list_value_length(table["delay_dd_ns"])
-    count = len(names) * (len(names) - 1) // 2
+    count = len(sites) * (len(sites) - 1) // 2
     return not any(c.null_count for c in table.columns) and pc.all(pc.equal(delays, count)).as_py()
 
 

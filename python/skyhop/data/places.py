@@ -85,7 +85,9 @@ def _at_position(text: str, position: re.Match[str]) -> Place:
         raise InputError(f'"{text}" is not a position; expected "lat,lon[,alt_m]"') from None
     if not _within(altitude_m, _ALTITUDES_M):
         low, high = _ALTITUDES_M
-        raise InputError(f'"{text}" has an altitude of {altitude_m:g} m; expected {low:g} to {high:g}')
+        raise InputError(
+            f'"{text}" has an altitude of {altitude_m:g} m; expected {low:g} to {high:g}'
+        )
     if not (_within(latitude_deg, _LATITUDES_DEG) and _within(longitude_deg, _LONGITUDES_DEG)):
         raise InputError(
             f'"{text}" is not on Earth; expected a latitude of -90 to 90 and a longitude of '

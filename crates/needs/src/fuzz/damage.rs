@@ -112,7 +112,7 @@ struct Place(u32);
 
 impl Place {
     fn index(self, count: usize) -> usize {
-        (u64::from(self.0) * count as u64 >> 32) as usize
+        ((u64::from(self.0) * count as u64) >> 32) as usize
     }
 }
 

@@ -36,7 +36,8 @@ _MEMORY_BYTES = 1 << 30
 
 _VALUES = [
     "", "0", "-0", "1", "-1", "2", "0.5", "1e400", "-1e400", "1e308", "1e-400", "1e18", "4e9",
-    "nan", "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649", "1000000000",
+    "nan", "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649",
+    "1000000000",
     "9223372036854775807", "9223372036854775808", "18446744073709551616", "9" * 40, "9" * 5000,
     "0x10", "1_000", "+5", "1,5", "\u0663", "true", "false", "null", '""', "[]", "{}", '"x"',
 ]  # fmt: skip
@@ -117,12 +118,10 @@ class Trial:
         for change in changes:
             if not sample:
                 break
-            text = self.is_text
-            sample = (
-                _change_text(sample, change, self.samples)
-                if text
-                else _change_bytes(sample, change)
-            )
+            if self.is_text:
+                sample = _change_text(sample, change, self.samples)
+            else:
+                sample = _change_bytes(sample, change)
         return sample
 
     def _least(self, read: Reader, sample: bytes, changes: list[Change], what: str) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,9 @@ def test_scenarios_from_dictionaries() -> None:
         if not re.fullmatch(r"[\s\w'\"{}\[\],:.%/+-]*", text) or "**" in text:
             raise InputError("it is no dictionary")
         try:
-            scenario = eval(text, nothing)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scenario = eval(text, nothing)
         except Exception as error:
             raise InputError("it is no dictionary") from error
         if not isinstance(scenario, Mapping):

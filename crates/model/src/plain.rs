@@ -1,5 +1,7 @@
 //! What the readers of TOML and JSON say of a file, in the words of those who wrote the file.
 
+use std::fmt::Write;
+
 /// How a reader's message begins, and what is said instead.
 const BEGINNINGS: [(&str, &str); 15] = [
     ("EOF while parsing", "it ends too early; is it whole?"),
@@ -58,7 +60,7 @@ pub fn one_line(message: &str) -> String {
                 plain.push('…');
             }
         } else if letter.is_control() {
-            plain.extend(letter.escape_default());
+            let _ = write!(plain, "\\x{:02x}", letter as u32);
         } else {
             plain.push(letter);
         }

@@ -13,10 +13,10 @@ impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
         for letter in self.0.chars().take(MOST) {
-            if letter.is_control() {
-                write!(f, "{}", letter.escape_default())?;
-            } else {
-                f.write_char(letter)?;
+            match letter {
+                '\n' | '\r' | '\t' => write!(f, "{}", letter.escape_default())?,
+                _ if letter.is_control() => write!(f, "\\x{:02x}", letter as u32)?,
+                _ => f.write_char(letter)?,
             }
         }
         if self.0.chars().nth(MOST).is_some() {
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn what_acts_on_a_terminal_is_written_out() {
         assert_eq!(Quoted("Zürich").to_string(), "\"Zürich\"");
-        assert_eq!(Quoted("a\n\x1b[2J\u{9b}").to_string(), "\"a\\n\\u{1b}[2J\\u{9b}\"");
+        assert_eq!(Quoted("a\n\x1b[2J\u{9b}").to_string(), "\"a\\n\\x1b[2J\\x9b\"");
         assert_eq!(Quoted(&"é".repeat(200)).to_string().chars().count(), MOST + 3);
     }
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -134,7 +135,10 @@ def parse_expression(text: str, origin: str) -> Expression:
     if len(text) > _LONGEST:
         raise InputError(f"{origin}: longer than {_LONGEST} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            # What Python would only warn of, such as "1and 2", is a slip.
+            warnings.simplefilter("error")
+            tree = ast.parse(text.strip(), mode="eval").body
         _check(tree, origin)
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{origin}: not an expression: {text!r}: {error.args[0]}") from None

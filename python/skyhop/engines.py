@@ -23,9 +23,9 @@ from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
-
     import polars as pl
+
+    from skyhop.data.files import Scratch
 
 
 @dataclass(frozen=True)
@@ -256,14 +256,14 @@ _NO_OPTIONS: _core.EngineOptions = {
 class _Place:
     path: Path
     directory: _core.RunDirectory
-    keep: TemporaryDirectory[str] | None
+    keep: Scratch | None
 
 
 @contextmanager
 def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
     """Reserve the output before the work, and leave nothing of it when the work fails."""
-    keep = _temporary() if output is None else None
-    path = Path(keep.name if keep else os.fspath(output or ""))
+    keep = _scratch() if output is None else None
+    path = keep.path if keep else Path(os.fspath(output or ""))
     directory = _core.RunDirectory.reserve(str(path), force)
     try:
         yield _Place(path, directory, keep)
@@ -272,7 +272,7 @@ def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator
         raise
 
 
-def _temporary() -> TemporaryDirectory[str]:
-    from tempfile import TemporaryDirectory
+def _scratch() -> Scratch:
+    from skyhop.data.files import Scratch
 
-    return TemporaryDirectory(prefix="skyhop-")
+    return Scratch()

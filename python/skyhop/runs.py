@@ -17,8 +17,6 @@ from skyhop import _core
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
-
     import pyarrow as pa
 
 
@@ -33,9 +31,7 @@ class Run:
         directory: where it is.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], keep: TemporaryDirectory[str] | None = None
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], keep: object = None) -> None:
         self.directory = Path(directory)
         # Holding it keeps a directory that nobody asked for until the run is forgotten.
         self._keep = keep

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use skyhop_files::{Staging, clear_remains};
 
 use crate::error::CcFileError;
 use crate::headers;
@@ -34,7 +34,7 @@ fn directory() -> Option<PathBuf> {
 
 /// A directory to compile in, which goes when this does.
 pub(crate) struct Workshop {
-    place: TempDir,
+    place: Staging,
     /// Where what it made is kept; `None`: it cannot be.
     cache: Option<PathBuf>,
 }
@@ -45,8 +45,9 @@ impl Workshop {
         if let Some((place, cache)) = cached {
             return Ok(Self { place, cache: Some(cache) });
         }
-        let place = tempfile::Builder::new().prefix("skyhop-cc-").tempdir().map_err(|error| {
-            let place = env::temp_dir().display().to_string();
+        let temporary = env::temp_dir();
+        let place = Staging::beside(&temporary).map_err(|error| {
+            let place = temporary.display().to_string();
             CcFileError::Write { place, reason: error.to_string() }
         })?;
         Ok(Self { place, cache: None })
@@ -104,9 +105,10 @@ fn write_headers(directory: &Path) -> io::Result<()> {
 }
 
 /// A directory to work in, in the cache, which is made and kept within its size.
-fn prepare(cache: &Path) -> io::Result<TempDir> {
+fn prepare(cache: &Path) -> io::Result<Staging> {
     fs::create_dir_all(cache)?;
-    let place = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(cache)?;
+    clear_remains(cache, UNFINISHED, |_| Ok(()));
+    let place = Staging::begin(cache, UNFINISHED)?;
     let mut entries: Vec<_> = fs::read_dir(cache)?
         .filter_map(|entry| {
             let entry = entry.ok()?;

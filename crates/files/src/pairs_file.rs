@@ -16,7 +16,7 @@ use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
 use tempfile::NamedTempFile;
 
 use crate::FileError;
-use crate::whole::{file_beside, put_in_place, write_error};
+use crate::whole::{clear_beside, file_beside, put_in_place, write_error};
 
 /// How many steps are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
@@ -48,6 +48,7 @@ impl PairsWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn create(path: &Path, header: String) -> Result<Self, FileError> {
+        clear_beside(path);
         let file = file_beside(path, &[])?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))

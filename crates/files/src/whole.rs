@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::FileError;
+use crate::remains::{UNFINISHED, clear_remains, locked_file};
 
 /// Writes `path`, so that it is whole or as it was before, even if the machine goes down meanwhile.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is something else than a file.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    clear_beside(path);
     let file = file_beside(path, bytes)?;
     file.as_file().sync_all().map_err(|e| write_error(path, e))?;
     put_in_place(file, path)
@@ -29,13 +31,24 @@ pub fn file_beside(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError
     if target.exists() && !target.is_file() {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let attempt = tempfile::Builder::new()
-        .prefix(".skyhop-")
-        // Unlike tempfile's own files it may be read by whom the umask allows it.
-        .make_in(directory.unwrap_or(Path::new(".")), |place| File::create_new(place))
-        .and_then(|file| file.as_file().write_all(bytes).map(|()| file));
-    attempt.map_err(|e| write_error(path, e))
+    let attempt = locked_file(|| {
+        tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            // Unlike tempfile's own files it may be read by whom the umask allows it.
+            .make_in(directory_of(&target), |place| File::create_new(place))
+    });
+    attempt
+        .and_then(|file| file.as_file().write_all(bytes).map(|()| file))
+        .map_err(|e| write_error(path, e))
+}
+
+/// Removes what killed processes have left of files like `path`.
+pub(crate) fn clear_beside(path: &Path) {
+    clear_remains(directory_of(&target_of(path)), UNFINISHED, |_| Ok(()));
+}
+
+fn directory_of(target: &Path) -> &Path {
+    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Moves what [`file_beside`] made to `path`.

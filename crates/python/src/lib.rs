@@ -42,7 +42,7 @@ mod core {
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
-    use crate::paths::{PyPathTrace, PySatellites, duration_s, write_bytes};
+    use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
     #[pymodule_export]
     use crate::signal_service::serve_signal;
     #[pymodule_export]

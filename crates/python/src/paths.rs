@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
-use skyhop_files::{path_to_parquet, read_path, replace_file, write_path};
+use skyhop_files::{Staging, path_to_parquet, read_path, replace_file, write_error, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathHeader, PathTrace};
 use skyhop_scenario::constellation_of;
@@ -150,6 +150,34 @@ impl PySatellites {
         let named = geostationary.iter().map(|one| one.name.clone());
         let named = named.chain(element_sets.iter().map(|one| one.name().to_owned()));
         std::iter::repeat_n(String::new(), in_shells).chain(named).collect()
+    }
+}
+
+/// A directory to work in, below another: it goes when it is removed or forgotten, and where the process is killed with
+/// the next that is made there.
+#[pyclass(name = "Staging")]
+pub(crate) struct PyStaging {
+    path: PathBuf,
+    staging: Option<Staging>,
+}
+
+#[pymethods]
+impl PyStaging {
+    #[new]
+    fn new(directory: PathBuf) -> Fallible<Self> {
+        let staging = Staging::beside(&directory).map_err(|e| write_error(&directory, e))?;
+        Ok(Self { path: staging.path().to_owned(), staging: Some(staging) })
+    }
+
+    /// Where it is, or was.
+    #[getter]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it with all that is in it.
+    fn remove(&mut self) {
+        self.staging = None;
     }
 }
 

@@ -2,33 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use skyhop_files::{FileError, file_beside, path_to_parquet, put_in_place, write_error};
+use skyhop_files::{
+    FileError, Staging, clear_remains, file_beside, path_to_parquet, put_in_place, write_error,
+};
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
+use crate::replacing::{go_on, refuse_other_than_files, replace_earlier};
 use crate::segments::{Segments, join};
 use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
 use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
 
-/// What a directory is called in which a run's files are before it ends; its process's number follows.
+/// What the names of directories begin with in which a run's files are before it ends.
 const STAGING: &str = ".run.partial-";
-
-/// Where in it an earlier run's files are while the new ones are moved into their place.
-const EARLIER: &str = "earlier";
-
-/// What every run has; [`AppTable`]s come to it.
-const RUN_FILES: [&str; 7] = [
-    "run.json",
-    "summary.json",
-    "path.parquet",
-    "flows.parquet",
-    "link.parquet",
-    "events.parquet",
-    "probes.parquet",
-];
 
 /// A place for a run's results, reserved before the run begins so that a wrong place is found early.
 #[derive(Debug)]
@@ -56,17 +46,10 @@ impl RunDirectory {
             Self { path: path.to_owned(), created: made, is_aside: false }.abandon()?;
             return Err(write_error(path, error));
         }
-        let entries = fs::read_dir(path)
+        clear_remains(path, STAGING, |left| go_on(left, path).map_err(io::Error::other));
+        let mut entries = fs::read_dir(path)
             .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
-        let mut used = false;
-        for entry in entries.flatten() {
-            if is_of_a_killed_run(&entry.file_name().to_string_lossy()) {
-                fs::remove_dir_all(entry.path()).map_err(|e| write_error(&entry.path(), e))?;
-            } else {
-                used = true;
-            }
-        }
-        if used && !force {
+        if entries.next().is_some() && !force {
             return Err(FileError::NotEmpty { path: path.to_owned() });
         }
         refuse_other_than_files(path)?;
@@ -90,12 +73,12 @@ impl RunDirectory {
         trace: &PathTrace,
         path_file: Option<&Path>,
     ) -> Result<RunWriter, FileError> {
-        let staging = match self.is_aside {
-            true => self.path.clone(),
-            false => self.path.join(format!("{STAGING}{}", std::process::id())),
+        let held = match self.is_aside {
+            true => fs::create_dir_all(&self.path).map(|()| None),
+            false => Staging::begin(&self.path, STAGING).map(Some),
         };
-        fs::create_dir_all(&staging).map_err(|e| write_error(&self.path, e))?;
-        let writer = RunWriter::new(staging, self.path.clone());
+        let held = held.map_err(|e| write_error(&self.path, e))?;
+        let writer = RunWriter::new(held, self.path.clone());
         writer.about(put_path(trace, path_file, &writer.staging.join("path.parquet")))?;
         Ok(writer)
     }
@@ -116,29 +99,6 @@ impl RunDirectory {
         }
         Ok(())
     }
-}
-
-/// Whether a name is that of what a process was writing that is there no more.
-fn is_of_a_killed_run(name: &str) -> bool {
-    let process = name.strip_prefix(STAGING).and_then(|pid| pid.parse::<u32>().ok());
-    process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
-}
-
-/// The names of all files that a run may have.
-fn run_files() -> impl Iterator<Item = String> {
-    let tables = AppTable::ALL.iter().map(|table| format!("{table}.parquet"));
-    RUN_FILES.into_iter().map(str::to_owned).chain(tables)
-}
-
-/// Makes sure that what has the name of one of a run's files is one, or a link.
-fn refuse_other_than_files(directory: &Path) -> Result<(), FileError> {
-    for path in run_files().map(|name| directory.join(name)) {
-        let found = fs::symlink_metadata(&path).map(|found| found.file_type());
-        if found.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
-            return Err(FileError::NotAFile { path });
-        }
-    }
-    Ok(())
 }
 
 /// The directories on the way to `path` that do not exist yet, outermost first.
@@ -163,35 +123,14 @@ fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), 
     put_in_place(file_beside(place, &path_to_parquet(trace)?)?, place)
 }
 
-/// Files that were moved, to be moved back where one of them cannot be.
-#[derive(Default)]
-struct Moves(Vec<(PathBuf, PathBuf)>);
-
-impl Moves {
-    /// Moves a file, where it is there.
-    fn rename(&mut self, from: PathBuf, to: PathBuf) -> std::io::Result<()> {
-        match fs::rename(&from, &to) {
-            Ok(()) => self.0.push((from, to)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn undo(self) {
-        for (from, to) in self.0.into_iter().rev() {
-            // Why it is undone is what the user reads.
-            fs::rename(to, from).unwrap_or_default();
-        }
-    }
-}
-
 /// A run that is being written into its directory. Dropped before its last piece has come, it leaves
 /// nothing behind.
 #[derive(Debug)]
 pub struct RunWriter {
     /// Where the files are before they are whole; the destination itself where that is aside.
     staging: PathBuf,
+    /// What holds and removes it, where it is not.
+    held: Option<Staging>,
     destination: PathBuf,
     is_whole: bool,
     links: Vec<String>,
@@ -204,7 +143,8 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    fn new(staging: PathBuf, destination: PathBuf) -> Self {
+    fn new(held: Option<Staging>, destination: PathBuf) -> Self {
+        let staging = held.as_ref().map_or(&*destination, Staging::path).to_owned();
         Self {
             links: Vec::new(),
             flows: Segments::new(&staging, "flows", 0),
@@ -213,6 +153,7 @@ impl RunWriter {
             apps: BTreeMap::new(),
             probes: BTreeMap::new(),
             staging,
+            held,
             destination,
             is_whole: false,
         }
@@ -290,30 +231,10 @@ impl RunWriter {
             probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
         }
         join(&probes, &place("probes"))?;
-        if self.staging != self.destination {
-            self.replace_earlier()?;
+        if self.held.is_some() {
+            replace_earlier(&self.staging, &self.destination)?;
         }
         self.is_whole = true;
-        Ok(())
-    }
-
-    /// Moves everything into its place, and an earlier run's files out of it: all of them or none. Tables
-    /// that only the earlier run had go too, as they would pass for this one's.
-    fn replace_earlier(&self) -> Result<(), FileError> {
-        refuse_other_than_files(&self.destination)?;
-        let earlier = self.staging.join(EARLIER);
-        fs::create_dir_all(&earlier).map_err(|e| write_error(&self.destination, e))?;
-        let mut moves = Moves::default();
-        for name in run_files() {
-            let place = self.destination.join(&name);
-            let moved = moves
-                .rename(place.clone(), earlier.join(&name))
-                .and_then(|()| moves.rename(self.staging.join(&name), place.clone()));
-            if let Err(error) = moved {
-                moves.undo();
-                return Err(write_error(&place, error));
-            }
-        }
         Ok(())
     }
 
@@ -340,7 +261,7 @@ impl Sink for RunWriter {
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
-        if !self.is_whole || self.staging != self.destination {
+        if !self.is_whole && self.held.is_none() {
             // What could not be written has been reported; that this fails too must not hide it.
             fs::remove_dir_all(&self.staging).unwrap_or_default();
         }

@@ -9,6 +9,7 @@ mod counters;
 mod directory;
 mod planned;
 mod recorder;
+mod replacing;
 mod rows;
 mod segments;
 mod sink;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Mapping
 from pathlib import Path
 
 from skyhop import _core
@@ -40,7 +40,7 @@ def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
     # Errors name what was asked for, not the place where it was prepared.
     asked = directory / next(iter(contents), "")
     try:
-        with _staging(directory) as staging:
+        with Scratch(directory) as staging:
             staged = {staging / str(i): directory / name for i, name in enumerate(contents)}
             for temporary, content in zip(staged, contents.values(), strict=True):
                 write_file(temporary, content)
@@ -51,11 +51,35 @@ def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
         raise RunError(f"{asked}: cannot write: {error.strerror}") from None
 
 
-@contextmanager
-def _staging(directory: Path) -> Iterator[Path]:
-    prefix = ".skyhop-"
-    with tempfile.TemporaryDirectory(None, prefix, directory, ignore_cleanup_errors=True) as name:
-        yield Path(name)
+class Scratch:
+    """An empty directory that goes when it is left or forgotten, and with the process.
+
+    Where the process is killed, the next one that is made in the same place removes it.
+
+    Args:
+        directory: where it is made; by default where the system has temporary files.
+
+    Raises:
+        RunError: it cannot be made.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        held = _core.Staging(Path(tempfile.gettempdir()) if directory is None else directory)
+        self._remove = weakref.finalize(self, held.remove)
+        # What holds it has a file of its own in there.
+        self.path = held.path / "files"
+        self.path.mkdir()
+
+    def __enter__(self) -> Path:
+        """Return where it is."""
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it."""
+        self._remove()
 
 
 def _move(staged: Mapping[Path, Path]) -> None:

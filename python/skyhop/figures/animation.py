@@ -14,7 +14,7 @@ from PIL import Image
 
 from skyhop.analysis.ground import GroundView
 from skyhop.data.figure_files import animation_kind
-from skyhop.data.files import write_file
+from skyhop.data.files import Scratch, write_file
 from skyhop.errors import RunError
 from skyhop.figures.ground import draw_ground
 from skyhop.figures.style import Sheet
@@ -51,8 +51,8 @@ def write_animation(
     # What has most on it has the longest legend, and all colours.
     fullest = draw_ground(max(views, key=lambda view: len(view.nodes)))
     pictures = _pictures(views, fullest, progress)
-    with tempfile.TemporaryDirectory(prefix="skyhop-") as place:
-        made = Path(place) / f"made.{kind}"
+    with Scratch(output.parent) as place:
+        made = place / f"made.{kind}"
         if kind == "gif":
             _gif(pictures, _palette(_even(fullest.pixels())), made, per_second)
         else:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from skyhop.data.files import Scratch
 from skyhop.errors import InputError, RunError
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.execution import Failure, Recipe, Task, execute
@@ -101,12 +101,12 @@ def _run(recipe: Recipe, task: Task) -> _Result:
 @cache
 def _workplace() -> Workplace:
     """Return this process's own, which keeps the paths that its runs share."""
-    return Workplace(Path(_place().name))
+    return Workplace(_place().path)
 
 
 @cache
-def _place() -> tempfile.TemporaryDirectory[str]:
-    place = tempfile.TemporaryDirectory(prefix="skyhop-")
+def _place() -> Scratch:
+    place = Scratch()
     for part in ("runs", "paths", "unfinished"):
-        (Path(place.name) / part).mkdir()
+        (place.path / part).mkdir()
     return place

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skyhop import _core
+from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress
 from skyhop.data.scenarios import Scenario, with_now, with_whole_cc
 from skyhop.data.shipped import find_scenario
@@ -82,9 +83,7 @@ def sweep(
     if output is not None:
         done = run_study(study, output, jobs=jobs, progress=progress)
         return _told(done, list(axes or {}), Path(output) / "runs")
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory(prefix="skyhop-") as place:
+    with Scratch() as place:
         done = run_study(study, place, jobs=jobs, progress=progress)
     return _told(done, list(axes or {}), None)
 

@@ -190,13 +190,64 @@ fn a_run_aside_is_written_straight_into_its_directory_and_takes_it_away_where_it
 #[test]
 fn what_a_killed_run_left_is_in_nobodys_way() {
     let directory = tempfile::tempdir().unwrap();
-    // Of a process that is not there: numbers end below that.
-    let left = directory.path().join(".run.partial-4194305");
-    fs::create_dir(&left).unwrap();
-    fs::write(left.join("flows.000000.000000.parquet"), "rows").unwrap();
+    // Whatever it is called: process numbers come again.
+    let own = format!(".run.partial-{}", std::process::id());
+    for name in [".run.partial-1", ".run.partial-4194305", &own] {
+        let left = directory.path().join(name);
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("flows.000000.000000.parquet"), "rows").unwrap();
+    }
     let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
     write(&reserved, "run").unwrap();
     assert_eq!(names(directory.path()), RUN_FILES);
+}
+
+#[test]
+fn a_run_that_goes_on_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer =
+        RunDirectory::reserve(directory.path(), false).unwrap().writer(&trace(), None).unwrap();
+    begin(&mut writer);
+    let refused = RunDirectory::reserve(directory.path(), false);
+    assert!(matches!(refused, Err(FileError::NotEmpty { .. })));
+    write(&RunDirectory::reserve(directory.path(), true).unwrap(), "other").unwrap();
+    end(&mut writer, "run").unwrap();
+    drop(writer);
+    assert_eq!(names(directory.path()), RUN_FILES);
+    assert!(fs::read_to_string(directory.path().join("run.json")).unwrap().contains("\"run\""));
+}
+
+/// As if the process were killed after so many of the moves that bring a new run into its place.
+fn killed_while_it_replaces(place: &Path, moves: usize) {
+    let staging = place.join(".run.partial-x");
+    write(&RunDirectory::reserve(&staging, false).unwrap(), "second").unwrap();
+    fs::create_dir(staging.join("earlier")).unwrap();
+    // The order of src/replacing.rs.
+    let mut files = RUN_FILES;
+    files.reverse();
+    let out = files.map(|name| (place.join(name), staging.join("earlier").join(name)));
+    let all_out = (staging.join("earlier"), staging.join("replaced"));
+    files.reverse();
+    let into = files.map(|name| (staging.join(name), place.join(name)));
+    let all = out.into_iter().chain([all_out]).chain(into);
+    all.take(moves).for_each(|(from, to)| fs::rename(from, to).unwrap());
+}
+
+#[test]
+fn a_process_killed_while_it_replaces_a_run_mixes_nothing() {
+    for moves in 0..=2 * RUN_FILES.len() + 1 {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        write(&RunDirectory::reserve(place, false).unwrap(), "first").unwrap();
+        killed_while_it_replaces(place, moves);
+        let was_whole = place.join("summary.json").exists();
+        assert_eq!(was_whole, moves == 0 || moves == 2 * RUN_FILES.len() + 1, "{moves}");
+        let refused = RunDirectory::reserve(place, false);
+        assert!(matches!(refused, Err(FileError::NotEmpty { .. })), "a run is there: {moves}");
+        assert_eq!(names(place), RUN_FILES, "{moves}");
+        let run = fs::read_to_string(place.join("run.json")).unwrap();
+        assert!(run.contains("second"), "{moves}: {run}");
+    }
 }
 
 #[test]
@@ -222,6 +273,7 @@ fn tables_of_an_earlier_runs_applications_do_not_stay() {
         writer.take(Piece::App(AppTable::Requests, vec![row])).unwrap();
     }
     end(&mut writer, "first").unwrap();
+    drop(writer);
     assert_eq!(column(&directory.path().join("requests.parquet"), "seq"), [0, 1]);
     write(&reserved, "second").unwrap();
     assert_eq!(names(directory.path()), RUN_FILES);
@@ -243,13 +295,36 @@ fn a_failed_write_leaves_the_earlier_run_as_it_was() {
     let reserved = RunDirectory::reserve(&place, false).unwrap();
     write(&reserved, "first").unwrap();
     let before = fs::read(place.join("run.json")).unwrap();
+    let mut writer = reserved.writer(&trace(), None).unwrap();
+    begin(&mut writer);
     // A directory in the way of one of the staged files stands for a disk that fails half-way.
-    let staging = place.join(format!(".run.partial-{}", std::process::id()));
-    fs::create_dir_all(staging.join("summary.json")).unwrap();
-    let error = write(&reserved, "second").unwrap_err();
+    let staging = names(&place).into_iter().find(|name| name.starts_with(".run.partial-"));
+    fs::create_dir(place.join(staging.unwrap()).join("summary.json")).unwrap();
+    let error = end(&mut writer, "second").unwrap_err();
+    drop(writer);
     assert!(error.to_string().contains("run/summary.json: "), "{error}");
     assert_eq!(fs::read(place.join("run.json")).unwrap(), before);
     assert_eq!(names(&place), RUN_FILES);
+}
+
+#[test]
+fn an_earlier_run_comes_back_where_one_of_its_files_cannot_be_moved() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let reserved = RunDirectory::reserve(place, false).unwrap();
+    write(&reserved, "first").unwrap();
+    let before = RUN_FILES.map(|name| fs::read(place.join(name)).unwrap());
+    let mut writer = reserved.writer(&trace(), None).unwrap();
+    begin(&mut writer);
+    // Nothing but a directory can be moved there.
+    let staging = names(place).into_iter().find(|name| name.starts_with(".run.partial-"));
+    let in_the_way = place.join(staging.unwrap()).join("earlier/link.parquet");
+    fs::create_dir_all(in_the_way).unwrap();
+    let error = end(&mut writer, "second").unwrap_err();
+    assert!(error.to_string().contains("link.parquet: cannot write: "), "{error}");
+    drop(writer);
+    assert_eq!(names(place), RUN_FILES);
+    assert_eq!(RUN_FILES.map(|name| fs::read(place.join(name)).unwrap()), before);
 }
 
 #[test]

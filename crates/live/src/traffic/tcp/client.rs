@@ -110,8 +110,7 @@ impl Client<'_> {
                 }
                 Action::Abort => {
                     self.connect_at = None;
-                    self.connection.iter().try_for_each(Connection::reset_when_closed)?;
-                    self.close()?;
+                    self.abort()?;
                 }
                 action => self.connection.iter_mut().for_each(|connection| connection.ask(action)),
             }
@@ -169,6 +168,12 @@ impl Client<'_> {
     }
 
     fn close(&mut self) -> Result<(), HostError> {
+        self.connection.iter().try_for_each(Connection::deliver_when_closed)?;
+        self.abort()
+    }
+
+    /// Closes the connection; the other end need not get what it has not got.
+    fn abort(&mut self) -> Result<(), HostError> {
         let Some(connection) = self.connection.take() else { return Ok(()) };
         self.flow.view.closed(Side::Client, &connection)
     }

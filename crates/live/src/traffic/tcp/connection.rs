@@ -90,11 +90,11 @@ impl Connection {
         self.peer_finished && self.finish == Finish::Done
     }
 
-    /// Makes the other end learn that nothing more comes, and forget what has not.
-    pub(super) fn reset_when_closed(&self) -> Result<(), HostError> {
-        let reset = libc::linger { l_onoff: 1, l_linger: 0 };
-        socket::setsockopt(&self.socket, sockopt::Linger, &reset)
-            .context("cannot reset a flow's connection")
+    /// Lets the kernel deliver what is still in the socket when it is closed, and the stream's end.
+    pub(super) fn deliver_when_closed(&self) -> Result<(), HostError> {
+        let delivers = libc::linger { l_onoff: 0, l_linger: 0 };
+        socket::setsockopt(&self.socket, sockopt::Linger, &delivers)
+            .context("cannot close a flow's connection")
     }
 
     // --- waiting ---

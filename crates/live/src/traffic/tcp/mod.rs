@@ -169,9 +169,9 @@ impl Flow {
             return self.run_dry(side, connections);
         }
         for connection in connections {
-            // What is still in the socket shall not trail into the next flow's time.
-            if !self.view.is_complete() {
-                connection.reset_when_closed()?;
+            // What is still in the socket of others shall not trail into the next flow's time.
+            if self.view.is_complete() {
+                connection.deliver_when_closed()?;
             }
             self.view.closed(side, &connection)?;
         }

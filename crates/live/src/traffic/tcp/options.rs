@@ -49,11 +49,18 @@ pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     if side == plan.app.sends() {
         socket::set_congestion_control(&socket, &plan.kernel_cc)?;
     }
+    reset_when_closed(&socket).context("cannot set up a flow's connection")?;
     set(&socket, &plan.options).context("cannot set a flow's socket options")?;
     if let Some(bytes) = plan.options.receive_buffer {
         limit_receive_buffer(&socket, bytes)?;
     }
     Ok(socket)
+}
+
+/// socket(7): lingering for no time is a reset. Else what an engine that was killed has not delivered would be repeated
+/// for minutes into a namespace that only this keeps, and with it the module that it uses.
+fn reset_when_closed(socket: &OwnedFd) -> Result<(), Errno> {
+    setsockopt(socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
 fn set(socket: &OwnedFd, options: &TcpOptions) -> Result<(), Errno> {

@@ -91,6 +91,7 @@ impl Server<'_> {
                 index += 1;
             } else {
                 let gone = self.served.remove(index);
+                gone.connection.deliver_when_closed()?;
                 self.flow.view.closed(Side::Server, &gone.connection)?;
             }
         }

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TypeAlias
 
 import pytest
-from needs import ROOT
+from needs import ROOT, record_trial
 
 from skyhop.errors import SkyhopError
 
@@ -97,7 +97,7 @@ class Trial:
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         if found is None and more * 1024 > _MEMORY_BYTES:
             found = f"it takes {more // 1024} MB of memory"
-        self._record(len(kept) + count, seed, found or "ok")
+        record_trial("fuzz", self.format, len(kept) + count, seed, found or "ok")
         if found is not None:
             pytest.fail(f"{self.format}: {found}; the same again: SKYHOP_SEED={seed}")
         assert refused > 0, f"{self.format}: no damaged file is refused"
@@ -136,14 +136,6 @@ class Trial:
         file = self._directory / f"{zlib.crc32(content):08x}"
         file.write_bytes(content)
         return f"{what} ({file})"
-
-    def _record(self, done: int, seed: int, result: str) -> None:
-        file = os.environ.get("SKYHOP_TRIALS")
-        result = " ".join(result.split())[:300]
-        line = "\t".join(["fuzz", self.format, str(done), str(seed), result])
-        if file:
-            with Path(file).open("a", encoding="utf-8") as record:
-                record.write(line + "\n")
 
 
 def _fault(read: Reader, content: bytes) -> str | None:

@@ -35,6 +35,21 @@ def cases(usual: int) -> int:
     return usual * int(os.environ.get("SKYHOP_SOAK", "1"))
 
 
+def kills() -> int:
+    """Return how often a command is killed: once, or ten times as often as SKYHOP_SOAK says."""
+    soak = int(os.environ.get("SKYHOP_SOAK", "1"))
+    return 1 if soak == 1 else 10 * soak
+
+
+def record_trial(kind: str, what: str, cases: int, seed: int, result: str) -> None:
+    """Append what a trial did to the file that SKYHOP_TRIALS names: for `make soak`."""
+    file = os.environ.get("SKYHOP_TRIALS")
+    if file:
+        line = "\t".join([kind, what, str(cases), str(seed), " ".join(result.split())[:300]])
+        with Path(file).open("a", encoding="utf-8") as record:
+            record.write(line + "\n")
+
+
 def needs_program(name: str, need: str = "programs") -> str:
     """Return where a program is, or skip."""
     return shutil.which(name) or missing(need, f"there is no {name}")

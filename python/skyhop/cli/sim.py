@@ -95,6 +95,7 @@ def _repeat(
 
     from skyhop.data.scenarios import load_cc_files, load_scenario
     from skyhop.errors import InterruptedRunError, RunError
+    from skyhop.study.workers import CONTEXT
 
     stop_on_signals()
     # Once, and before the repeats, which find them compiled.
@@ -105,7 +106,7 @@ def _repeat(
         print_note(f"{len(places) - len(missing)} of {len(places)} seeds are there already")
     with (
         progress_bar("simulating") as progress,
-        ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool,
+        ProcessPoolExecutor(jobs, CONTEXT, _begin_to_work) as pool,
     ):
         waiting = [
             pool.submit(_one, scenario, place, seed, sets, force) for seed, place in missing.items()
@@ -134,9 +135,13 @@ def _repeat(
     mark.unlink()
 
 
-def _ignore_interrupts() -> None:
-    """Let Ctrl-C reach the parent alone, which ends its workers."""
+def _begin_to_work() -> None:
+    """Let Ctrl-C reach the parent alone, which ends its workers, and end with it."""
     import signal
+
+    from skyhop.study.workers import end_with_parent
+
+    end_with_parent()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):

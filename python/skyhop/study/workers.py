@@ -30,7 +30,8 @@ _READY = "ready"
 _PR_SET_PDEATHSIG = 1
 """Of linux/prctl.h."""
 
-_CONTEXT: SpawnContext = multiprocessing.get_context("spawn")
+CONTEXT: SpawnContext = multiprocessing.get_context("spawn")
+"""How processes are started: a fork would copy locks that other threads hold."""
 
 
 def run_locally(
@@ -103,8 +104,8 @@ class _Team:
         return any(worker.task is not None for worker in self._workers)
 
     def _hire(self) -> _Worker:
-        ours, theirs = _CONTEXT.Pipe()
-        process = _CONTEXT.Process(target=_work, args=(theirs, self._recipe, self._root))
+        ours, theirs = CONTEXT.Pipe()
+        process = CONTEXT.Process(target=_work, args=(theirs, self._recipe, self._root))
         process.start()
         theirs.close()
         worker = _Worker(process, ours)
@@ -141,8 +142,7 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
     """Do tasks until the parent has none or is gone."""
     # Ctrl-C goes to the whole group; the parent decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     pipe.send(_READY)
     workplace = Workplace(root)
     while True:
@@ -153,12 +153,16 @@ def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
         pipe.send(execute(recipe, task, workplace))
 
 
-def _die_with_parent() -> None:
-    """Have the kernel end this process with its parent, also in the middle of a run."""
+def end_with_parent() -> None:
+    """Have this process, one of `CONTEXT`, end with its parent, however that ends.
+
+    The kernel does so also in the middle of a run; the thread, where the parent was faster.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _outlive_nobody() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,0 +1,336 @@
+"""Commands killed at any moment leave nothing that is half, and nothing in anybody's way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import small_study
+from conftest import skyhop_command
+from kernel_objects import bpf_objects
+from needs import kills, needs_root, record_trial, unless_impossible
+
+import skyhop as sh
+from skyhop.errors import InputError
+
+SEED = int(os.environ.get("SKYHOP_SEED", "1"))
+
+SCENARIO = """
+[path]
+from = "Seattle"
+to = "New York"
+relay = "access"
+[link]
+rate = "50 Mbit/s"
+[run]
+duration = "60 s"
+sample = "10 ms"
+[[flow]]
+[[flow]]
+kind = "probe"
+"""
+
+LIVE = """
+[path]
+kind = "fixed"
+rtt = "30 ms"
+[link]
+rate = "20 Mbit/s"
+[run]
+duration = "3 s"
+[[flow]]
+cc = "{cc}"
+"""
+
+REMAINS = (".skyhop-", ".run.partial-", ".new-")
+"""What the names of unfinished things begin with."""
+
+
+@dataclass
+class Killing:
+    """A command, in a directory of its own, with all that it may write.
+
+    Attributes:
+        place: where it runs.
+        arguments: what it is given.
+        outputs: what is there once it has run, by name.
+    """
+
+    place: Path
+    arguments: Sequence[object]
+    outputs: Sequence[str]
+    _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Begin it."""
+        temporary, cache = self.place.parent / "tmp", self.place.parent / "cache"
+        for directory in (temporary, cache):
+            directory.mkdir(exist_ok=True)
+        return subprocess.Popen(
+            [*skyhop_command(), *map(str, self.arguments)],
+            cwd=self.place,
+            env={
+                **os.environ,
+                "SKYHOP_KILLED": self._mark,
+                "TMPDIR": str(temporary),
+                "XDG_CACHE_HOME": str(cache),
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def undisturbed(self) -> float:
+        """Run it to its end, see that all of it is there and nothing else; return its seconds."""
+        began = time.monotonic()
+        process = self.start()
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+        missing = [name for name in self.outputs if not (self.place / name).exists()]
+        assert not missing, missing
+        assert not self.remains()
+        return time.monotonic() - began
+
+    def kill(self, after_s: float) -> None:
+        """Kill it, and see that no process of it lives on."""
+        process = self.start()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(after_s)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 20
+        while left := list(self.processes()):
+            assert time.monotonic() < deadline, f"killed after {after_s:.3f} s: {left}"
+            time.sleep(0.02)
+
+    def processes(self) -> Iterator[str]:
+        """Yield the command lines of all that descends from it."""
+        mark = f"SKYHOP_KILLED={self._mark}".encode()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if mark in (entry / "environ").read_bytes():
+                        yield (entry / "cmdline").read_text("utf-8", "replace").replace("\0", " ")
+
+    def remains(self) -> list[str]:
+        """Return what is unfinished, wherever it may write."""
+        everything = self.place.parent.rglob("*")
+        temporary = (self.place.parent / "tmp").iterdir()
+        left = {file for file in everything if file.name.startswith(REMAINS)} | set(temporary)
+        return sorted(str(file.relative_to(self.place.parent)) for file in left)
+
+    def trial(self, name: str, check: object = None) -> None:
+        """Kill it at random moments; what it wrote is whole or not there, and it runs again."""
+        chance, times = random.Random(SEED), kills()
+        usual_s = self.undisturbed()
+        for number in range(times):
+            after_s = chance.uniform(0, 1.05 * usual_s)
+            self.kill(after_s)
+            if callable(check):
+                check()
+            # Also over what several have left.
+            if number % 10 == 9:
+                self.undisturbed()
+        self.undisturbed()
+        record_trial("kill", name, times, SEED, "ok")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    (directory / "s.toml").write_text(SCENARIO, "utf-8")
+    return directory
+
+
+def whole_run(directory: Path) -> None:
+    """See that a run is whole, or is none."""
+    with contextlib.suppress(InputError):
+        run = sh.read_run(directory)
+        summary, info = run.summary, run.info
+        assert run.flows.num_rows == round(100 * summary["virtual_s"]), info
+        assert run.link.num_rows
+        assert run.probes.num_rows
+        assert run.path.frames.num_rows
+
+
+def test_sim(place: Path) -> None:
+    killing = Killing(place, ["sim", "s.toml", "-o", "out", "--force"], ["out/summary.json"])
+    killing.trial("sim", lambda: whole_run(place / "out"))
+
+
+def test_sim_with_repeats(place: Path) -> None:
+    arguments = ["sim", "s.toml", "-o", "out", "--repeat", 3, "--force"]
+    outputs = [f"out/seed-{seed}/summary.json" for seed in (1, 2, 3)]
+    killing = Killing(place, arguments, outputs)
+
+    def check() -> None:
+        for output in outputs:
+            whole_run((place / output).parent)
+
+    killing.trial("sim --repeat", check)
+
+
+def test_own_congestion_control(place: Path) -> None:
+    sh_source = (Path(__file__).resolve().parents[2] / "cc" / "reno.c").read_text("utf-8")
+    (place / "mine.c").write_text(sh_source, "utf-8")
+    arguments = ["sim", "s.toml", "--set", "flow.0.cc=./mine.c", "-o", "out", "--force"]
+    killing = Killing(place, arguments, ["out/summary.json"])
+
+    def check() -> None:
+        whole_run(place / "out")
+        # What is kept of compiled files would be used again.
+        for kept in (place.parent / "cache/skyhop/cc").glob("*.so"):
+            kept.unlink()
+
+    killing.trial("sim, cc = FILE", check)
+
+
+def test_path(place: Path) -> None:
+    arguments = ["path", "--from", "Seattle", "--to", "New York", "--relay", "isl"]
+    arguments += ["--duration", "20 min", "-o", "path.parquet", "--plot", "path.png"]
+
+    def check() -> None:
+        file = place / "path.parquet"
+        assert not file.exists() or sh.read_path(file).frames.num_rows
+        picture = place / "path.png"
+        assert not picture.exists() or b"IEND" in picture.read_bytes()[-12:]
+
+    Killing(place, arguments, ["path.parquet", "path.png"]).trial("path", check)
+
+
+def test_path_export(place: Path) -> None:
+    made = Killing(place, ["path", "s.toml", "-o", "path.parquet"], ["path.parquet"])
+    made.undisturbed()
+    arguments = ["path", "export", "path.parquet", "--format", "csv", "-o", "path.csv"]
+    killing = Killing(place, arguments, ["path.csv"])
+    killing.undisturbed()
+    whole = (place / "path.csv").read_bytes()
+
+    def check() -> None:
+        assert (place / "path.csv").read_bytes() == whole
+
+    killing.trial("path export", check)
+    arguments = ["path", "import", "path.csv", "--format", "csv", "-o", "again.parquet"]
+    Killing(place, arguments, ["again.parquet"]).trial("path import")
+
+
+def test_path_animate(place: Path) -> None:
+    made = Killing(place, ["path", "s.toml", "-o", "path.parquet"], ["path.parquet"])
+    made.undisturbed()
+    arguments = ["path", "animate", "path.parquet", "--every", "20 s", "-o", "path.gif"]
+    killing = Killing(place, arguments, ["path.gif"])
+
+    def check() -> None:
+        file = place / "path.gif"
+        assert not file.exists() or file.read_bytes().endswith(b";")
+
+    killing.trial("path animate", check)
+
+
+def test_report(place: Path) -> None:
+    sh.sim(place / "s.toml", place / "run")
+    arguments = ["report", "run", "-o", "page.html", "--figures", "paper", "--format", "svg"]
+    (place / "paper").mkdir()
+    killing = Killing(place, arguments, ["page.html"])
+
+    def check() -> None:
+        page = place / "page.html"
+        assert not page.exists() or page.read_text("utf-8").rstrip().endswith("</html>")
+        for figure in (place / "paper").glob("*.svg"):
+            assert figure.read_text("utf-8").rstrip().endswith("</svg>")
+
+    killing.trial("report", check)
+
+
+def test_study(place: Path) -> None:
+    small_study.write(place / "study.toml")
+    arguments = ["study", "run", "study.toml", "-o", "study", "--jobs", 2]
+    killing = Killing(place, arguments, ["study/results.parquet", "study/report.html"])
+    reference = Killing(place, [*arguments[:4], "reference"], ["reference/results.parquet"])
+    reference.undisturbed()
+
+    def rows(name: str) -> bytes:
+        return (place / name / "results.parquet").read_bytes()
+
+    usual_s, chance, times = killing.undisturbed(), random.Random(SEED), kills()
+    for number in range(times):
+        if number % 3 == 0:
+            (place / "study").rename(place / f"done-{number}")
+        killing.kill(chance.uniform(0, 1.05 * usual_s))
+    killing.undisturbed()
+    assert rows("study") == rows("reference")
+    record_trial("kill", "study run", times, SEED, "ok")
+
+
+# --- what is in the kernel ---
+
+
+def gone_after(before: object, seconds: float) -> None:
+    """Wait until the kernel has no more of BPF than before."""
+    deadline = time.monotonic() + seconds
+    while (now := bpf_objects()) != before:
+        assert time.monotonic() < deadline, f"{before} before, {now} now"
+        time.sleep(0.2)
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("cc", ["cubic", "skyhop:satpipe"])
+def test_live(place: Path, cc: str) -> None:
+    before = None
+    if cc != "cubic":
+        needs_root()
+        checked = [*skyhop_command(), "cc", "check", "satpipe"]
+        unless_impossible(subprocess.run(checked, capture_output=True, text=True, check=False))
+        before = bpf_objects()
+    devices = Path("/proc/net/dev").read_text("utf-8").count(":")
+    (place / "live.toml").write_text(LIVE.format(cc=cc), "utf-8")
+    arguments = ["live", "live.toml", "-o", "out", "--force"]
+    killing = Killing(place, arguments, ["out/summary.json"])
+    killing.trial(f"live ({cc})")
+    assert Path("/proc/net/dev").read_text("utf-8").count(":") == devices
+    if before is not None:
+        # Docs say ten seconds; programs are freed a grace period after their sockets.
+        gone_after(before, 10)
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_live_with_a_program_that_hides(place: Path) -> None:
+    (place / "live.toml").write_text(LIVE.format(cc="cubic"), "utf-8")
+    program = ["sh", "-c", "setsid sleep 600 & sleep 2"]
+    arguments = ["live", "live.toml", "-o", "out", "--force", "--", *program]
+    Killing(place, arguments, ["out/summary.json"]).trial("live -- PROGRAM")
+
+
+@pytest.mark.alone
+def test_loading_into_the_kernel(place: Path) -> None:
+    needs_root()
+    checked = [*skyhop_command(), "cc", "check", "hybla"]
+    unless_impossible(subprocess.run(checked, capture_output=True, text=True, check=False))
+    before = bpf_objects()
+    load = Killing(place, ["cc", "load", "hybla"], [])
+    unload = Killing(place, ["cc", "unload", "hybla"], [])
+    chance, times = random.Random(SEED), kills()
+    usual_s = load.undisturbed()
+    unload.undisturbed()
+    for number in range(times):
+        load.kill(chance.uniform(0, 1.05 * usual_s))
+        if number % 2:
+            unload.kill(chance.uniform(0, 1.05 * usual_s))
+        # Whatever is there, it can be taken up and taken away.
+        again = load.start()
+        _, errors = again.communicate(timeout=60)
+        assert again.returncode == 0 or b"loaded" in errors, errors
+        unload.undisturbed()
+        gone_after(before, 10)
+    record_trial("kill", "cc load, cc unload", times, SEED, "ok")

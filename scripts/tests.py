@@ -25,6 +25,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = ROOT / "build" / "skipped.jsonl"
+TRIALS = ROOT / "build" / "trials.tsv"
+"""What trials did, a line each: its kind, of what, how many cases, the seed, what was found."""
 TIMES = 10
 """How many of the longest Python tests are listed."""
 
@@ -51,6 +53,8 @@ def main() -> int:
     SKIPPED.parent.mkdir(exist_ok=True)
     SKIPPED.unlink(missing_ok=True)
     os.environ["SKYHOP_SKIPPED"] = str(SKIPPED)
+    TRIALS.unlink(missing_ok=True)
+    os.environ["SKYHOP_TRIALS"] = str(TRIALS)
     counts = Counts()
     began = time.monotonic()
     statuses = [rust(counts)]
@@ -59,6 +63,8 @@ def main() -> int:
         statuses.append(python(counts, *words))
     skips = list(skipped())
     print_skips(skips)
+    if "SKYHOP_SOAK" in os.environ:
+        print_trials()
     # A runner that fails without a failed test could not run them.
     failed = max(counts.failed, sum(status != 0 for status in statuses))
     passed = counts.passed - sum(skip.in_rust for skip in skips)
@@ -137,6 +143,15 @@ def skipped() -> Iterator[Skip]:
     """Return what the runners recorded, each test once."""
     lines = SKIPPED.read_text("utf-8").splitlines() if SKIPPED.exists() else []
     yield from {skip.test: skip for skip in (Skip(**json.loads(line)) for line in lines)}.values()
+
+
+def print_trials() -> None:
+    """Print what was killed, damaged and starved, how often, and what that found."""
+    table = Table("trial", "of", "cases", "seed", "result", title="Trials")
+    lines = TRIALS.read_text("utf-8").splitlines() if TRIALS.is_file() else []
+    for kind, what, cases, *rest in sorted(line.split("\t") for line in lines):
+        table.add_row(kind, what, f"{int(cases):,}", *rest)
+    Console().print(table)
 
 
 def print_skips(skips: Sequence[Skip]) -> None:

@@ -90,8 +90,8 @@ def main() -> None:
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
         sys.exit(EXIT_WRONG_INPUT)
-    except OSError as error:
-        print_error(f"{error.filename or 'the output'}: {error.strerror or error}")
+    except (MemoryError, ImportError, OSError) as error:
+        print_error(_lacking(error))
         sys.exit(EXIT_FAILED)
     except errors.SkyhopError as error:
         print_failure(error)
@@ -99,6 +99,16 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _lacking(error: MemoryError | ImportError | OSError) -> str:
+    """Return what the system does not give."""
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the output'}: {error.strerror or error}"
+    # Libraries that cannot be mapped are another form of it.
+    if isinstance(error, ImportError) and "failed to map" not in str(error):
+        raise error
+    return "there is too little memory for this: end other programs, or allow it more"
 
 
 def _status(error: SkyhopError) -> int:

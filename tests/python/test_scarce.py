@@ -1,0 +1,153 @@
+"""Commands that get too little of something: a result, or one line that says what was missing."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import small_study
+from conftest import skyhop_command
+from needs import kills, missing, needs_program, needs_root, record_trial
+
+import skyhop as sh
+
+SEED = int(os.environ.get("SKYHOP_SEED", "1"))
+
+SCENARIO = """
+[path]
+from = "Seattle"
+to = "New York"
+relay = "access"
+[link]
+rate = "20 Mbit/s"
+[run]
+duration = "20 s"
+[[flow]]
+"""
+
+COMMANDS: dict[str, list[str]] = {
+    "sim": ["sim", "s.toml", "-o", "out", "--force"],
+    "sim --repeat": ["sim", "s.toml", "-o", "out", "--repeat", "2", "--force"],
+    "path": ["path", "s.toml", "-o", "p.parquet", "--plot", "p.png"],
+    "report": ["report", "run", "-o", "page.html"],
+    "study run": ["study", "run", "study.toml", "-o", "study", "--jobs", "2"],
+    "list": ["list", "constellations"],
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("scarce")
+    (place / "s.toml").write_text(SCENARIO, "utf-8")
+    small_study.write(place / "study.toml")
+    sh.sim(place / "s.toml", place / "run")
+    return place
+
+
+def fill(place: Path, whole: Path) -> None:
+    """Put what the commands read where they run."""
+    for file in ("s.toml", "study.toml", "run"):
+        (place / file).symlink_to(whole / file)
+
+
+def check(name: str, with_what: str, result: subprocess.CompletedProcess[str]) -> None:
+    """See that it worked, or said in one line why not."""
+    told = f"{name} with {with_what}: {result.returncode}\n{result.stderr[-3000:]}"
+    assert result.returncode in (0, 1, 2), told
+    assert "Traceback" not in result.stderr, told
+    assert "panicked" not in result.stderr, told
+    said = "skyhop: " in result.stderr or "runs failed" in result.stderr
+    assert result.returncode == 0 or said, told
+
+
+def limited(number: int, most: int) -> Callable[[], None]:
+    """Return what a process calls before it begins, so that it has at most so much."""
+    return lambda: resource.setrlimit(number, (most, most))
+
+
+def run(
+    place: Path, name: str, before: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of the commands."""
+    return subprocess.run(
+        [*skyhop_command(), *COMMANDS[name]],
+        cwd=place,
+        preexec_fn=before,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_few_descriptors(tmp_path: Path, whole: Path, name: str) -> None:
+    fill(tmp_path, whole)
+    draw = random.Random(SEED)
+    for _ in range(kills()):
+        most = draw.randint(8, 40)
+        check(
+            name, f"{most} descriptors", run(tmp_path, name, limited(resource.RLIMIT_NOFILE, most))
+        )
+    record_trial("descriptors", name, kills(), SEED, "ok")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_little_memory(tmp_path: Path, whole: Path, name: str) -> None:
+    fill(tmp_path, whole)
+    draw = random.Random(SEED)
+    for _ in range(kills()):
+        most = draw.randint(120, 1500) << 20
+        # Python and its libraries end in many ways; what is written is whole in all of them.
+        run(tmp_path, name, limited(resource.RLIMIT_AS, most))
+        whole_or_none(tmp_path)
+    assert run(tmp_path, name).returncode == 0
+    assert not [*tmp_path.rglob(".skyhop-*"), *tmp_path.rglob(".run.partial-*")]
+    record_trial("memory", name, kills(), SEED, "ok")
+
+
+def whole_or_none(place: Path) -> None:
+    """See that what is there can be read."""
+    for summary in place.glob("out*/**/summary.json"):
+        run = sh.read_run(summary.parent)
+        assert run.flows.num_rows == round(10 * run.summary["virtual_s"])
+    for page in place.glob("*.html"):
+        assert page.read_text("utf-8").rstrip().endswith("</html>")
+    for path in place.glob("*.parquet"):
+        assert sh.read_path(path).frames.num_rows
+
+
+@pytest.mark.parametrize("name", ["sim", "sim --repeat", "path", "report", "study run"])
+def test_small_disks(tmp_path: Path, whole: Path, name: str) -> None:
+    needs_root()
+    draw = random.Random(SEED)
+    unshare, mount = needs_program("unshare"), needs_program("mount")
+    place = tmp_path / "disk"
+    place.mkdir()
+    for _ in range(kills()):
+        size_kb = 4 * draw.randint(1, 50)
+        links = " ".join(
+            f"ln -s {whole / file} {file};" for file in ("s.toml", "study.toml", "run")
+        )
+        script = (
+            f'{mount} -t tmpfs -o size={size_kb}k none "{place}" && cd "{place}" && {links}'
+            ' "$@"; status=$?; find . -name ".skyhop-*" -o -name ".run.partial-*"; exit $status'
+        )
+        result = subprocess.run(
+            [unshare, "--mount", "sh", "-c", script, "sh", *skyhop_command(), *COMMANDS[name]],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if "mount:" in result.stderr:
+            missing("root", result.stderr.strip())
+        check(name, f"a disk of {size_kb} kB", result)
+        assert ".skyhop-" not in result.stdout
+        assert ".run.partial" not in result.stdout
+    record_trial("disk", name, kills(), SEED, "ok")

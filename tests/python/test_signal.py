@@ -1,11 +1,14 @@
 """`skyhop signal`: the service and who listens to it, as a user sees it."""
 
 import configparser
+import contextlib
 import itertools
+import json
 import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import Skyhop, skyhop_command
 from needs import missing, needs_program
-from signal_service import PATIENCE_S, announced, service
+from signal_service import PATIENCE_S, announced, await_note, service
 
 from skyhop.cli.signal_ import _text
 
@@ -202,3 +205,51 @@ def test_watch_says_when_an_announcement_is_of_no_use() -> None:
     assert vague is not None
     assert vague.startswith("no use: a handover at 2026-01-01T00:00:12Z that may be wrong by 16 s")
     assert str(_text({**said, "error_ns": 16_000_000_000})).startswith("handover")
+
+
+def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
+    place = tmp_path / "signal.sock"
+    # As many as Python and the service need, and a few.
+    limited = ["sh", "-c", 'ulimit -n 60; exec "$@"', "sh", *skyhop_command()]
+    process = subprocess.Popen(
+        [*limited, "signal", "serve", "--socket", str(place), "--period", "1 s"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        await_note(process, "12 may listen")
+        with contextlib.ExitStack() as callers:
+            for _ in range(200):
+                caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+                caller.settimeout(20)
+                caller.connect(str(place))
+            # The last one is heard, although all others never read.
+            with caller.makefile(encoding="utf-8") as lines:
+                said = [json.loads(next(lines))["type"] for _ in range(2)]
+        assert said == ["hello", "handover"]
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_nobody_waits_for_a_service_that_is_stopped(tmp_path: Path) -> None:
+    with service(tmp_path, "--source", "schedule") as (process, place):
+        process.send_signal(signal.SIGSTOP)
+        with contextlib.ExitStack() as callers:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+                    caller.setblocking(False)
+                    caller.connect(str(place))
+            for command in (["watch"], ["serve"]):
+                result = subprocess.run(
+                    [*skyhop_command(), "signal", *command, "--socket", str(place)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                assert result.returncode != 0
+                assert "does not answer" in result.stderr, result.stderr
+                assert len(result.stderr.splitlines()) == 1

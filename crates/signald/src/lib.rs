@@ -91,6 +91,9 @@ pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Resu
     let mut audience = Audience::open(&options.socket, &options.source)?;
     let mut listeners = Listeners::find(&options.namespace, options.destination)?;
     control.note(&format!("announcing on {}", options.socket.display()));
+    if let Some(note) = audience.few() {
+        control.note(&note);
+    }
     tell_listeners(&listeners, control);
     tell_clock(&clock, options, control);
     tell_source(&options.source, control);
@@ -129,8 +132,13 @@ fn announce_all(
             None => {
                 let wait = upcoming.wait(clock);
                 // Not just before an announcement, which it would delay.
-                if wait > LOOK && listeners.refresh()? {
-                    tell_listeners(listeners, control);
+                if wait > LOOK {
+                    match listeners.refresh() {
+                        Ok(true) => tell_listeners(listeners, control),
+                        Ok(false) => {}
+                        // Those that it knows go on hearing; the next look may see more.
+                        Err(error) => audience.once(&error.to_string(), control),
+                    }
                 }
                 audience.wait(wait.min(LOOK))?;
             }

@@ -1,21 +1,27 @@
 //! JSON lines on a Unix socket, for any program: docs/signal.md describes them.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket,
+    sockopt::PeerCredentials,
+};
+use nix::sys::stat::{Mode, umask};
 use nix::sys::time::TimeSpec;
 use serde::Serialize;
 use skyhop_units::Duration;
 
-use crate::ServiceSource;
 use crate::upcoming::Notice;
+use crate::{ServiceControl, ServiceSource};
 use skyhop_host::error::{Context, HostError};
 
 /// The version of the lines. New fields and new types of lines do not change it.
@@ -23,6 +29,12 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Of all users together: each takes a descriptor of the service's.
 const MOST_LISTENERS: usize = 256;
+
+/// The descriptors that the service needs itself: modules' maps, namespaces, files that it reads again.
+const RESERVED: usize = 48;
+
+/// How long somebody may leave the first line unread who has connected.
+const GREETING: time::Duration = time::Duration::from_secs(10);
 
 /// Of one user, so that nobody alone keeps the others out.
 const MOST_OF_A_USER: usize = 64;
@@ -57,20 +69,33 @@ pub(crate) struct Audience {
     hello: Vec<u8>,
     /// The oldest first.
     connections: Vec<Connection>,
+    /// How many there may be: fewer where this process may have few descriptors.
+    most: usize,
     /// A descriptor to give up when there is no other left, so that who connects can be turned away.
     spare: Option<File>,
+    /// What went wrong last, and need not be said again.
+    said: String,
 }
 
 struct Connection {
     stream: UnixStream,
     user: u32,
+    since: time::Instant,
+    /// Whether it has been seen to read what it was told first.
+    reads: bool,
 }
 
 impl Connection {
     fn of(stream: UnixStream) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
         let user = getsockopt(&stream, PeerCredentials)?.uid();
-        Ok(Self { stream, user })
+        Ok(Self { stream, user, since: time::Instant::now(), reads: false })
+    }
+
+    /// Whether it has left the first line unread for longer than it may.
+    fn is_deaf(&mut self) -> bool {
+        self.reads = self.reads || unread(&self.stream) == 0;
+        !self.reads && self.since.elapsed() > GREETING
     }
 
     /// Whether its other end is closed.
@@ -98,15 +123,33 @@ impl Audience {
             // Whatever else is wrong with the place, taking it will tell.
             Err(_) => {}
         }
-        let listener =
-            UnixListener::bind(path).context(&format!("cannot listen on {}", path.display()))?;
+        // What is said is no secret and nothing is read: who may not serve may listen. Changed afterwards, the
+        // permissions could be those of what somebody has put in its place.
+        let usual = umask(Mode::from_bits_truncate(0o111));
+        let bound = UnixListener::bind(path);
+        umask(usual);
+        let listener = bound.context(&format!("cannot listen on {}", path.display()))?;
         listener.set_nonblocking(true).context("cannot set up the socket")?;
-        // What is said is no secret and nothing is read: who may not serve may listen.
-        fs::set_permissions(path, Permissions::from_mode(0o666))
-            .context(&format!("cannot open {} to everybody", path.display()))?;
         let hello = line(&hello(source))?;
         let (path, spare) = (path.to_owned(), spare_descriptor());
-        Ok(Self { listener, path, hello, connections: Vec::new(), spare })
+        let (connections, most, said) = (Vec::new(), most_listeners(), String::new());
+        Ok(Self { listener, path, hello, connections, most, spare, said })
+    }
+
+    /// What to say where fewer may listen than usual.
+    pub(crate) fn few(&self) -> Option<String> {
+        (self.most < MOST_LISTENERS).then(|| {
+            let most = self.most;
+            format!("warning: this process may have few descriptors: {most} may listen, ulimit -n allows more")
+        })
+    }
+
+    /// Notes what went wrong, where that was not the last that did.
+    pub(crate) fn once(&mut self, what: &str, control: &mut dyn ServiceControl) {
+        if self.said != what {
+            control.note(&format!("warning: {what}"));
+            self.said = what.to_owned();
+        }
     }
 
     /// Tells everybody. Who does not read is not waited for.
@@ -119,7 +162,9 @@ impl Audience {
             error_ns: notice.error.as_nanos(),
             kind: notice.kind.name(),
         })?;
-        self.connections.retain_mut(|connection| connection.stream.write_all(&said).is_ok());
+        self.connections.retain_mut(|connection| {
+            !connection.is_deaf() && connection.stream.write_all(&said).is_ok()
+        });
         Ok(())
     }
 
@@ -150,6 +195,7 @@ impl Audience {
             Err(error) => return Err(error).context("cannot accept a listener"),
         };
         let connection = Connection::of(stream).context("cannot set up a listener's connection")?;
+        self.connections.retain_mut(|other| !other.is_deaf());
         self.make_room(connection.user);
         self.connections.push(connection);
         // Who cannot even take the first line has gone.
@@ -167,7 +213,7 @@ impl Audience {
             connections.iter().filter(|connection| connection.user == user).count()
         };
         let is_full = |connections: &[Connection]| {
-            connections.len() >= MOST_LISTENERS || of(connections, user) >= MOST_OF_A_USER
+            connections.len() >= self.most || of(connections, user) >= MOST_OF_A_USER
         };
         if is_full(&self.connections) {
             self.connections.retain(|connection| !connection.is_gone());
@@ -193,6 +239,21 @@ impl Audience {
     }
 }
 
+/// As many as there are descriptors for, beside the service's own.
+fn most_listeners() -> usize {
+    let allowed = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
+    allowed.saturating_sub(RESERVED).clamp(1, MOST_LISTENERS)
+}
+
+/// How much of what was written its other end has not read, in bytes of the kernel's memory.
+fn unread(stream: &UnixStream) -> libc::c_int {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which lives for the call. unix(7): SIOCOUTQ, which is TIOCOUTQ.
+    let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+    if asked == 0 { waiting } else { 0 }
+}
+
 fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -204,15 +265,24 @@ fn is_short_of_descriptors(error: &std::io::Error) -> bool {
 
 /// Only a socket that nobody holds any more gives way; one that takes no streams is another program's.
 fn refuse_in_use(path: &Path) -> Result<(), HostError> {
-    let whose = match UnixStream::connect(path) {
-        Ok(_) => "another skyhop signal serve runs; end it, or",
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+    let whose = match connected(path) {
+        Ok(()) => "another skyhop signal serve runs; end it, or",
+        Err(Errno::ECONNREFUSED) => return Ok(()),
+        // It is stopped, or very busy.
+        Err(Errno::EAGAIN) => "another program has it and does not answer; end it, or",
         Err(_) => "another program holds the socket;",
     };
     Err(HostError::Unsupported(format!(
         "{} is in use: {whose} give another --socket",
         path.display()
     )))
+}
+
+/// Connects without waiting for whoever does not accept.
+fn connected(path: &Path) -> Result<(), Errno> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(stream.as_raw_fd(), &UnixAddr::new(path)?)
 }
 
 impl Drop for Audience {
@@ -249,6 +319,7 @@ fn line(line: &Line<'_>) -> Result<Vec<u8>, HostError> {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixDatagram;
 
     use skyhop_signal::schedule::Grid;
@@ -278,6 +349,39 @@ mod tests {
         drop(theirs);
         drop(Audience::open(&path, &source).unwrap());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn who_leaves_the_greeting_unread_goes_in_time() {
+        let grid = Grid { period: Duration::from_secs(15), offset: Duration::ZERO };
+        let source = ServiceSource::Grid { grid, error: Duration::ZERO };
+        let path = std::env::temp_dir().join(format!("skyhop-deaf-{}", std::process::id()));
+        let mut audience = Audience::open(&path, &source).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o666, "everybody may listen");
+        let [deaf, reads] = [(); 2].map(|()| UnixStream::connect(&path).unwrap());
+        (0..2).for_each(|_| audience.wait(Duration::from_secs(5)).unwrap());
+        let mut hello = String::new();
+        BufReader::new(&reads).read_line(&mut hello).unwrap();
+        assert!(audience.connections.iter_mut().all(|connection| !connection.is_deaf()));
+        let long_ago = time::Instant::now().checked_sub(2 * GREETING).unwrap();
+        audience.connections.iter_mut().for_each(|connection| connection.since = long_ago);
+        let newest = UnixStream::connect(&path).unwrap();
+        audience.wait(Duration::from_secs(5)).unwrap();
+        assert_eq!(audience.connections.len(), 2, "who reads and who is new");
+        drop((deaf, newest));
+    }
+
+    #[test]
+    fn a_stopped_service_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("skyhop-stopped-{}", std::process::id()));
+        // Nobody accepts, and there is no more room to wait in.
+        let _listener = UnixListener::bind(&path).unwrap();
+        let waiting = (0..100_000).take_while(|_| connected(&path).is_ok()).count();
+        assert!(waiting < 100_000);
+        let refused = refuse_in_use(&path).unwrap_err().to_string();
+        fs::remove_file(&path).unwrap();
+        assert!(refused.contains("does not answer"), "{refused}");
     }
 
     #[test]

@@ -274,7 +274,12 @@ def watch(
     path = socket or _socket_to_watch()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
         try:
+            # A service that is stopped accepts nobody, and is not waited for.
+            connection.setblocking(False)
             connection.connect(str(path))
+            connection.setblocking(True)
+        except BlockingIOError:
+            raise RunError(f"{path}: the service there does not answer; is it stopped?") from None
         except OSError as error:
             raise RunError(
                 f"{path}: {error.strerror or error}; is skyhop signal serve running?"

@@ -208,3 +208,12 @@ def test_thousands_are_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1,234,567" in out
     assert "sent" in out
     assert "True" in out
+
+
+def test_names_from_files_do_not_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["Zürich", "\x1b[2Jcleared", "abc\u202egnp.exe", "two\nlines", "a\u200cb"]
+    print_table([Cells("name\u2066", "", names, numeric=False)], title="of\x07")
+    said = capsys.readouterr().out
+    assert not set(said) & set("\x1b\x07\u202e\u2066")
+    for shown in ["Zürich", r"\x1b[2Jcleared", r"abc\u202egnp.exe", r"two\nlines", "a\u200cb"]:
+        assert shown in said

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skyhop.analysis.tables import Table
+from skyhop.cli.terminal import shown_text
 
 _GAP = 2
 """Blanks between columns."""
@@ -65,6 +66,8 @@ def print_table(
         title: a line above.
         more: where to find what was left out.
     """
+    columns = [_plain(column) for column in columns]
+    title = shown_text(title)
     width = terminal_width()
     shown = fitting(columns, importance or range(len(columns)), width)
     if title:
@@ -73,6 +76,12 @@ def print_table(
     left_out = [c.title for place, c in enumerate(columns) if place not in shown]
     if left_out:
         print(f"left out at {width} columns: {', '.join(left_out)}; {more}")
+
+
+def _plain(cells: Cells) -> Cells:
+    """Return a column as a terminal can show it: names come from files."""
+    title, texts = shown_text(cells.title), [shown_text(text) for text in cells.texts]
+    return Cells(title, cells.unit, texts, cells.numeric)
 
 
 def terminal_width() -> int | None:

@@ -16,8 +16,10 @@ EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
 """As shells say it of Ctrl-C."""
 
-# Control characters, and halves of characters, which no terminal can be sent.
-_UNSHOWN = ("Cc", "Cs")
+_UNSHOWN = ("Cc", "Cs", "Cf", "Zl", "Zp")
+"""What acts: controls, halves of characters, what turns a line round, ends of lines."""
+_HARMLESS = "\t\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}\N{SOFT HYPHEN}"
+"""What scripts and tables are written with."""
 
 
 def print_error(message: str) -> None:
@@ -43,11 +45,11 @@ def print_note(message: str) -> None:
 
 def shown_text(text: str) -> str:
     """Escape what would act on a terminal, as names in damaged files do; tabs stay."""
+    return "".join(c.encode("unicode_escape").decode() if _acts(c) else c for c in text)
 
-    def acts(character: str) -> bool:
-        return character != "\t" and unicodedata.category(character) in _UNSHOWN
 
-    return "".join(c.encode("unicode_escape").decode() if acts(c) else c for c in text)
+def _acts(character: str) -> bool:
+    return character not in _HARMLESS and unicodedata.category(character) in _UNSHOWN
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str = "") -> None:

@@ -29,7 +29,7 @@ bare: setup
 
 lint: setup
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked $$(cat build/features) -- -D warnings
+	$(CARGO) clippy --release --workspace --all-targets --locked $$(cat build/features) -- -D warnings
 	$(PYTHON) -m ruff check python tests scripts
 	$(PYTHON) -m ruff format --check python tests scripts
 	$(PYTHON) -m mypy

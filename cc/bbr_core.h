@@ -248,9 +248,9 @@ static inline u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const s
 }
 
 /* draft 4.2.3.6: up by what was delivered, down at once, never under four packets */
-static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 cwnd, u32 acked)
+static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 bw, u32 cwnd, u32 acked)
 {
-	u32 wanted = bbr_bdp(bbr, bbr_bandwidth(bbr), bbr->cwnd_gain) + bbr_aggregation_cwnd(bbr);
+	u32 wanted = bbr_bdp(bbr, bw, bbr->cwnd_gain) + bbr_aggregation_cwnd(bbr);
 	u32 target = bbr_with_burst_allowance(sk, bbr, wanted);
 
 	if (bbr->pipe_is_full)
@@ -260,7 +260,9 @@ static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr
 	return max_u32(cwnd, BBR_MIN_CWND);
 }
 
-static inline void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+/* For a bandwidth, and with at most `probe_rtt_cwnd` in PROBE_RTT. */
+static inline void bbr_set_cwnd_for(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs, u32 bw,
+				    u32 probe_rtt_cwnd)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 acked = rs->acked_sacked;
@@ -269,13 +271,18 @@ static inline void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct r
 	if (acked) {
 		cwnd = bbr_cwnd_of_recovery(sk, bbr, rs, acked);
 		if (!bbr->packet_conservation)
-			cwnd = bbr_cwnd_towards_target(sk, bbr, cwnd, acked);
+			cwnd = bbr_cwnd_towards_target(sk, bbr, bw, cwnd, acked);
 	}
 	cwnd = min_u32(cwnd, tp->snd_cwnd_clamp);
 	/* draft 4.2.3.5 */
 	if (bbr->mode == BBR_PROBE_RTT)
-		cwnd = min_u32(cwnd, BBR_MIN_CWND);
+		cwnd = min_u32(cwnd, probe_rtt_cwnd);
 	tp->snd_cwnd = cwnd;
+}
+
+static inline void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
+{
+	bbr_set_cwnd_for(sk, bbr, rs, bbr_bandwidth(bbr), BBR_MIN_CWND);
 }
 
 /* ---- The cycle of PROBE_BW ---- */

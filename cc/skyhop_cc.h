@@ -16,8 +16,8 @@
  * A file of your own, anywhere, is the same (docs/first-cc.md). Linux requires ssthresh, undo_cwnd, and one of
  * cong_avoid (PRR sets the window during recovery) and cong_control (it sets window and pacing at all times).
  *
- * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, cubic_core.h,
- * bbr_core.h), and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
+ * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, flight.h,
+ * cubic_core.h, bbr_core.h, bbr23_core.h), and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
  * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
  * pointer that skyhop_state() returns compared with NULL before its use.
  */
@@ -155,6 +155,7 @@ struct tcp_sock {
 	u32 rate_delivered;
 	u32 rate_interval_us;
 	u32 total_retrans;
+	u32 data_segs_out;     /* sent with data, again or for the first time */
 	u32 reordering;
 	u32 undo_marker;
 	int undo_retrans;

@@ -29,12 +29,39 @@ RETRANSMITS, RETRANSMITS_MORE = 0.25, 20
 SHARE = 0.05
 
 LINUX_OWN = ("reno", "cubic", "bbr", "hybla", "vegas")
-OUR_READING = ("satpipe",)
-"""Written after the paper, not after the module that Linux ran."""
-QDISCS = {"codel ecn": {"kind": "codel", "ecn": True}}
-"""What we have of the queues that Linux ran, by tc's arguments."""
-CODEL_QUEUE = "1000 packets"
-"""tc's limit where none is given."""
+OUR_READING = ("satpipe", "bbr3")
+"""Written after the paper and the draft, not after the modules that Linux ran."""
+PIE_PERIOD = "20 ms"
+"""15 ms are two ticks at HZ = 100."""
+RED = {
+    "kind": "red",
+    "min": "28486 B",
+    "max": "88486 B",
+    "avpkt": "1500 B",
+    "burst": 40,
+    "bandwidth": "0 bit/s",
+    "probability": "10 %",
+}
+"""Below the token bucket it counts the packet that waits for tokens; it is not told of idleness."""
+QDISCS: dict[str, tuple[str, Any]] = {
+    "codel ecn": ("1000 packets", {"kind": "codel", "ecn": True}),
+    "fq_codel": ("10240 packets", "fq_codel"),
+    "fq_codel ecn": ("10240 packets", "fq_codel"),
+    "fq": ("10000 packets", "fq"),
+    "pie": ("1000 packets", {"kind": "pie", "tupdate": PIE_PERIOD}),
+    "pie ecn": ("1000 packets", {"kind": "pie", "tupdate": PIE_PERIOD, "ecn": True}),
+    "cake bandwidth 50mbit rtt 40ms": (
+        "10240 packets",
+        {"kind": "cake", "bandwidth": "50 Mbit/s", "rtt": "40 ms"},
+    ),
+    "red limit 250000 min 30000 max 90000 avpkt 1500 burst 40 bandwidth 50mbit probability 0.1": (
+        "248486 B",
+        RED,
+    ),
+}
+"""Queues that Linux ran, by tc's arguments: how much they hold (tc's limit where none is given),
+and what they are.
+"""
 
 HOSTS = {"profile": "linux-6.12", "hz": 100, "rmem": {"max": "64 MiB"}, "wmem": {"max": "64 MiB"}}
 """As Linux's were."""
@@ -82,14 +109,14 @@ def missing(linux: Scenario) -> list[str]:
 
 def scenario(name: str, linux: Scenario) -> dict[str, Any]:
     """Return what Linux went through as a scenario."""
-    aqm = linux.get("aqm")
     rtt_us, queue_bytes = linux_runs.our_link(linux)
+    queue, qdisc = QDISCS.get(linux.get("aqm", ""), (f"{queue_bytes} B", "fifo"))
     text: dict[str, Any] = {
         "path": {"kind": "fixed", "rtt": f"{rtt_us:.0f} us"},
         "link": {
             "rate": f"{linux['rate_kbps']} kbit/s",
-            "queue": CODEL_QUEUE if aqm else f"{queue_bytes} B",
-            "qdisc": QDISCS[aqm] if aqm else "fifo",
+            "queue": queue,
+            "qdisc": qdisc,
             "loss": f"{linux.get('loss_percent', 0)} %",
             "back": {"rate": UNLIMITED},
         },

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import measured_paths
+import which_sender
 
 from skyhop.analysis.tables import Table
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.progress import progress_bar
+from skyhop.data.quantities import seconds
 from skyhop.errors import SkyhopError
 from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
@@ -19,21 +25,48 @@ from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
 from skyhop.study.page import numbers_text, verdict_text
-from skyhop.study.plan import describe
+from skyhop.study.plan import core_digest, describe
 from skyhop.study.tables import table_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "studies"
 PAGE = ROOT / "docs" / "reproduced.md"
-PICTURE = ROOT / "docs" / "satcp-table1.png"
-PICTURED = "satcp-table1"
+ANSWER = ROOT / "docs" / "which-sender.md"
 
 HEAD = """\
 # Published results, run again
 
 Written by `make reproduce`; do not edit. The studies are in [studies/](../studies), and
 [studies.md](studies.md) says how they work. Each has a report in runs/studies/ once it ran.
+With names, `.venv/bin/python scripts/reproduce.py STUDY …`, it runs those, and replaces what
+stands here of them.
 """
+MARK = re.compile(
+    r"^<!-- (?P<name>\S+): build (?P<core>\w+), (?P<runs>\d+) runs, "
+    r"(?P<holds>\d+) hold, (?P<fails>\d+) do not, (?P<unknown>\d+) cannot be told -->$",
+    re.MULTILINE,
+)
+"""What stands before each study of the page."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a study that stands in the documents."""
+
+    figure: str
+    """Among the study's figures: a pattern that one of them matches."""
+    file: str
+
+
+PICTURES = {
+    "satcp-table1": [Picture("*-goodput-with-*.png", "satcp-table1.png")],
+    "leo-fig1": [Picture("*-figure-1b-*.png", "leo-fig1.png")],
+    which_sender.STUDY: [
+        Picture("*-goodput-alone-fifo.png", "which-sender-goodput.png"),
+        Picture("*-delay-inflation-alone-fifo.png", "which-sender-delay.png"),
+        Picture("*-share-beside-cubic-fifo.png", "which-sender-share.png"),
+    ],
+}
 
 
 @dataclass(frozen=True)
@@ -47,30 +80,41 @@ class Reproduced:
 
 def main() -> int:
     """Run the studies and write the page."""
-    # Element sets are the user's: such a study is run with --elements by hand.
-    known = [
-        entry.name
-        for entry in list_studies()
-        if load_study(find_study(entry.name)).file.engine != "elements"
-    ]
+    measured_paths.make()
+    known = [entry.name for entry in list_studies() if is_whole(find_study(entry.name))]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="STUDY", help=f"{', '.join(known)}; or all")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core where not given")
     arguments = parser.parse_args()
+    ran = []
     try:
-        ran = [reproduce(name, arguments.jobs) for name in arguments.names or known]
+        for name in planned(arguments.names or known):
+            ran.append(reproduce(name, arguments.jobs))
+            # What has been run stands there, whatever becomes of the rest.
+            write_page(ran[-1])
     except SkyhopError as error:
         print_error(str(error))
         return 1
     except KeyboardInterrupt:
         print_error("interrupted; the same command goes on from here")
         return 1
-    if not arguments.names:
-        write_page(ran)
     failed = [study.name for study in ran if study.done.failures]
     if failed:
         print_error(f"runs failed in {', '.join(failed)}: see failures.json below {RUNS}")
     return 1 if failed else 0
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a study can be run with what is here.
+
+    Element sets are the user's, who gives them with --elements, and so are measured paths.
+    """
+    study = load_study(file).file
+    points = [point for axis in study.axis for point in (axis.points or {}).values()]
+    paths = [path for point in points if isinstance(path := point.get("path"), dict)]
+    named = [str(path["file"]) for path in paths if "file" in path]
+    there = all((file.parent / name).is_file() or Path(name).is_file() for name in named)
+    return study.engine != "elements" and there
 
 
 def reproduce(name: str, jobs: int | None) -> Reproduced:
@@ -79,19 +123,99 @@ def reproduce(name: str, jobs: int | None) -> Reproduced:
     started_s = time.monotonic()
     print_note(f"{name}: {study.run_count} runs")
     with progress_bar(name) as progress:
-        done = run_study(study, RUNS / name, jobs=jobs, progress=progress)
+        done = run_study(study, RUNS / name, jobs=jobs, reuse=beside(name), progress=progress)
     verdicts = judge(study.claims, done.results)
     page = write_study_report(done, verdicts)
     print_note(f"{name}: {time.monotonic() - started_s:.0f} s; {page}")
     return Reproduced(name, done, verdicts)
 
 
-def write_page(ran: list[Reproduced]) -> None:
-    """Write the page about all studies, and the README's picture."""
-    PAGE.write_text("\n".join([HEAD, *(part for study in ran for part in section(study))]), "utf-8")
-    bars = sorted(figures_directory(RUNS / PICTURED / "report.html").glob("*-goodput-with-*.png"))
-    PICTURE.write_bytes(bars[0].read_bytes())
-    print_note(f"{PAGE}\n{PICTURE}")
+def planned(names: Sequence[str]) -> Iterator[str]:
+    """Yield the studies' names, and say how far it is each time."""
+    left_s = {name: simulated_s(name) for name in names}
+    total_s, began_s = sum(left_s.values()), time.monotonic()
+    for name in names:
+        gone_s, spent_s = total_s - sum(left_s.values()), time.monotonic() - began_s
+        rest = ""
+        if gone_s > 0:
+            minutes = spent_s / gone_s * (total_s - gone_s) / 60
+            rest = f"; about {minutes:,.0f} min are left"
+        print_note(
+            f"{len(names) - len(left_s) + 1} of {len(names)} studies, "
+            f"{gone_s / 3600:,.0f} of {total_s / 3600:,.0f} simulated hours done{rest}"
+        )
+        yield name
+        del left_s[name]
+
+
+def simulated_s(name: str) -> float:
+    """Return how long a study's flows run in all."""
+    return sum(
+        seconds(run.resolved["run"]["duration"]) * max(len(run.resolved.get("flow", [])), 1)
+        for run in load_study(find_study(name)).runs()
+    )
+
+
+def write_page(study: Reproduced) -> None:
+    """Put a study into the page in the place of what was there of it."""
+    sections = read_sections(PAGE.read_text("utf-8") if PAGE.exists() else "")
+    name = study.name
+    verdicts = Counter(result.verdict for result in study.verdicts)
+    mark = (
+        f"<!-- {name}: build {core_digest()}, {study.done.study.run_count} runs, "
+        f"{verdicts['holds']} hold, {verdicts['does not hold']} do not, "
+        f"{verdicts['cannot be told']} cannot be told -->"
+    )
+    sections[name] = "\n".join([mark, *section(study)])
+    ordered = [sections[entry.name] for entry in list_studies() if entry.name in sections]
+    PAGE.write_text("\n".join([HEAD, *overview(ordered), *ordered]), "utf-8")
+    if name == which_sender.STUDY:
+        answer = which_sender.page(study.done, anchor(study.done.study.file.title))
+        ANSWER.write_text(answer, "utf-8")
+    for picture in PICTURES.get(name, ()):
+        drawn = figures_directory(RUNS / name / "report.html")
+        (ROOT / "docs" / picture.file).write_bytes(next(drawn.glob(picture.figure)).read_bytes())
+
+
+def read_sections(page: str) -> dict[str, str]:
+    """Return what a page has of each study, by its name."""
+    marks = list(MARK.finditer(page))
+    ends = [*(mark.start() for mark in marks[1:]), len(page)]
+    return {
+        mark["name"]: page[mark.start() : end].rstrip("\n") + "\n"
+        for mark, end in zip(marks, ends, strict=False)
+    }
+
+
+def overview(sections: Sequence[str]) -> Iterator[str]:
+    """Yield the lines about all studies, and whether one build made them all."""
+    marks = [mark for text in sections if (mark := MARK.match(text))]
+    cores = sorted({mark["core"] for mark in marks})
+    yield (
+        "All of it was made by one build."
+        if len(cores) == 1
+        else f"Made by {len(cores)} builds: {', '.join(cores)}."
+    )
+    yield "\n| study | runs | claims that hold | that do not | that cannot be told |"
+    yield "|---|---|---|---|---|"
+    for mark, text in zip(marks, sections, strict=True):
+        title = text.split("## ", 1)[1].split("\n", 1)[0]
+        build = "" if len(cores) == 1 else f" ({mark['core']})"
+        yield (
+            f"| [{title}](#{anchor(title)}){build} | {int(mark['runs']):,} | {mark['holds']} "
+            f"| {mark['fails']} | {mark['unknown']} |"
+        )
+    yield ""
+
+
+def anchor(title: str) -> str:
+    """Return where Markdown's readers put a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def beside(name: str) -> list[Path]:
+    """Return where other studies have been run: some have runs in common."""
+    return [mark.parent for mark in sorted(RUNS.glob("*/study.json")) if mark.parent.name != name]
 
 
 def section(study: Reproduced) -> Iterator[str]:
@@ -117,7 +241,9 @@ def section(study: Reproduced) -> Iterator[str]:
 
 
 def numbers(result: ClaimResult) -> str:
-    """Write what each comparison of a claim came to."""
+    """Write what each comparison of a claim came to; nothing where there can be none."""
+    if result.claim.cannot_be_told:
+        return ""
     found = []
     for finding in result.findings:
         where = f"{describe(finding.at)}: " if finding.at else ""

@@ -147,10 +147,23 @@ install_locked() {
 }
 
 # What both builds, maturin's and cargo's, are told: written for the Makefile too.
-build_core() {
-    local features=""
+choose_features() {
+    features=""
     is_there libelf || features="--no-default-features --features skyhop-python/extension-module"
     echo "$features" >build/features
+}
+
+# The first time the core is compiled while Python's packages are unpacked: maturin then finds most of it done. What is
+# wrong with it maturin says.
+build_ahead() {
+    [ ! -d target/release ] || return 0
+    # shellcheck disable=SC2086  # the features are words
+    PYO3_PYTHON="$PWD/.venv/bin/python" cargo build --release --locked -p skyhop-python $features >build/ahead.log 2>&1 &
+    ahead=$!
+    trap 'kill "$ahead" 2>/dev/null || true' EXIT
+}
+
+build_core() {
     echo "setup: building skyhop (the first time takes some minutes)"
     # shellcheck disable=SC2086  # the features are words
     VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --release --locked $features >build/setup.log 2>&1 || {
@@ -163,5 +176,8 @@ install_missing
 report_missing
 check_rust
 make_venv
+ahead=""
+[ -n "$tools_only" ] || { choose_features; build_ahead; }
 for lock in requirements.lock "$@"; do install_locked "$lock"; done
+[ -z "$ahead" ] || wait "$ahead" || true
 [ -n "$tools_only" ] || build_core

@@ -18,6 +18,13 @@ from skyhop.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
+
+MOST_BYTES = 1_000_000_000
+"""What a table of a run may take in memory unless it may be large.
+
+What draws it takes as much several times.
+"""
 
 
 class Run:
@@ -31,8 +38,15 @@ class Run:
         directory: where it is.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: object = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: object = None,
+        *,
+        force_size: bool = False,
+    ) -> None:
         self.directory = Path(directory)
+        self._force_size = force_size
         # Holding it keeps a directory that nobody asked for until the run is forgotten.
         self._keep = keep
         if not (self.directory / "summary.json").is_file():
@@ -99,7 +113,16 @@ class Run:
     def path(self) -> skyhop.Path | None:
         """The path that it went over; None where the directory holds no copy of it."""
         file = self.directory / "path.parquet"
-        return skyhop.read_path(file) if file.exists() else None
+        return skyhop.read_path(file, force_size=self.is_large) if file.exists() else None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it may take more memory than is usual, as its reader or its scenario says."""
+        if self._force_size:
+            return True
+        scenario = self.info.get("scenario")
+        section = scenario.get("run") if isinstance(scenario, dict) else None
+        return isinstance(section, dict) and section.get("force_size") is True
 
     def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.Sheet:
         """Draw what each flow, its application, the probes and the link did over time.
@@ -146,6 +169,7 @@ class Run:
         try:
             # Not read_table: its threads may outlive the interpreter, which then aborts.
             with pq.ParquetFile(self.directory / name) as file:
+                self._check_size(file.metadata, name)
                 table = file.read()
             # Also what is in the columns: lengths of lists, letters of texts.
             table.validate(full=True)
@@ -154,6 +178,17 @@ class Run:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(f"{self.directory / name}: cannot read: {error}") from error
         return table
+
+    def _check_size(self, metadata: pq.FileMetaData, name: str) -> None:
+        """Raise an InputError where a table takes more memory than it may, by its own account."""
+        rows, columns = metadata.num_rows, metadata.num_columns
+        size = 8 * rows * columns
+        if size > MOST_BYTES and not self.is_large:
+            raise InputError(
+                f"{self.directory / name}: {rows:,} rows take {size / 1e9:.1f} GB of memory; at "
+                f"most {MOST_BYTES / 1e9:g} GB: read them in pieces (polars.scan_parquet), or say "
+                "--force-size"
+            )
 
     def _repr_html_(self) -> str:
         return skyhop.report.run_html(self)
@@ -173,10 +208,14 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse(text)
 
 
-def read_run(directory: str | os.PathLike[str]) -> Run:
+def read_run(directory: str | os.PathLike[str], *, force_size: bool = False) -> Run:
     """Return the run in `directory`.
+
+    Args:
+        directory: where it is.
+        force_size: read its tables even if one takes more than a gigabyte of memory.
 
     Raises:
         InputError: it is not a run directory.
     """
-    return Run(directory)
+    return Run(directory, force_size=force_size)

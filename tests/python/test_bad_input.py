@@ -57,7 +57,10 @@ def files(directory: Path) -> set[str]:
         ((*PATH, "--constellation", "starlonk"), 'unknown constellation "starlonk"'),
         ((*PATH, "--gateways", "nowhere.csv"), 'unknown list of sites "nowhere.csv"'),
         ((*PATH, "--set", "link.rate=-1 Mbit/s"), "link.rate"),
-        ((*PATH[:6], "100000 h", "-o", "x.parquet"), "steps are too many"),
+        (
+            (*PATH[:6], "100000 h", "-o", "x.parquet"),
+            "path.step: makes 360,000,000 steps; at most 2,000,000",
+        ),
         ((*PATH, "--set", "nonsense"), "--set nonsense: expected KEY=VALUE"),
         (("path", "-o", "x.parquet"), "nothing to compute"),
         (("path", "missing.toml", "-o", "x.parquet"), "missing.toml: cannot read"),

@@ -42,8 +42,82 @@ def studies() -> list[bytes]:
     shipped = sorted((ROOT / "studies").glob("*.toml"), key=lambda file: file.stat().st_size)
     small = toml_text(
         small_study.content(
-            claim=[{"text": "BBR is faster", "check": 'goodput(cc="bbr") > goodput(cc="cubic")'}],
+            claim=[
+                {"text": "BBR is faster", "check": 'goodput(cc="bbr") > goodput(cc="cubic")'},
+                {"text": "Sage is slower", "cannot_be_told": "no weights"},
+            ],
+            metric=[
+                {
+                    "name": "ratio",
+                    "kind": "flows",
+                    "over": "one/others",
+                    "flow": 0,
+                    "bin": "1 s",
+                    "flows": [0, 1],
+                    "from": "75 %",
+                    "until": "-1 s",
+                    "pool": True,
+                    "ddof": 0,
+                    "least": 1,
+                    "truncate": True,
+                    "series": "srtt_over_base",
+                },
+                {
+                    "name": "steady",
+                    "kind": "rate_over_bytes",
+                    "after_bytes": "1 MB",
+                    "bytes": "2 MB",
+                    "cut": "1 s",
+                },
+                {
+                    "name": "gain",
+                    "kind": "relative",
+                    "of": "goodput",
+                    "to": {"cc": "cubic"},
+                    "by": "difference",
+                },
+            ],
+            panel=[
+                {
+                    "kind": "scatter",
+                    "title": "",
+                    "x": "srtt",
+                    "y": "ratio",
+                    "per": "run",
+                    "ellipses": True,
+                    "zero": False,
+                },
+                {
+                    "kind": "comparison",
+                    "title": "",
+                    "metric": "ratio",
+                    "by": "cc",
+                    "against": "cubic",
+                    "test": "both",
+                },
+                {"kind": "lines", "title": "", "metric": "ratio", "x": "loss", "spread": "pooled"},
+            ],
             axis=[
+                {
+                    "name": "draw",
+                    "values": [1],
+                    "changes": {
+                        "every": "1 s",
+                        "count": 2,
+                        "first": "500 ms",
+                        "draw": [
+                            {
+                                "law": "uniform",
+                                "low": 1,
+                                "high": 9,
+                                "digits": 1,
+                                "unit": "Mbit/s",
+                                "key": "rate",
+                                "link": "path",
+                            },
+                        ],
+                    },
+                },
                 {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]},
                 {
                     "name": "loss",

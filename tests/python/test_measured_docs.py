@@ -47,6 +47,7 @@ def write_inputs(directory: Path) -> None:
     }
     for name, lines in texts.items():
         (directory / name).write_text("\n".join(lines) + "\n", "utf-8")
+    (directory / "measured").mkdir()
     (directory / "rtt.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
 
 

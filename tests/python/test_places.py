@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import small_study
 from conftest import Skyhop
 
 from skyhop.data.places import find_place, taken_as
@@ -64,6 +65,20 @@ def test_a_command_prints_which_place_it_took(skyhop: Skyhop, tmp_path: Path) ->
     (tmp_path / "s.toml").write_text(scenario, "utf-8")
     done = skyhop("sim", "s.toml", "-o", "runs", "--repeat", 2)
     assert done.stderr.count(note) == 1
+
+
+def test_a_study_prints_which_places_it_took(skyhop: Skyhop, tmp_path: Path) -> None:
+    scenario = {
+        "path": {"from": "Portland", "to": "Denver"},
+        "flow": [{"cc": "cubic"}],
+        "run": {"duration": "1 s"},
+    }
+    study = small_study.write(tmp_path / "study.toml", scenario=scenario, repeats=1)
+    for command in (("show",), ("run",)):
+        output = ("-o", str(tmp_path / "out")) if command == ("run",) else ()
+        done = skyhop("study", *command, str(study), *output)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count('"Portland" is taken as Portland, US (45.52, -122.68)') == 1
 
 
 def test_gateways_are_places_too() -> None:

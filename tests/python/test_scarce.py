@@ -6,7 +6,8 @@ import os
 import random
 import resource
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,43 @@ def test_little_memory(tmp_path: Path, whole: Path, name: str) -> None:
     assert run(tmp_path, name).returncode == 0
     assert not [*tmp_path.rglob(".skyhop-*"), *tmp_path.rglob(".run.partial-*")]
     record_trial("memory", name, kills(), SEED, "ok")
+
+
+@pytest.fixture
+def few_processes() -> Iterator[Callable[[int], Callable[[], None]]]:
+    """Return what limits how many processes and threads there are: a group of the test's own."""
+    needs_root()
+    group = Path(f"/sys/fs/cgroup/pids/skyhop-test-{os.getpid()}")
+    if not group.parent.is_dir():
+        missing("root", "there is no cgroup for numbers of processes")
+    group.mkdir()
+
+    def limited_to(most: int) -> Callable[[], None]:
+        (group / "pids.max").write_text(str(most), "utf-8")
+        return lambda: (group / "cgroup.procs").write_text(str(os.getpid()), "utf-8") and None
+
+    yield limited_to
+    deadline = time.monotonic() + 10
+    while (group / "cgroup.procs").read_text("utf-8") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_few_processes(
+    tmp_path: Path,
+    whole: Path,
+    few_processes: Callable[[int], Callable[[], None]],
+    name: str,
+) -> None:
+    fill(tmp_path, whole)
+    draw = random.Random(SEED)
+    for _ in range(kills()):
+        most = draw.randint(1, 100)
+        done = run(tmp_path, name, few_processes(most))
+        check(name, f"{most} processes", done)
+        assert len(done.stderr.splitlines()) < 10, done.stderr[-3000:]
+    record_trial("processes", name, kills(), SEED, "ok")
 
 
 def whole_or_none(place: Path) -> None:

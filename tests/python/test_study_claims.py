@@ -163,6 +163,34 @@ def test_comparisons_keep_both_sides() -> None:
     assert (comparison.left, comparison.right, comparison.holds) == (36.5, 40.0, False)
 
 
+UNTOLD = {"text": "Sage is slowest", "cannot_be_told": "its weights are not to be had"}
+
+
+def test_a_claim_can_say_that_it_cannot_be_told() -> None:
+    study = load_study(content(claim=[UNTOLD, {"text": "…", "check": "goodput() > 1"}]))
+    untold, told = judge(study.claims, made_up(study, DATA))
+    assert (untold.verdict, told.verdict) == ("cannot be told", "holds")
+    assert not untold.within_chance
+    assert verdict_text(untold) == "cannot be told: its weights are not to be had"
+    (finding,) = untold.findings
+    assert (finding.why, finding.comparisons) == ("its weights are not to be had", ())
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ({**UNTOLD, "check": "goodput() > 1"}, "either `check`, or why it `cannot_be_told`"),
+        ({"text": "…"}, "either `check`, or why it `cannot_be_told`"),
+        ({"text": "…", "cannot_be_told": " "}, "either `check`, or why it `cannot_be_told`"),
+        ({**UNTOLD, "each": {"cc": ["bbr"]}}, "`each` goes with `check`"),
+    ],
+)
+def test_a_claim_is_checked_or_says_why_not(claim: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_study(content(claim=[claim]))
+    assert expected in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("check", "expected"),
     [

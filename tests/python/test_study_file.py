@@ -192,6 +192,39 @@ WRONG = {
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["reno", 1]]}]},
         "cc has no value 'reno'",
     ),
+    "bins of what has none": (
+        {"panel": [{"kind": "cdf", "title": "", "bins_of": "goodput", "hue": "cc"}]},
+        "panel.0.bins_of: `goodput` is of no bins; expected a metric of kind",
+    ),
+    "a box of two things": (
+        {"panel": [{"kind": "box", "title": "", "metric": "srtt", "series": "srtt", "x": "cc"}]},
+        "expected either `metric`, of whole runs, `bins_of`, of a metric's bins, or `series`",
+    ),
+    "a transfer of too many steps": (
+        {"panel": [{"kind": "transfer", "title": "", "upto": "1 GB", "step": "1 kB"}]},
+        "expected `upto` to be 1 to 1000 of `step`",
+    ),
+    "a transfer that is not kept": (
+        {"keep": "rows", "panel": [{"kind": "transfer", "title": "", "upto": "1 MB",
+                                    "step": "1 MB"}]},
+        'expected keep = "series"',
+    ),
+    "a window of bytes without bytes": (
+        {"metric": [{"name": "x", "kind": "samples", "within": "bytes"}]},
+        'within = "bytes" goes with `bytes`, and needs it',
+    ),
+    "a window of bytes for flows together": (
+        {"metric": [{"name": "x", "kind": "flows", "over": "sum", "bytes": "1 MB"}]},
+        "`bytes` goes with kind =",
+    ),
+    "a share of nothing": (
+        {"metric": [{"name": "x", "kind": "probe", "above": 5, "upto": 4}]},
+        "expected `above` below `upto`",
+    ),
+    "a share of bytes": (
+        {"metric": [{"name": "x", "kind": "time_to_bytes", "bytes": "1 MB", "above": 5}]},
+        "`above` goes with kind =",
+    ),
     "series that are not kept": (
         {"keep": "rows", "panel": [{"kind": "cdf", "title": "", "series": "srtt", "hue": "cc"}]},
         'expected keep = "series"',

@@ -11,12 +11,17 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import Skyhop
+from matplotlib.patches import Ellipse
 from small_study import content, write
 
+from skyhop.analysis.charts import ScatterChart
+from skyhop.figures.charts import draw_chart
 from skyhop.report import write_study_report
 from skyhop.study import Results, load_study
 from skyhop.study.axes import numeric_axes
-from skyhop.study.file import ComparisonPanel, TablePanel
+from skyhop.study.charts import ChartSource, chart_of
+from skyhop.study.file import ComparisonPanel, Metric, ScatterPanel, TablePanel
+from skyhop.study.metrics import MetricSet
 from skyhop.study.plan import Study
 from skyhop.study.results import dataset
 from skyhop.study.tables import comparison_table, table_of
@@ -33,9 +38,24 @@ PANELS: Sequence[dict[str, Any]] = (
     {"kind": "lines", "title": "Lines", "metric": "retransmit_ratio", **CC_LOSS},
     {"kind": "scatter", "title": "Scatter", "x": "srtt", "y": "goodput", "hue": "cc"},
     {"kind": "heatmap", "title": "Heat", "metric": "goodput", "x": "loss", "y": "cc"},
+    {"kind": "scatter", "title": "Ellipses", "x": "srtt", "y": "goodput", "hue": "cc",
+     "per": "run", "ellipses": True, "zero": False, "where": {"loss": "1 %"}},
+    {"kind": "box", "title": "Boxes of bins", "bins_of": "late", "x": "loss", "hue": "cc"},
+    {"kind": "cdf", "title": "Shares of bins", "bins_of": "late", "hue": "cc"},
+    {"kind": "cdf", "title": "Shares of sums", "bins_of": "sum", "hue": "cc"},
+    {"kind": "transfer", "title": "Transfers", "upto": "1 MB", "step": "50 kB", "hue": "cc"},
+    {"kind": "transfer", "title": "One transfer", "upto": "1 MB", "step": "250 kB", "cut": "100 ms",
+     "spread": "sd"},
+    {"kind": "series", "title": "Link", "series": ["throughput", "retransmit_share"], "hue": "cc",
+     "bin": "500 ms"},
     {"kind": "series", "title": "Series", "series": ["goodput", "cwnd", "base_rtt"], "hue": "cc",
      "where": {"loss": "1 %"}, "from": "1 s", "until": "2 s"},
 )  # fmt: skip
+
+
+LATE = {"name": "late", "kind": "samples", "series": "retransmit_share", "bin": "500 ms",
+        "from": "1 s", "unit": "%"}  # fmt: skip
+SUM = {"name": "sum", "kind": "flows", "over": "sum", "bin": "500 ms", "from": "1 s"}
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +69,11 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"text": "BBR <fast>", "check": 'goodput(cc="bbr") > 1'},
         {"text": "CUBIC wins", "check": 'goodput(cc="cubic") > 99', "note": "It does not."},
         {"text": "Who knows", "check": 'completion(cc="bbr") > 1'},
+        {"text": "Sage & all", "cannot_be_told": "no weights: 100 % unknown"},
     ]
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
-    write(place / "s.toml", panel=list(PANELS), claim=claims, published=published, notes=["N & M"])
+    write(place / "s.toml", panel=list(PANELS), claim=claims, published=published, notes=["N & M"],
+          metric=[LATE, SUM])  # fmt: skip
     study = load_study(place / "s.toml")
     done = run_study(study, place / "out", jobs=2)
     write_study_report(done, judge(study.claims, done.results))
@@ -62,14 +84,16 @@ def test_the_page_says_everything_and_needs_nothing(reported: Path) -> None:
     page = (reported / "report.html").read_text("utf-8")
     for text in (
         "Which of them fills a lossy link?", "BBR &lt;fast&gt;", "✓ holds", "✗ does not hold",
-        "? cannot be told", "It does not.", "1 of 3 hold", "N &amp; M", "8 of 8", "published",
+        "? cannot be told", "It does not.", "1 of 4 hold", "Sage &amp; all",
+        "? cannot be told: no weights: 100 % unknown", "N &amp; M", "8 of 8", "published",
         "/s.toml -o /", "results.parquet", "[scenario.path]",
     ):  # fmt: skip
         assert text in page, text
     for panel in PANELS:
         assert f"<h2>{panel['title']}</h2>" in page
     assert "No finished run has anything to show" not in page
-    assert page.count("data:image/png;base64,") == 2 * 8  # wide, and for phones
+    figures = len(PANELS) - 2
+    assert page.count("data:image/png;base64,") == 2 * figures  # wide, and for phones
     assert not re.search(r'src(set)?="(?!data:)', page)
     linked = set(re.findall(r'href="(?!#)([^"]+)"', page))
     files = (reported / "report-figures").iterdir()
@@ -82,7 +106,7 @@ def test_every_figure_is_there_for_a_paper(reported: Path) -> None:
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
     for kind, start in starts.items():
         files = sorted(folder.glob(f"*{kind}"))
-        assert len(files) == 8
+        assert len(files) == len(PANELS) - 2
         assert all(file.read_bytes().startswith(start) for file in files)
     tables = sorted(folder.glob("*.csv"))
     assert len(tables) == len(PANELS)
@@ -103,13 +127,67 @@ def test_numbers_beside_figures_are_those_of_the_dataset(reported: Path) -> None
             assert row["goodput_ratio"] == pytest.approx(row["goodput"] / 9.5)
         else:
             assert row["goodput_published"] is None
-    series = pl.read_csv(next((reported / "report-figures").glob("10-*.csv")))
+    series = pl.read_csv(next((reported / "report-figures").glob("*-series.csv")))
     assert series.get_column("t_s").min() >= 1
     assert series.get_column("t_s").max() <= 2
 
 
-def made_up(goodput_mbps: dict[str, list[float]]) -> tuple[Study, Results]:
-    study = load_study(content())
+def rows_beside(reported: Path, name: str) -> pl.DataFrame:
+    (file,) = (reported / "report-figures").glob(f"*-{name}.csv")
+    return pl.read_csv(file)
+
+
+def test_bins_are_those_of_the_metric(reported: Path) -> None:
+    """Of the seconds 1 to 3 in halves; the metric is their mean in each run."""
+    shown = rows_beside(reported, "shares-of-bins").filter(pl.col("hue") == "cubic")
+    frame = pl.read_parquet(reported / "results.parquet").filter(pl.col("cc") == "cubic")
+    assert shown.height == frame.height * 4
+    assert shown.get_column("value").mean() == pytest.approx(frame.get_column("late_pct").mean())
+    boxes = rows_beside(reported, "boxes-of-bins")
+    assert boxes.get_column("count").to_list() == [8] * 4
+
+
+def test_bins_of_flows_count_once_for_each_run(reported: Path) -> None:
+    shown = rows_beside(reported, "shares-of-sums").filter(pl.col("hue") == "cubic")
+    frame = pl.read_parquet(reported / "results.parquet").filter(pl.col("cc") == "cubic")
+    assert shown.height == frame.get_column("run").n_unique() * 4
+    assert shown.get_column("value").mean() == pytest.approx(frame.get_column("sum").mean())
+
+
+def test_transfers_are_times_to_bytes(reported: Path) -> None:
+    times = Metric(name="t", kind="time_to_bytes", bytes="500 kB")
+    metrics = MetricSet.of([times], "here")
+    frame = pl.read_parquet(reported / "results.parquet")
+    shown = rows_beside(reported, "transfers")
+    assert shown.filter(pl.col("hue") == "bbr").get_column("megabytes").to_list() == pytest.approx(
+        [place * 0.05 for place in range(1, 21)]
+    )
+    for cc in ("cubic", "bbr"):
+        runs = frame.filter(pl.col("cc") == cc).get_column("run")
+        found = [metrics.rows(reported / "runs" / run)[0]["t"] for run in runs]
+        row = shown.filter(pl.col("hue") == cc).row(9, named=True)
+        assert (row["runs"], row["mean"]) == (4, pytest.approx(sum(found) / 4))
+        assert row["low"] < row["mean"] < row["high"]
+    cut = rows_beside(reported, "one-transfer")
+    assert cut.get_column("runs").to_list() == [8] * 4
+    tenths = cut.get_column("mean") * 10 * 8
+    assert (tenths - tenths.round()).abs().max() < 1e-6
+
+
+def test_verdicts_are_there_for_a_paper(reported: Path) -> None:
+    text = (reported / "report-figures" / "claims.tex").read_text("utf-8")
+    assert r"\begin{tabular}{lll}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert rows[0] == r"claim & verdict & what came out \\"
+    assert rows[1].startswith(r"BBR \textless{}fast\textgreater{} & holds & ")
+    assert rows[2].startswith("CUBIC wins & does not hold & ")
+    assert rows[4] == r"Sage \& all & cannot be told: no weights: 100 \% unknown &  \\"
+    page = (reported / "report.html").read_text("utf-8")
+    assert 'href="report-figures/claims.tex"' in page
+
+
+def made_up(goodput_mbps: dict[str, list[float]], **changes: Any) -> tuple[Study, Results]:
+    study = load_study(content(**changes))
     rows = [
         {"cc": cc, "loss": "1 %", "seed": seed, "run": f"{cc}{seed}", "goodput_bps": 1e6 * value}
         for cc, values in goodput_mbps.items()
@@ -129,6 +207,79 @@ def test_a_comparison_counts_what_there_is() -> None:
     assert made.table.rows[1][-3] == "< 0.0001" or made.table.rows[1][-3].startswith("0.")
 
 
+def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:
+    from scipy import stats
+
+    own = {"cubic": [10.0, 11, 12, 13, 20], "bbr": [20.0, 21, 22, 23]}
+    published = [
+        {"metric": "goodput", "stat": "sd", "by": ["cc"],
+         "values": [["cubic", 17.0], ["bbr", 12.2]]},
+        {"metric": "goodput", "by": ["cc"], "values": [["cubic", 123.3]]},
+    ]  # fmt: skip
+    study, results = made_up(own, published=published)
+    panel = ComparisonPanel(
+        kind="comparison", title="", metric="goodput", by="cc", against="cubic", test="both"
+    )
+    made = comparison_table(panel, study, results)
+    bbr = made.data.row(1, named=True)
+    for prefix, alike in (("", False), ("student_", True)):
+        test = stats.ttest_ind(own["bbr"], own["cubic"], equal_var=alike)
+        expected = (test.statistic, test.df, test.pvalue)
+        found = tuple(bbr[prefix + name] for name in ("t", "degrees", "p"))
+        assert found == pytest.approx(expected)
+    assert bbr["student_degrees"] == 7
+    assert bbr["d_published"] == pytest.approx(8.3 / ((17.0**2 + 12.2**2) / 2) ** 0.5)
+    assert (bbr["effect"], bbr["effect_published"]) == ("very large", "large")
+    titles = [column.title for column in made.table.columns]
+    assert titles[5:] == [
+        "Welch's t", "degrees", "p", "Student's t", "degrees", "p",
+        "Cohen's d", "effect", "d by published sd", "effect",
+    ]  # fmt: skip
+    alone = comparison_table(panel.model_copy(update={"test": "student"}), study, results)
+    assert alone.data.row(1, named=True)["t"] == pytest.approx(bbr["student_t"])
+    assert "Welch's t" not in [column.title for column in alone.table.columns]
+    # The published mean is no standard deviation, and the other way round.
+    table = TablePanel(kind="table", title="", metrics=["goodput"], by=["cc"], spread="sd")
+    shown = table_of(table, study, results)
+    cubic = shown.data.row(0, named=True)
+    assert (cubic["goodput_published"], cubic["goodput_published_sd"]) == (123.3, 17.0)
+    assert cubic["goodput_sd"] == pytest.approx(pl.Series(own["cubic"]).std())
+    titles = [column.title for column in shown.table.columns]
+    assert titles == ["cc", "ours", "sd", "published", "published sd", "ours / published"]
+
+
+def test_points_of_runs_have_their_ellipse() -> None:
+    study = load_study(content())
+    rows = [
+        {"cc": cc, "loss": "1 %", "seed": seed, "run": f"{cc}{seed}", "flow": flow,
+         "goodput_bps": 1e6 * (seed + flow), "srtt_mean_us": 1e3 * (5 - seed)}
+        for cc in ("cubic", "bbr") for seed in (1, 2, 4) for flow in (0, 1)
+    ]  # fmt: skip
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    source = ChartSource(study, results, lambda _: pytest.fail("needs no samples"))
+    panel = ScatterPanel(kind="scatter", title="", x="srtt", y="goodput", hue="cc", per="run",
+                         ellipses=True)  # fmt: skip
+    chart = chart_of(panel, source)
+    assert isinstance(chart, ScatterChart)
+    first = chart.points[0]
+    assert (first.xs.tolist(), first.ys.tolist()) == ([4, 3, 1], [1.5, 2.5, 4.5])
+    assert first.ellipse is not None
+    # They lie on a line that falls by 45 degrees.
+    assert first.ellipse.angle_deg == pytest.approx(-45)
+    assert first.ellipse.minor == pytest.approx(0, abs=1e-6)
+    assert first.ellipse.major == pytest.approx(2**0.5 * pl.Series([1, 2, 4]).std())
+    flows = chart_of(panel.model_copy(update={"per": "flow", "ellipses": False}), source)
+    assert isinstance(flows, ScatterChart)
+    assert flows.data.height == 12
+    assert flows.points[0].ellipse is None
+    sheet = draw_chart(chart)
+    drawn = [patch for patch in sheet.axes[0].patches if isinstance(patch, Ellipse)]
+    assert len(drawn) == 2
+    assert drawn[0].get_center() == pytest.approx((8 / 3, 8.5 / 3))
+    assert drawn[0].get_width() == pytest.approx(2 * first.ellipse.major)
+    assert sheet.axes[0].get_ylim()[1] > first.ellipse.top
+
+
 def test_a_table_without_repeats_has_no_interval() -> None:
     study, results = made_up({"cubic": [10], "bbr": [20]})
     panel = TablePanel(kind="table", title="", metrics=["goodput"], by=["cc"])
@@ -140,7 +291,11 @@ def test_a_table_without_repeats_has_no_interval() -> None:
 def test_failures_stand_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     write(tmp_path / "study.toml", axis=[axis], panel=[dict(PANELS[2], x="cc", hue="cc")])
-    assert skyhop("study", "run", "study.toml", "-o", "out").returncode == 1
+    done = skyhop("study", "run", "study.toml", "-o", "out")
+    assert done.returncode == 1
+    # Both seeds of it in one line.
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert line.startswith("failed: 2 runs (cc = psychic): ")
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "2 runs failed: what follows is without them" in page
     assert "cc = psychic, seed 1" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,45 @@ def test_new_metrics_measure_without_running_again(tmp_path: Path) -> None:
     assert before == after
 
 
+def test_what_another_study_has_finished_is_taken(tmp_path: Path) -> None:
+    metric = {"name": "p10", "kind": "samples", "stat": "p10"}
+    first = run(tmp_path / "first", content(), jobs=2)
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "first").rglob("*.*")}
+    # Of three seeds there are two, and they are measured otherwise.
+    wider = content(repeats=3, metric=[metric], title="Another")
+    frame = run(tmp_path / "second", wider, jobs=2, reuse=[tmp_path / "first"])
+    assert frame.height == 12
+    assert frame.equals(run(tmp_path / "alone", wider, jobs=2))
+    shared = set(first.get_column("run"))
+    assert shared < set(frame.get_column("run"))
+    for run_id in frame.get_column("run"):
+        table = tmp_path / "second" / "runs" / run_id / "flows.parquet"
+        assert table.stat().st_nlink == (2 if run_id in shared else 1)
+    assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "first").rglob("*.*")}
+    # Whoever removes the first leaves the second whole.
+    shutil.rmtree(tmp_path / "first")
+    told: list[tuple[int, int]] = []
+    run(tmp_path / "second", wider, progress=lambda *progress: told.append(progress))
+    assert told == []
+
+
+def test_rows_alone_are_taken_where_they_are_of_the_same_metrics(tmp_path: Path) -> None:
+    rows = content(keep="rows")
+    first = run(tmp_path / "first", rows, jobs=2)
+    told: list[tuple[int, int]] = []
+
+    def again(name: str, study: dict[str, Any]) -> pl.DataFrame:
+        return run(tmp_path / name, study, reuse=[tmp_path / "first"], jobs=2,
+                   progress=lambda *progress: told.append(progress))  # fmt: skip
+
+    assert again("same", rows).equals(first)
+    assert told == []
+    again("other", content(metric=[{"name": "p10", "kind": "samples", "stat": "p10"}]))
+    assert told[-1] == (8, 8)
+    with pytest.raises(InputError, match="no study has been run there"):
+        run(tmp_path / "third", rows, reuse=[tmp_path / "nowhere"])
+
+
 def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
     rows = run(tmp_path / "rows", content(metric=[metric], keep="rows"), jobs=2)
@@ -140,7 +180,7 @@ def test_a_failed_run_is_reported_and_the_rest_goes_on(skyhop: Skyhop, tmp_path:
     write(tmp_path / "study.toml", axis=[axis])
     done = skyhop("study", "run", "study.toml", "-o", "out", "--jobs", 2)
     assert done.returncode == 1
-    assert "cc = psychic, seed 1" in done.stderr
+    assert "failed: 2 runs (cc = psychic): " in done.stderr
     failures = json.loads((tmp_path / "out" / "failures.json").read_text("utf-8"))
     assert [failure["at"] for failure in failures] == [{"cc": "psychic"}] * 2
     assert 'cc = "psychic"' in failures[0]["scenario"]
@@ -423,3 +463,19 @@ def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
     (comparison,) = claim["findings"][0]["comparisons"]
     assert comparison["low"] <= comparison["left"] - comparison["right"] <= comparison["high"]
     assert "warnings" not in pl.read_parquet(tmp_path / "out" / "results.parquet").columns
+
+
+def test_what_cannot_be_told_says_why_in_the_terminal_and_as_json(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    claims = [{"text": "Sage is slowest", "cannot_be_told": "its weights are not to be had"}]
+    axis = [{"name": "cc", "key": "flow.0.cc", "values": ["cubic"]}]
+    write(tmp_path / "s.toml", axis=axis, claim=claims, keep="rows", repeats=1)
+    done = skyhop("study", "run", "s.toml", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be told: its weights are not to be had" in done.stdout
+    again = json.loads(skyhop("study", "run", "s.toml", "-o", "out", "--json").stdout)
+    (claim,) = again["claims"]
+    assert claim["verdict"] == "cannot be told"
+    assert claim["cannot_be_told"] == "its weights are not to be had"
+    assert [finding["why"] for finding in claim["findings"]] == ["its weights are not to be had"]

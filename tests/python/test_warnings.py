@@ -41,6 +41,12 @@ def test_a_control_that_hears_something_or_listens_to_nothing_says_nothing() -> 
     assert warnings(FIXED, "cubic") == []
 
 
+def test_a_control_waits_only_where_it_has_no_schedule_of_its_own() -> None:
+    assert warnings(FIXED, "leocc") == []
+    (warning,) = warnings(FIXED, flow=[{"cc": "leocc", "leocc": {"source": "announced"}}])
+    assert warning.startswith("leocc: told of no handover")
+
+
 def test_announcements_are_about_the_link_of_the_path() -> None:
     (warning,) = warnings(
         FIXED,

@@ -59,6 +59,10 @@ impl Kind for ConstantRate {
         Ok(())
     }
 
+    fn messages_per_s(&self) -> Option<f64> {
+        Some(self.rate.bits_per_second() as f64 / 8.0 / self.size.as_u64() as f64)
+    }
+
     fn table(&self) -> Option<AppTable> {
         Some(AppTable::Messages)
     }

@@ -90,6 +90,10 @@ impl Kind for App {
         self.kind().bytes()
     }
 
+    fn messages_per_s(&self) -> Option<f64> {
+        self.kind().messages_per_s()
+    }
+
     fn table(&self) -> Option<AppTable> {
         self.kind().table()
     }

@@ -167,6 +167,11 @@ pub trait Kind {
         None
     }
 
+    /// How many messages it sends in a second, of what sends them at even times.
+    fn messages_per_s(&self) -> Option<f64> {
+        None
+    }
+
     /// Where its results go.
     fn table(&self) -> Option<AppTable> {
         None

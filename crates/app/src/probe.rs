@@ -51,6 +51,10 @@ impl Kind for Probe {
         Box::new(Echo::default())
     }
 
+    fn messages_per_s(&self) -> Option<f64> {
+        Some(1.0 / self.interval.as_secs_f64())
+    }
+
     fn check(&self) -> Result<(), (&'static str, String)> {
         if self.interval < SHORTEST_INTERVAL {
             let what = format!("is {}; expected at least {SHORTEST_INTERVAL}", self.interval);

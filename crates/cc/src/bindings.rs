@@ -196,6 +196,8 @@ pub struct TcpSock {
     pub rate_delivered: u32_,
     pub rate_interval_us: u32_,
     pub total_retrans: u32_,
+    /// sent with data, again or for the first time
+    pub data_segs_out: u32_,
     pub reordering: u32_,
     pub undo_marker: u32_,
     pub undo_retrans: ::std::os::raw::c_int,
@@ -324,20 +326,23 @@ const _: () = {
         "Offset of field: TcpSock::total_retrans",
     ][::std::mem::offset_of!(TcpSock, total_retrans) - 340usize];
     [
+        "Offset of field: TcpSock::data_segs_out",
+    ][::std::mem::offset_of!(TcpSock, data_segs_out) - 344usize];
+    [
         "Offset of field: TcpSock::reordering",
-    ][::std::mem::offset_of!(TcpSock, reordering) - 344usize];
+    ][::std::mem::offset_of!(TcpSock, reordering) - 348usize];
     [
         "Offset of field: TcpSock::undo_marker",
-    ][::std::mem::offset_of!(TcpSock, undo_marker) - 348usize];
+    ][::std::mem::offset_of!(TcpSock, undo_marker) - 352usize];
     [
         "Offset of field: TcpSock::undo_retrans",
-    ][::std::mem::offset_of!(TcpSock, undo_retrans) - 352usize];
+    ][::std::mem::offset_of!(TcpSock, undo_retrans) - 356usize];
     [
         "Offset of field: TcpSock::lsndtime",
-    ][::std::mem::offset_of!(TcpSock, lsndtime) - 356usize];
+    ][::std::mem::offset_of!(TcpSock, lsndtime) - 360usize];
     [
         "Offset of field: TcpSock::is_cwnd_limited",
-    ][::std::mem::offset_of!(TcpSock, is_cwnd_limited) - 360usize];
+    ][::std::mem::offset_of!(TcpSock, is_cwnd_limited) - 364usize];
 };
 /// What one ACK says about its own round trip.
 #[repr(C)]

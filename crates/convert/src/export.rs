@@ -22,6 +22,8 @@ pub const FORMATS: [Format; 3] = [
 const NETEM_STEP: Duration = Duration::from_millis(100);
 /// A script that changes things more often would always be late.
 const NETEM_LEAST_STEP: Duration = Duration::from_millis(10);
+/// A script of more lines than that takes a shell long to begin with: eleven days of tenths of a second.
+const NETEM_MOST_STEPS: u64 = 10_000_000;
 
 /// Writes a path for another tool, whole or not at all.
 ///
@@ -41,16 +43,25 @@ pub fn export_path(
     let written = match format {
         "csv" => write_csv(trace, &mut bytes).map_err(MahimahiError::Write),
         "mahimahi" => write_mahimahi(trace, given.quantity::<Rate>("rate")?, &mut bytes),
-        _ => write_netem(trace, netem_step(&given)?, &mut bytes).map_err(MahimahiError::Write),
+        _ => {
+            let step = netem_step(&given, trace.header.duration_ns)?;
+            write_netem(trace, step, &mut bytes).map_err(MahimahiError::Write)
+        }
     };
     written.map_err(|error| ConvertError::Path { origin, what: error.to_string() })?;
     Ok(replace_file(path, &bytes)?)
 }
 
-fn netem_step(given: &Options<'_>) -> Result<Duration, ConvertError> {
-    let step = given.quantity("step")?.unwrap_or(NETEM_STEP);
-    if step >= NETEM_LEAST_STEP {
-        return Ok(step);
+fn netem_step(given: &Options<'_>, duration_ns: u64) -> Result<Duration, ConvertError> {
+    let step: Duration = given.quantity("step")?.unwrap_or(NETEM_STEP);
+    if step < NETEM_LEAST_STEP {
+        let what = format!("tc is not that fast; expected {NETEM_LEAST_STEP} or more");
+        return Err(given.wrong("step", what));
     }
-    Err(given.wrong("step", format!("tc is not that fast; expected {NETEM_LEAST_STEP} or more")))
+    let steps = duration_ns / step.as_nanos();
+    if steps > NETEM_MOST_STEPS {
+        let what = format!("{step} makes {steps} steps; at most {NETEM_MOST_STEPS}: lengthen it");
+        return Err(given.wrong("step", what));
+    }
+    Ok(step)
 }

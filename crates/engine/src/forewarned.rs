@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use skyhop_cc::Module;
-use skyhop_experiment::{Experiment, Traffic};
+use skyhop_experiment::{Experiment, Traffic, cc_parameters};
 use skyhop_model::cc_label;
 use skyhop_units::Duration;
 
@@ -24,6 +24,14 @@ fn short_path(experiment: &Experiment) -> Option<String> {
     })
 }
 
+/// Whether a module looks at announcements, with this `source` given: one that goes by its own schedule does not.
+fn waits(module: &Module, source: Option<&str>) -> bool {
+    let own = module.params().find(|param| param.name == "source").is_some_and(|param| {
+        source.map_or_else(|| param.text_of(param.initial), ToOwned::to_owned) == "own"
+    });
+    module.hears_handovers() && !own
+}
+
 /// Congestion controls that look at announcements, where none reaches them.
 fn unheard(experiment: &Experiment) -> Option<String> {
     let announces = !experiment.announcements.is_empty() || experiment.blind.is_some();
@@ -31,10 +39,15 @@ fn unheard(experiment: &Experiment) -> Option<String> {
     let in_vain = experiment.flows.iter().filter(|flow| !announces || !flow.crosses(path));
     let names: BTreeSet<&str> = in_vain
         .filter_map(|flow| match &flow.traffic {
-            Traffic::Tcp { cc, .. } => Some(cc.as_str()),
+            Traffic::Tcp { cc, parameters, .. } => {
+                let given = cc_parameters(cc, parameters).into_iter();
+                let source =
+                    given.filter(|(name, _)| name == "source").map(|(_, text)| text).next();
+                let module = Module::find(cc).ok()?;
+                waits(module, source.as_deref()).then_some(cc.as_str())
+            }
             Traffic::Udp { .. } => None,
         })
-        .filter(|cc| Module::find(cc).is_ok_and(Module::hears_handovers))
         .map(cc_label)
         .collect();
     let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");

@@ -42,6 +42,8 @@ pub struct Experiment {
     pub sample: Duration,
     /// The run's seed.
     pub seed: u64,
+    /// Whether it may take more memory and time than is usual.
+    pub force_size: bool,
     /// What carries packets in a live run.
     pub device: LiveDevice,
     /// The files of the user's that congestion controls are made of, by their whole names: the SHA-256 of each.
@@ -51,9 +53,11 @@ pub struct Experiment {
 /// A link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkPlan {
-    /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, else that of `[links]`.
+    /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, with a number for its further hops where each has a
+    /// queue, else that of `[links]`.
     pub name: String,
-    /// Its path, from which the schedules were made; experiments over the same one may share it.
+    /// Its path, from which the schedules were made; experiments over the same one may share it. Where each hop has a
+    /// queue, the first has all of the path, and the others one without delay.
     pub trace: Arc<PathTrace>,
     /// The direction from -> to.
     pub forward: LinkConfig,

@@ -36,6 +36,11 @@ pub enum FileError {
     /// The file's content is not a possible path.
     #[error("{}: {source}", path.display())]
     Trace { path: PathBuf, source: TraceError },
+    /// The file would take more memory than a path usually does.
+    #[error("{}: would take {megabytes} MB of memory; at most {most} MB: cut it, or say --force-size (in a scenario \
+             run.force_size = true)",
+        path.display())]
+    TooLarge { path: PathBuf, megabytes: u64, most: u64 },
     /// The output directory holds something already.
     #[error("{}: the output directory is not empty; choose another or add --force", path.display())]
     NotEmpty { path: PathBuf },

@@ -9,7 +9,7 @@ mod whole;
 
 pub use error::FileError;
 pub use pairs_file::PairsWriter;
-pub use path_file::{path_to_parquet, read_path, write_path};
+pub use path_file::{MOST_BYTES, path_to_parquet, read_path, write_path};
 pub use remains::{Staging, clear_remains};
 pub use table::{Column, concatenate, record_batch, table_bytes};
 pub use whole::{file_beside, put_in_place, replace_file, write_error};

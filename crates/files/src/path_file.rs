@@ -16,6 +16,7 @@ use arrow_array::types::{Float64Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::RowGroupMetaData;
 use skyhop_model::plain_error;
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
@@ -50,14 +51,43 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
         .map_err(|e| write_error(in_memory, e))
 }
 
-/// Reads and checks a path file.
+/// Reads and checks a path file; one that takes more memory than [`MOST_BYTES`] only if `force_size`.
 ///
 /// # Errors
-/// Missing, cut or foreign files and impossible content, each named.
-pub fn read_path(path: &Path) -> Result<PathTrace, FileError> {
+/// Missing, cut, foreign or too large files and impossible content, each named.
+pub fn read_path(path: &Path, force_size: bool) -> Result<PathTrace, FileError> {
+    let most = if force_size { u64::MAX } else { MOST_BYTES };
     // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
-    let read = without_a_word(|| decode_path(path));
+    let read = without_a_word(|| decode_path(path, most));
     read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
+}
+
+/// What a path may take in memory: a year of computed seconds takes eight times that.
+pub const MOST_BYTES: u64 = 1 << 30;
+
+fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
+    if bytes <= most {
+        return Ok(());
+    }
+    let [megabytes, most] = [bytes, most].map(|bytes| bytes / 1_000_000);
+    Err(FileError::TooLarge { path: path.to_owned(), megabytes, most })
+}
+
+/// What the frames of a file will take, by its own account: repeated values take next to nothing in a file.
+fn announced_bytes(reader: &ParquetRecordBatchReaderBuilder<File>) -> u64 {
+    let groups = reader.metadata().row_groups();
+    let rows: i64 = groups.iter().map(RowGroupMetaData::num_rows).sum();
+    let values = groups.iter().flat_map(RowGroupMetaData::columns).map(|column| {
+        let size = match column.column_path().parts() {
+            [list, ..] if list == "nodes" => size_of::<i32>(),
+            [list, ..] if list == "hop_delay_ns" => size_of::<Duration>(),
+            [list, .., field] if list == "events" && field == "t_ns" => size_of::<PathEvent>(),
+            _ => 0,
+        };
+        (column.num_values().max(0) as u64).saturating_mul(size as u64)
+    });
+    let frames = (rows.max(0) as u64).saturating_mul(size_of::<Frame>() as u64);
+    values.fold(frames, u64::saturating_add)
 }
 
 thread_local! {
@@ -82,7 +112,7 @@ fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<
     result
 }
 
-fn decode_path(path: &Path) -> Result<PathTrace, FileError> {
+fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
     let unreadable = |source| FileError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(unreadable)?;
     if is_a_log(&mut file).map_err(unreadable)? {
@@ -92,13 +122,18 @@ fn decode_path(path: &Path) -> Result<PathTrace, FileError> {
     let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|e| damaged(path, e))?;
     let header = read_header(path, &reader)?;
-    let mut frames = Vec::new();
+    within(path, announced_bytes(&reader), most)?;
+    let (mut frames, mut bytes) = (Vec::new(), 0);
     for batch in reader.build().map_err(|e| damaged(path, e))? {
         let batch = batch.map_err(|e| damaged(path, e))?;
         let rows = FrameColumns::of(&batch).map_err(|what| not_a_path(path, what))?;
         for row in 0..batch.num_rows() {
-            frames.push(rows.frame(row).map_err(|what| not_a_path(path, what))?);
+            let frame = rows.frame(row).map_err(|what| not_a_path(path, what))?;
+            bytes += frame.size_in_memory();
+            frames.push(frame);
         }
+        // A damaged file's own account may be wrong.
+        within(path, bytes, most)?;
     }
     let trace = PathTrace { header, frames };
     trace.validate().map_err(|source| FileError::Trace { path: path.to_owned(), source })?;

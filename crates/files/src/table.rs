@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, Field, Schema};
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
@@ -70,35 +71,72 @@ pub fn table_bytes(
     // Twice: readers look for it in the Arrow schema or in the file's own metadata.
     let batch = record_batch(columns, metadata.as_ref())?;
     let entries = metadata.map(|(key, json)| vec![KeyValue::new(key.to_owned(), json)]);
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(entries)
-        .build();
+    let properties = written_with(entries);
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(&batch)?;
     writer.into_inner()
 }
 
-/// Writes the rows of `parts`, Parquet files with the same columns, one after the other into the new
-/// file `whole`; row groups are copied as they are.
+/// The most row groups of a file that [`concatenate`] writes: Parquet allows 32,767, and readers keep what each says of
+/// itself in memory.
+const MOST_GROUPS: usize = 4096;
+
+/// Writes the rows of `parts`, Parquet files of one row group with the same columns, one after the other into the new
+/// file `whole`. Row groups are copied as they are, or several made one where they would be too many.
 ///
 /// # Errors
 /// A part cannot be read, or the file cannot be written.
 pub fn concatenate(parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), FileError> {
     let Some(first) = parts.first() else { return Ok(()) };
-    let attempt = || -> Result<(), ParquetError> {
-        let head = SerializedFileReader::new(File::open(first)?)?;
-        let schema = head.metadata().file_metadata().schema_descr().root_schema_ptr();
-        let entries = head.metadata().file_metadata().key_value_metadata().cloned();
-        let properties = WriterProperties::builder().set_key_value_metadata(entries).build();
-        let mut writer =
-            SerializedFileWriter::new(File::create(whole)?, schema, Arc::new(properties))?;
-        for part in parts {
-            append(&mut writer, part.as_ref())?;
-        }
-        writer.close().map(drop)
+    let written = match parts.len().div_ceil(MOST_GROUPS) {
+        1 => copied(first.as_ref(), parts, whole),
+        together => merged(first.as_ref(), parts.chunks(together), whole),
     };
-    attempt().map_err(|error| write_error(whole, error))
+    written.map_err(|error| write_error(whole, error))
+}
+
+fn copied(first: &Path, parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), ParquetError> {
+    let head = SerializedFileReader::new(File::open(first)?)?;
+    let schema = head.metadata().file_metadata().schema_descr().root_schema_ptr();
+    let entries = head.metadata().file_metadata().key_value_metadata().cloned();
+    let properties = WriterProperties::builder().set_key_value_metadata(entries).build();
+    let mut writer = SerializedFileWriter::new(File::create(whole)?, schema, Arc::new(properties))?;
+    for part in parts {
+        append(&mut writer, part.as_ref())?;
+    }
+    writer.close().map(drop)
+}
+
+/// Writes each of the groups of parts as a row group.
+fn merged<'p, P: AsRef<Path> + 'p>(
+    first: &Path,
+    groups: impl Iterator<Item = &'p [P]>,
+    whole: &Path,
+) -> Result<(), ParquetError> {
+    let reader = |part: &Path| ParquetRecordBatchReaderBuilder::try_new(File::open(part)?);
+    let head = reader(first)?;
+    let entries = head.metadata().file_metadata().key_value_metadata().cloned();
+    let arrow_schema = |entry: &KeyValue| entry.key == ARROW_SCHEMA_META_KEY;
+    let entries = entries.map(|all| all.into_iter().filter(|entry| !arrow_schema(entry)).collect());
+    let properties = written_with(entries);
+    let mut writer =
+        ArrowWriter::try_new(File::create(whole)?, Arc::clone(head.schema()), Some(properties))?;
+    for group in groups {
+        for part in group {
+            for batch in reader(part.as_ref())?.build()? {
+                writer.write(&batch?)?;
+            }
+        }
+        writer.flush()?;
+    }
+    writer.close().map(drop)
+}
+
+fn written_with(entries: Option<Vec<KeyValue>>) -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(entries)
+        .build()
 }
 
 fn append(writer: &mut SerializedFileWriter<File>, part: &Path) -> Result<(), ParquetError> {

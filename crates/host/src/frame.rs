@@ -38,8 +38,8 @@ impl Frame {
             Some(Own::Udp { index, .. } | Own::Tcp { index }) => index as u32,
             None => NO_FLOW,
         };
-        let ecn = ecn(self.ip());
-        Packet::new(wire_size, self).of(flow, ecn)
+        let (ecn, connection) = (ecn(self.ip()), connection(self.ip()));
+        Packet::new(wire_size, self).of(flow, ecn).over(connection)
     }
 
     /// Writes ECN bits into the packet, as a router that marks it does.
@@ -104,6 +104,25 @@ pub fn recognise(ip: &[u8]) -> Option<Own> {
     }
 }
 
+/// What packets of one connection have in common, in as many bits as a link looks at: of its addresses, its protocol and,
+/// where it is all there, its ports.
+fn connection(ip: &[u8]) -> u16 {
+    let (version, header) = match ip {
+        [first, ..] => (first >> 4, usize::from(first & 0x0f) * 4),
+        [] => return 0,
+    };
+    let Some(fixed) = ip.first_chunk::<20>().filter(|_| version == 4) else { return 0 };
+    let has_ports = matches!(i32::from(fixed[9]), libc::IPPROTO_TCP | libc::IPPROTO_UDP);
+    // Fragments of a packet are one flow, and only the first knows the ports.
+    let is_fragment = fixed[6] & 0x3f != 0 || fixed[7] != 0;
+    let ports = ip.get(header..header + 4).filter(|_| has_ports && !is_fragment).unwrap_or(&[]);
+    // FNV-1a, folded.
+    let bytes = fixed[12..20].iter().chain(&fixed[9..10]).chain(ports);
+    let hash = bytes
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    (hash ^ (hash >> 16)) as u16
+}
+
 /// The ECN bits of an IPv4 packet; what is not IPv4 says nothing.
 fn ecn(ip: &[u8]) -> Ecn {
     match ip {
@@ -156,6 +175,26 @@ mod tests {
         assert_eq!(recognise(&packet(6, 61_001, 40_000, &[])), Some(Own::Tcp { index: 1 }));
         assert_eq!(recognise(&packet(6, 40_000, 5_201, &[])), None);
         assert_eq!(recognise(&packet(17, 61_002, 53, &[0; 8])), None);
+    }
+
+    #[test]
+    fn a_connection_is_told_by_its_addresses_and_ports() {
+        let first = packet(6, 40_000, 5_201, &[0; 12]);
+        assert_eq!(connection(&first), connection(&packet(6, 40_000, 5_201, &[7; 900])));
+        let others = [
+            packet(6, 40_001, 5_201, &[]),
+            packet(6, 40_000, 5_202, &[]),
+            packet(17, 40_000, 5_201, &[]),
+            [&first[..15], &[9], &first[16..]].concat(),
+            [&first[..16], &[9], &first[17..]].concat(),
+        ];
+        for other in &others {
+            assert_ne!(connection(&first), connection(other), "{other:?}");
+        }
+        let mut fragments = [packet(17, 1, 2, &[0; 8]), packet(17, 3, 4, &[0; 8])];
+        fragments[0][6] = 0x20;
+        fragments[1][7] = 1;
+        assert_eq!(connection(&fragments[0]), connection(&fragments[1]), "fragments of one packet");
     }
 
     /// RFC 1071: 0 where the header's checksum is right.

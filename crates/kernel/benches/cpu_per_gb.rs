@@ -20,6 +20,17 @@ use skyhop_kernel::hold;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
 const PORT: u16 = 5001;
+/// Ours, and which of the kernel's own it stands beside: the same, or the one that paces, too.
+const COMPARED: [(&str, &str); 8] = [
+    ("cubic", "cubic"),
+    ("bbr", "bbr"),
+    ("bbr2", "bbr"),
+    ("bbr3", "bbr"),
+    ("leocc", "bbr"),
+    ("copa", "bbr"),
+    ("vivace", "bbr"),
+    ("vivudt", "bbr"),
+];
 const GIGABYTES: f64 = 2.0;
 const PAIRS: usize = 12;
 /// The quantile of Student's distribution with 11 degrees of freedom for a two-sided 95 %.
@@ -36,10 +47,10 @@ fn main() -> io::Result<()> {
     let server = ids.recv().map_err(io::Error::other)?;
     join(server)?;
     address.send(()).map_err(io::Error::other)?;
-    for name in ["cubic", "bbr"] {
+    for (name, kernels) in COMPARED {
         let module = Module::find(name).map_err(io::Error::other)?;
         match hold(module, &[]) {
-            Ok(held) => compare(name, held.kernel_name())?,
+            Ok(held) => compare(name, kernels, held.kernel_name())?,
             Err(error) => println!("cpu_per_gb: skipped: {error}"),
         }
     }
@@ -83,20 +94,20 @@ fn receive(id: &Sender<i32>, ready: &Receiver<()>) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the ratio of ours to the kernel's.
-fn compare(name: &str, ours: &str) -> io::Result<()> {
+/// Prints the ratio of ours to one of the kernel's.
+fn compare(name: &str, kernels: &str, ours: &str) -> io::Result<()> {
     // What the first transfer finds cold counts for neither.
-    transfer(name)?;
+    transfer(kernels)?;
     let mut ratios = Vec::new();
     let (mut kernels_s, mut ours_s) = (0.0, 0.0);
     for pair in 0..PAIRS {
         // Who goes first alternates.
         let (kernel, own) = if pair % 2 == 0 {
-            let kernel = transfer(name)?;
+            let kernel = transfer(kernels)?;
             (kernel, transfer(ours)?)
         } else {
             let own = transfer(ours)?;
-            (transfer(name)?, own)
+            (transfer(kernels)?, own)
         };
         kernels_s += kernel / PAIRS as f64;
         ours_s += own / PAIRS as f64;
@@ -106,7 +117,7 @@ fn compare(name: &str, ours: &str) -> io::Result<()> {
     let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
     let error = STUDENT_11 * (variance / (PAIRS as f64 - 1.0) / PAIRS as f64).sqrt();
     println!(
-        "skyhop:{name} {ours_s:.3} s of CPU per GB, the kernel's {name} {kernels_s:.3}: ratio {:.3} ({:.3} to {:.3}, 95 %)",
+        "skyhop:{name} {ours_s:.3} s of CPU per GB, the kernel's {kernels} {kernels_s:.3}: ratio {:.3} ({:.3} to {:.3}, 95 %)",
         mean.exp(),
         (mean - error).exp(),
         (mean + error).exp(),

@@ -2,11 +2,13 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
-use skyhop_model::ETHERNET_HEADER;
+use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet, QDISCS, QueueDiscipline};
+use skyhop_model::{ETHERNET_HEADER, Ecn};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 const PACKETS: u64 = 100_000;
+/// Packets come from so many flows in turn.
+const FLOWS: u64 = 10;
 const RATE: Rate = Rate::from_bits_per_second(150_000_000);
 const DELAY: Duration = Duration::from_millis(25);
 const WIRE_SIZE: Bytes = Bytes::new(1500 + ETHERNET_HEADER.as_u64());
@@ -35,7 +37,10 @@ fn orbiting() -> LinkSchedule {
 }
 
 fn link(schedule: LinkSchedule) -> Link<Header> {
-    let qdisc = QueueDiscipline::default();
+    link_with(QueueDiscipline::default(), schedule)
+}
+
+fn link_with(qdisc: QueueDiscipline, schedule: LinkSchedule) -> Link<Header> {
     Link::new(LinkConfig { schedule, qdisc, queue: QueueLimit::Packets(500), seed: 1 })
         .expect("a valid configuration")
 }
@@ -51,7 +56,8 @@ fn carry(mut link: Link<Header>, gap: Duration) -> u64 {
                 arrived += 1;
             }
         }
-        link.enqueue(send_at, Packet::new(WIRE_SIZE, [sequence; 6]));
+        let packet = Packet::new(WIRE_SIZE, [sequence; 6]);
+        link.enqueue(send_at, packet.of((sequence % FLOWS) as u32, Ecn::NotEct));
         send_at += gap;
     }
     arrived
@@ -84,4 +90,15 @@ fn saturated_fifo_with_loss(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn saturated_fifo_over_an_orbiting_path(bencher: Bencher<'_, '_>) {
     bench(bencher, orbiting, RATE.transmit_time(Bytes::new(1499)));
+}
+
+/// Every queue discipline, over a link that is always busy.
+#[divan::bench(args = QDISCS.iter().map(|entry| entry.name))]
+fn saturated(bencher: Bencher<'_, '_>, name: &str) {
+    let qdisc = QueueDiscipline::named(name).expect("one of the table");
+    let gap = RATE.transmit_time(Bytes::new(1499));
+    bencher
+        .counter(ItemsCount::new(PACKETS))
+        .with_inputs(|| link_with(qdisc.clone(), fixed(0.0)))
+        .bench_values(|link| carry(link, gap));
 }

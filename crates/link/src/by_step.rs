@@ -1,19 +1,35 @@
 //! A queue discipline at work: what becomes of a packet is decided when its turn comes.
 
+use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
 use crate::onward::{Doomed, Onward};
-use crate::qdisc::{AnyQdisc, Backlog, Qdisc, Queued};
+use crate::qdisc::{AnyQdisc, Backlog, Limit, Qdisc, QueueDiscipline, Queued};
 use crate::stats::Verdicts;
 
 /// A queue and what the transmitter behind it is doing.
 #[derive(Debug)]
 pub(crate) struct ByStep<P> {
+    fresh: FreshQdisc,
     qdisc: AnyQdisc<P>,
     service: Service,
     /// The packet that is being transmitted, where it will be lost.
     doomed: Option<Box<Doomed<P>>>,
     transmitted_bytes: Bytes,
+}
+
+/// What an empty queue is made from.
+#[derive(Debug)]
+pub(crate) struct FreshQdisc {
+    pub(crate) qdisc: QueueDiscipline,
+    pub(crate) limit: Limit,
+    pub(crate) seed: u64,
+}
+
+impl FreshQdisc {
+    fn make<P>(&self) -> AnyQdisc<P> {
+        AnyQdisc::new(&self.qdisc, self.limit, self.seed)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -22,14 +38,40 @@ enum Service {
     Idle,
     /// Packets wait for the rate to become positive.
     Closed { opens: Instant, earliest_arrival: Instant },
+    /// Packets wait because the discipline holds them back; what comes now may go at once.
+    Held { until: Instant, earliest_arrival: Instant },
     /// A packet is being transmitted. The schedule being known, so is what becomes of it: it is in the delay line
     /// already, or doomed.
     Busy { ends: Instant, wire_size: Bytes },
 }
 
 impl<P> ByStep<P> {
-    pub(crate) fn new(qdisc: AnyQdisc<P>) -> Self {
-        Self { qdisc, service: Service::Idle, doomed: None, transmitted_bytes: Bytes::ZERO }
+    pub(crate) fn new(fresh: FreshQdisc) -> Self {
+        let (service, transmitted_bytes) = (Service::Idle, Bytes::ZERO);
+        Self { qdisc: fresh.make(), fresh, service, doomed: None, transmitted_bytes }
+    }
+
+    /// Loses all that waits at `now`, until which everything has happened. The queue is as new then, as Linux's behind a
+    /// device that is taken down.
+    #[cold]
+    pub(crate) fn empty(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
+        let mut old = std::mem::replace(&mut self.qdisc, self.fresh.make());
+        let mut lost = Verdicts::new();
+        let mut at = now;
+        while old.backlog().packets > 0 && at != Instant::NEVER {
+            match old.dequeue(at, &mut lost) {
+                Some(queued) => verdicts.lose(now, LossReason::Dismantled, queued.packet),
+                // Some hold packets back.
+                None => at = old.ready(),
+            }
+        }
+        for drop in lost.take_lost() {
+            verdicts.lose(now, LossReason::Dismantled, drop.packet);
+        }
+        debug_assert!(old.backlog().packets == 0, "something is left in a queue that is gone");
+        if !matches!(self.service, Service::Busy { .. }) {
+            self.service = Service::Idle;
+        }
     }
 
     /// Takes in a packet that comes now; everything until now has happened.
@@ -42,7 +84,7 @@ impl<P> ByStep<P> {
     ) {
         let now = queued.since;
         self.qdisc.enqueue(queued, verdicts);
-        if matches!(self.service, Service::Idle) {
+        if matches!(self.service, Service::Idle | Service::Held { .. }) {
             self.serve_next(now, false, onward, verdicts);
         }
     }
@@ -63,6 +105,9 @@ impl<P> ByStep<P> {
                 Service::Closed { opens, .. } if opens <= until && opens != Instant::NEVER => {
                     self.begin_transmission(opens, false, onward, verdicts);
                 }
+                Service::Held { until: ready, .. } if ready <= until && ready != Instant::NEVER => {
+                    self.serve_next(ready, false, onward, verdicts);
+                }
                 _ => return,
             }
         }
@@ -74,6 +119,7 @@ impl<P> ByStep<P> {
         match self.service {
             Service::Idle => Instant::NEVER,
             Service::Closed { opens, .. } => opens,
+            Service::Held { until, .. } => until,
             Service::Busy { ends, .. } => ends,
         }
     }
@@ -84,7 +130,9 @@ impl<P> ByStep<P> {
         let in_flight = onward.line.next_arrival();
         match self.service {
             Service::Idle => in_flight,
-            Service::Closed { earliest_arrival, .. } => in_flight.min(earliest_arrival),
+            Service::Closed { earliest_arrival, .. } | Service::Held { earliest_arrival, .. } => {
+                in_flight.min(earliest_arrival)
+            }
             Service::Busy { ends, .. } if self.doomed.is_some() => in_flight.min(ends),
             Service::Busy { .. } => self.wakeup_behind(in_flight, onward),
         }
@@ -127,6 +175,7 @@ impl<P> ByStep<P> {
         verdicts: &mut Verdicts<P>,
     ) {
         if self.qdisc.backlog().packets == 0 {
+            self.rest(at);
             return;
         }
         let opens = onward.opens(at);
@@ -138,6 +187,13 @@ impl<P> ByStep<P> {
         }
     }
 
+    /// Nothing waits from `at` on.
+    #[inline]
+    fn rest(&mut self, at: Instant) {
+        self.service = Service::Idle;
+        self.qdisc.rest(at);
+    }
+
     #[inline]
     fn begin_transmission(
         &mut self,
@@ -147,7 +203,14 @@ impl<P> ByStep<P> {
         verdicts: &mut Verdicts<P>,
     ) {
         let Some(queued) = self.qdisc.dequeue(at, verdicts) else {
-            self.service = Service::Idle;
+            if self.qdisc.backlog().packets == 0 {
+                self.rest(at);
+            } else {
+                let until = self.qdisc.ready();
+                debug_assert!(until > at, "what is ready is served");
+                let earliest_arrival = onward.line.earliest_arrival_from(until);
+                self.service = Service::Held { until, earliest_arrival };
+            }
             return;
         };
         let wire_size = queued.packet.wire_size;

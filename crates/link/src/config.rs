@@ -14,6 +14,6 @@ pub struct LinkConfig {
     pub qdisc: QueueDiscipline,
     /// How much the queue may hold, in packets or bytes (time and BDP are resolved before).
     pub queue: QueueLimit,
-    /// The seed of this direction's random loss.
+    /// The seed of this direction's random loss, and of its queue's chance.
     pub seed: u64,
 }

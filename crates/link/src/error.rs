@@ -17,6 +17,14 @@ pub enum LinkError {
         /// The names that exist, separated by commas.
         known: String,
     },
+    /// A parameter of a queue discipline cannot be.
+    #[error("qdisc \"{qdisc}\": {fault}")]
+    QdiscParameter {
+        /// The discipline.
+        qdisc: &'static str,
+        /// The parameter, and what it can be.
+        fault: String,
+    },
     /// The queue's limit depends on rate or RTT, which the link does not know.
     #[error("the queue limit \"{limit}\" is relative; resolve it to packets or bytes first")]
     UnresolvedQueue {

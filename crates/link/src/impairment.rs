@@ -1,10 +1,9 @@
 //! What may take a packet at the moment it leaves the queue: random loss, then an outage.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::{Instant, Ratio};
 
+use crate::chance::Chance;
 use crate::timeline::Timeline;
 use crate::{LinkSchedule, Outage, Piece};
 
@@ -39,24 +38,18 @@ impl Impairment {
 #[derive(Debug)]
 struct RandomLoss {
     probability: Timeline<Piece<Ratio>>,
-    rng: ChaCha8Rng,
+    chance: Chance,
 }
 
 impl RandomLoss {
     fn new(pieces: &[Piece<Ratio>], seed: u64) -> Self {
-        Self { probability: Timeline::new(pieces.to_vec()), rng: ChaCha8Rng::seed_from_u64(seed) }
+        Self { probability: Timeline::new(pieces.to_vec()), chance: Chance::of_loss(seed) }
     }
 
     #[inline]
     fn takes(&mut self, at: Instant) -> bool {
         let probability = self.probability.seek(at).value.fraction();
-        probability > 0.0 && self.draw() < probability
-    }
-
-    /// Uniform in [0, 1), in steps of 2^-53, which an f64 holds exactly.
-    fn draw(&mut self) -> f64 {
-        const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
-        (self.rng.next_u64() >> 11) as f64 * STEP
+        probability > 0.0 && self.chance.draw() < probability
     }
 }
 

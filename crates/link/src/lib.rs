@@ -10,7 +10,8 @@
 //!    transmitter is free, and then takes its wire size over the rate. A rate that changes
 //!    meanwhile counts from the moment it changes; at rate zero nothing begins or progresses. The
 //!    packet being transmitted no longer counts towards the queue's limit. The discipline may mark
-//!    packets that speak ECN instead of dropping them.
+//!    packets that speak ECN instead of dropping them, let packets of one flow overtake another's,
+//!    and hold packets back while the transmitter is free.
 //! 2. **Random loss**, independent from packet to packet, with the probability that holds when
 //!    the transmission ends.
 //! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in the outage is
@@ -66,6 +67,7 @@
 //! ```
 
 mod by_step;
+mod chance;
 mod config;
 mod delay_line;
 mod error;
@@ -86,6 +88,9 @@ pub use error::{LinkError, ScheduleError};
 pub use fabric::{Crossing, Fabric};
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
-pub use qdisc::{CodelConfig, FifoConfig, QDISCS, QdiscEntry, QueueDiscipline};
+pub use qdisc::{
+    CakeConfig, CodelConfig, FifoConfig, FqCodelConfig, FqConfig, FqPieConfig, Isolation,
+    PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig, SfqConfig, ThresholdDropConfig,
+};
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

@@ -6,10 +6,10 @@ use std::vec::IntoIter;
 use skyhop_model::Counts;
 use skyhop_units::{Bytes, Instant};
 
-use crate::by_step::ByStep;
+use crate::by_step::{ByStep, FreshQdisc};
 use crate::on_arrival::OnArrival;
 use crate::onward::Onward;
-use crate::qdisc::{AnyQdisc, Limit, QueueDiscipline, Queued};
+use crate::qdisc::{Limit, QueueDiscipline, Queued};
 use crate::stats::{LinkStats, Verdicts};
 use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
 
@@ -35,7 +35,8 @@ pub struct Link<P> {
 #[derive(Debug)]
 enum Service<P> {
     OnArrival(OnArrival<P>),
-    ByStep(ByStep<P>),
+    /// Boxed, as it holds whatever a discipline needs.
+    ByStep(Box<ByStep<P>>),
 }
 
 impl<P> Link<P> {
@@ -45,9 +46,16 @@ impl<P> Link<P> {
     /// The schedule breaks a rule, or the queue's limit is zero or is not in packets or bytes.
     pub fn new(config: LinkConfig) -> Result<Self, LinkError> {
         let limit = Limit::resolved(config.queue)?;
+        config.qdisc.check()?;
         let service = match &config.qdisc {
-            QueueDiscipline::Fifo(_) => Service::OnArrival(OnArrival::new(limit)),
-            qdisc => Service::ByStep(ByStep::new(AnyQdisc::new(qdisc, limit))),
+            // What is worked out ahead cannot be undone.
+            QueueDiscipline::Fifo(_) if config.schedule.dismantled.iter().all(|hop| !hop.queue) => {
+                Service::OnArrival(OnArrival::new(limit))
+            }
+            qdisc => {
+                let fresh = FreshQdisc { qdisc: qdisc.clone(), limit, seed: config.seed };
+                Service::ByStep(Box::new(ByStep::new(fresh)))
+            }
         };
         Self::with_service(config, limit, service)
     }
@@ -114,7 +122,8 @@ impl<P> Link<P> {
     /// It is never late. It is early, and then `poll` returns nothing, where a packet turns out
     /// lost; and, with a discipline that decides when a packet's turn comes, by about the time of a
     /// transmission, at most once for each time that the service was interrupted with packets
-    /// waiting and for each new route that may let them overtake.
+    /// waiting, by the rate or by a discipline that holds them back, and for each new route that may
+    /// let them overtake.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let wakeup = match &self.service {
@@ -187,6 +196,9 @@ impl<P> Link<P> {
     fn catch_up(&mut self, now: Instant) {
         while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
             self.serve_until(hop.at);
+            if let (true, Service::ByStep(service)) = (hop.queue, &mut self.service) {
+                service.empty(hop.at, &mut self.verdicts);
+            }
             self.onward.line.dismantle(&hop, &mut self.verdicts);
         }
         self.serve_until(now);

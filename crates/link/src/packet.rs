@@ -10,6 +10,8 @@ pub struct Packet<P> {
     pub wire_size: Bytes,
     /// Whose it is: packets of one flow have the same number; [`NO_FLOW`] where it is not known.
     pub flow: u32,
+    /// Which of the flow's connections it belongs to: what queues tell apart by a hash.
+    connection: u16,
     /// The IP header's ECN bits, as a number: an enum would let `Option` hide its tag in there, and packets are moved
     /// slower then.
     ecn: u8,
@@ -23,13 +25,25 @@ pub const NO_FLOW: u32 = u32::MAX;
 impl<P> Packet<P> {
     /// A packet of no known flow that does not speak ECN.
     pub const fn new(wire_size: Bytes, payload: P) -> Self {
-        Self { wire_size, flow: NO_FLOW, ecn: Ecn::NotEct.bits(), payload }
+        Self { wire_size, flow: NO_FLOW, connection: 0, ecn: Ecn::NotEct.bits(), payload }
     }
 
     /// The same packet as one of a flow's, with the ECN bits that its sender gave it.
     #[inline]
     pub fn of(self, flow: u32, ecn: Ecn) -> Self {
         Self { flow, ecn: ecn.bits(), ..self }
+    }
+
+    /// The same packet as one of a certain connection of its flow, which queues that separate flows tell apart too.
+    #[inline]
+    pub fn over(self, connection: u16) -> Self {
+        Self { connection, ..self }
+    }
+
+    /// What packets of one connection have in common.
+    #[inline]
+    pub(crate) const fn identity(&self) -> u64 {
+        ((self.flow as u64) << 16) | self.connection as u64
     }
 
     /// The IP header's ECN bits; a queue makes CE of them where it marks the packet.
@@ -45,8 +59,8 @@ impl<P> Packet<P> {
 
     /// The same packet with another payload.
     pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Packet<Q> {
-        let Self { wire_size, flow, ecn, payload } = self;
-        Packet { wire_size, flow, ecn, payload: change(payload) }
+        let Self { wire_size, flow, connection, ecn, payload } = self;
+        Packet { wire_size, flow, connection, ecn, payload: change(payload) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::DuringOutage;
-use skyhop_units::{Duration, Instant, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use crate::ScheduleError;
 use crate::timeline::{Begins, index_at};
@@ -49,6 +49,9 @@ pub struct Dismantled {
     /// … and for less than this; [`Duration::MAX`] for the last hop.
     #[serde(with = "nanoseconds")]
     pub far: Duration,
+    /// Whether what waits in the queue goes with it, as what waits before a device that is taken down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queue: bool,
 }
 
 /// Everything that a link does over time, in one direction.
@@ -67,6 +70,14 @@ pub struct LinkSchedule {
     pub dismantled: Vec<Dismantled>,
     /// What an outage does.
     pub during_outage: DuringOutage,
+    /// How much may leave at once after a pause: the bucket of Linux's tbf, which fills at the rate. Without one a packet
+    /// takes its time at the rate, whatever was before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub burst: Bytes,
+}
+
+fn is_zero(bytes: &Bytes) -> bool {
+    *bytes == Bytes::ZERO
 }
 
 /// A duration that may be endless, for which there is no text.
@@ -132,6 +143,7 @@ impl LinkSchedule {
             outages: Vec::new(),
             dismantled: Vec::new(),
             during_outage: DuringOutage::Drop,
+            burst: Bytes::ZERO,
         }
     }
 

@@ -14,13 +14,47 @@ const WORK_PER_BYTE: u64 = 8 * 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     rate: Timeline<Piece<Rate>>,
-    /// Work that the last transmission left over when its end was rounded up to a nanosecond.
+    /// Work that the last transmission left over: of what was saved, or when its end was rounded up to a nanosecond.
     spare_work: u64,
+    /// Saves what the rate would have carried in pauses. Boxed, as few links have one.
+    bucket: Option<Box<Bucket>>,
+}
+
+/// The bucket of Linux's tbf (net/sched/sch_tbf.c), without a peak rate: packets whose work is in it leave at once.
+#[derive(Debug)]
+struct Bucket {
+    rate: Timeline<Piece<Rate>>,
+    most_work: u64,
+    /// Until when it is filled.
+    filled: Instant,
+}
+
+impl Bucket {
+    /// What is in it at `until`, where there was `work` when it was filled last.
+    fn fill(&mut self, mut work: u64, until: Instant) -> u64 {
+        while self.filled < until {
+            let rate = self.rate.seek(self.filled).value.bits_per_second();
+            let end = self.rate.until().min(until);
+            let gained = rate.saturating_mul(end.saturating_since(self.filled).as_nanos());
+            work = work.saturating_add(gained).min(self.most_work);
+            self.filled = end;
+        }
+        work
+    }
 }
 
 impl Transmitter {
     pub(crate) fn new(schedule: &LinkSchedule) -> Self {
-        Self { rate: Timeline::new(service_rate(schedule)), spare_work: 0 }
+        let bucket = (schedule.burst > Bytes::ZERO).then(|| {
+            Box::new(Bucket {
+                rate: Timeline::new(service_rate(schedule)),
+                most_work: schedule.burst.as_u64().saturating_mul(WORK_PER_BYTE),
+                filled: Instant::START,
+            })
+        });
+        // It is full at first.
+        let spare_work = bucket.as_ref().map_or(0, |bucket| bucket.most_work);
+        Self { rate: Timeline::new(service_rate(schedule)), spare_work, bucket }
     }
 
     /// The first moment from `at` on at which a transmission can begin, where one is to; [`Instant::NEVER`] where
@@ -44,8 +78,22 @@ impl Transmitter {
     /// (`back_to_back`) gets what the rounding left over.
     #[inline]
     pub(crate) fn transmit(&mut self, begins: Instant, size: Bytes, back_to_back: bool) -> Instant {
+        let spare = match &mut self.bucket {
+            Some(bucket) => bucket.fill(self.spare_work, begins),
+            None if back_to_back => self.spare_work,
+            None => 0,
+        };
+        let ends = self.work_off(begins, size, spare);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.filled = ends;
+        }
+        ends
+    }
+
+    /// The same with what is left over of before.
+    #[inline]
+    fn work_off(&mut self, begins: Instant, size: Bytes, spare: u64) -> Instant {
         let work = size.as_u64().saturating_mul(WORK_PER_BYTE);
-        let spare = if back_to_back { self.spare_work } else { 0 };
         self.spare_work = spare.saturating_sub(work);
         let mut remaining = work.saturating_sub(spare);
         let mut at = begins;
@@ -153,6 +201,25 @@ mod tests {
             at = transmitter.transmit(at, Bytes::new(1514), true);
         }
         assert_eq!(at.as_nanos(), 1514 * 8 * 1_000);
+    }
+
+    #[test]
+    fn a_bucket_lets_what_was_saved_leave_at_once() {
+        let mut schedule = schedule(&[(20, 6_000_000)]);
+        schedule.burst = Bytes::new(4500);
+        let mut transmitter = Transmitter::new(&schedule);
+        let size = Bytes::new(1500);
+        // It is full at first: three leave at once, the fourth takes its millisecond.
+        let mut ends = || [0; 4].map(|_| transmitter.transmit(ms(0), size, false));
+        assert_eq!(ends(), [ms(0), ms(0), ms(0), ms(1)]);
+        // Two milliseconds save two packets, a long time no more than three, at half the rate as well.
+        assert_eq!(transmitter.transmit(ms(3), size, false), ms(3));
+        assert_eq!(transmitter.transmit(ms(3), size, false), ms(3));
+        assert_eq!(transmitter.transmit(ms(3), size, false), ms(4));
+        let mut ends = || [19, 19, 19, 19].map(|at| transmitter.transmit(ms(at), size, false));
+        assert_eq!(ends(), [ms(19), ms(19), ms(19), ms(20)]);
+        assert_eq!(transmitter.transmit(ms(21), size, false), ms(22));
+        assert_eq!(transmitter.transmit(ms(22), size, true), ms(24));
     }
 
     #[test]

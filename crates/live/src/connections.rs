@@ -25,7 +25,16 @@ const MOST_FLOWS: usize = 1_000;
 pub(crate) struct Connections {
     /// Of the ends `from` and `to`.
     watches: [SocketWatch; 2],
+    ledger: Ledger,
+}
+
+/// What looks at both ends have shown.
+#[derive(Debug)]
+struct Ledger {
     known: BTreeMap<Ends, Connection>,
+    /// Connections that are gone, but of whose sockets the kernel has not said that they have ended: it says so when
+    /// the last packet of theirs has left the machine.
+    gone: BTreeMap<Ends, Connection>,
     /// Connections that are over, as their ports may be used again.
     over: Vec<(Ends, Connection)>,
     numbers: Numbers,
@@ -86,20 +95,48 @@ impl Connections {
         let [from, to] = namespaces;
         Ok(Self {
             watches: [SocketWatch::open(from)?, SocketWatch::open(to)?],
-            known: BTreeMap::new(),
-            over: Vec::new(),
-            numbers: Numbers { next: first_id, left: MOST_FLOWS },
-            looked: Instant::START,
+            ledger: Ledger::new(first_id),
         })
     }
 
     /// Looks at all sockets: the states of the flows that there are, and of those that have just ended.
     pub(crate) fn sample(&mut self, now: Instant) -> Result<Vec<FlowState>, HostError> {
+        let [from, to] = &mut self.watches;
+        Ok(self.ledger.note_looks([from.look()?, to.look()?], now))
+    }
+
+    /// Records the ends of all flows.
+    pub(crate) fn conclude(self, at: Instant, recorder: &mut Recorder<'_>) {
+        let (mut ends, unlisted) = self.ledger.ends(at);
+        ends.sort_by_key(|connection| connection.end.id);
+        ends.into_iter().for_each(|connection| recorder.connection_ended(connection));
+        if unlisted > 0 {
+            recorder.warn(format!(
+                "the tables hold the first {MOST_FLOWS} flows of the program; there were {unlisted} more"
+            ));
+        }
+    }
+}
+
+impl Ledger {
+    /// Its flows have ids from `first_id` on.
+    fn new(first_id: u32) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            over: Vec::new(),
+            numbers: Numbers { next: first_id, left: MOST_FLOWS },
+            looked: Instant::START,
+        }
+    }
+
+    /// Notes what looks at both ends have found; the states of the flows there are, and of those that have just ended.
+    fn note_looks(&mut self, looks: [Vec<Socket>; 2], now: Instant) -> Vec<FlowState> {
         for known in self.known.values_mut().flat_map(|one| one.sockets.iter_mut().flatten()) {
             known.missed += 1;
         }
-        for end in ENDS {
-            for socket in self.watches[end as usize].look()? {
+        for (end, look) in ENDS.into_iter().zip(looks) {
+            for socket in look {
                 self.note(end, socket, now);
             }
         }
@@ -112,19 +149,31 @@ impl Connections {
                 states.extend(connection.state(end, now));
             }
         }
-        // Their ports may be used again.
-        let (over, known) = take(&mut self.known).into_iter().partition(|(_, one)| one.is_over());
-        self.known = known;
-        self.over.extend::<BTreeMap<_, _>>(over);
+        self.put_aside();
         states.sort_by_key(|state| state.id);
         self.looked = now;
-        Ok(states)
+        states
     }
 
-    /// Records the ends of all flows.
-    pub(crate) fn conclude(self, at: Instant, recorder: &mut Recorder<'_>) {
+    /// Makes room for connections that use the same ports again.
+    fn put_aside(&mut self) {
+        let (over, known): (BTreeMap<_, _>, _) =
+            take(&mut self.known).into_iter().partition(|(_, one)| one.is_over());
+        self.known = known;
+        for (ends, connection) in over {
+            let earlier = if connection.has_ended() {
+                Some(connection)
+            } else {
+                self.gone.insert(ends, connection)
+            };
+            self.over.extend(earlier.map(|one| (ends, one)));
+        }
+    }
+
+    /// The ends of all flows, and how many there are beyond those that have ids.
+    fn ends(self, at: Instant) -> (Vec<ConnectionEnd>, usize) {
         let (mut ends, mut unlisted) = (Vec::new(), 0);
-        for (addresses, connection) in self.over.into_iter().chain(self.known) {
+        for (addresses, connection) in self.over.into_iter().chain(self.gone).chain(self.known) {
             for end in ENDS.into_iter().filter(|end| connection.payload(*end).is_some()) {
                 match connection.ended(end, &addresses, at) {
                     Some(ended) => ends.push(ended),
@@ -132,13 +181,7 @@ impl Connections {
                 }
             }
         }
-        ends.sort_by_key(|connection| connection.end.id);
-        ends.into_iter().for_each(|connection| recorder.connection_ended(connection));
-        if unlisted > 0 {
-            recorder.warn(format!(
-                "the tables hold the first {MOST_FLOWS} flows of the program; there were {unlisted} more"
-            ));
-        }
+        (ends, unlisted)
     }
 
     fn note(&mut self, end: End, socket: Socket, now: Instant) {
@@ -146,6 +189,9 @@ impl Connections {
             End::From => [socket.local, socket.peer],
             End::To => [socket.peer, socket.local],
         };
+        if socket.ended && self.end_gone(end, &ends, &socket.info) {
+            return;
+        }
         let connection = self
             .known
             .entry(ends)
@@ -157,6 +203,21 @@ impl Connections {
         known.ended |= socket.ended;
         known.missed = 0;
     }
+
+    /// Notes the end of a socket of a connection that has long been gone, if it is of one.
+    fn end_gone(&mut self, end: End, ends: &Ends, info: &TcpInfo) -> bool {
+        let Some(connection) = self.gone.get_mut(ends) else { return false };
+        let Some(known) = &mut connection.sockets[end as usize] else { return false };
+        if known.ended {
+            return false;
+        }
+        known.ended = true;
+        known.info = *info;
+        if connection.has_ended() {
+            self.over.extend(self.gone.remove_entry(ends));
+        }
+        true
+    }
 }
 
 impl Connection {
@@ -164,6 +225,11 @@ impl Connection {
     /// that did not find them.
     fn is_over(&self) -> bool {
         self.sockets.iter().flatten().all(|known| known.ended || known.missed > 1)
+    }
+
+    /// Whether the kernel has said so of each of its sockets.
+    fn has_ended(&self) -> bool {
+        self.sockets.iter().flatten().all(|known| known.ended)
     }
 
     /// What an end has sent and the other has received, where that is anything.
@@ -220,5 +286,66 @@ impl Connection {
             name: format!("{a}:{} -> {b}:{}", a_ends.1, b_ends.1),
             sender_seen: socket.is_some(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORTS: [u16; 2] = [40_000, 5_201];
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::START + skyhop_units::Duration::from_millis(ms)
+    }
+
+    /// A socket at an end, of the connection over which `from` sends.
+    fn socket(end: End, bytes: u64, cc: Option<&str>) -> Socket {
+        let address = |end: End| ([10, 0, 0, 1 + end as u8].into(), PORTS[end as usize]);
+        let (own, other) =
+            if end == End::From { (End::From, End::To) } else { (End::To, End::From) };
+        let (sent, received) = if end == End::From { (bytes, 0) } else { (0, bytes) };
+        Socket {
+            local: address(own),
+            peer: address(other),
+            cc: cc.map(str::to_owned),
+            info: TcpInfo { bytes_acked: sent, bytes_received: received, ..TcpInfo::default() },
+            ended: cc.is_none(),
+        }
+    }
+
+    fn there(bytes: u64) -> [Vec<Socket>; 2] {
+        [vec![socket(End::From, bytes, Some("reno"))], vec![socket(End::To, bytes, Some("cubic"))]]
+    }
+
+    #[test]
+    fn an_end_that_is_told_late_is_of_the_connection_that_is_gone() {
+        let mut ledger = Ledger::new(0);
+        ledger.note_looks(there(5_000), at_ms(100));
+        // The receiver's end is told at once; the sender's last packets are still on their way out.
+        ledger.note_looks([vec![], vec![socket(End::To, 9_000, None)]], at_ms(200));
+        for ms in [300, 400, 500] {
+            ledger.note_looks([vec![], vec![]], at_ms(ms));
+        }
+        ledger.note_looks([vec![socket(End::From, 9_000, None)], vec![]], at_ms(600));
+        let (ends, unlisted) = ledger.ends(at_ms(700));
+        assert_eq!((ends.len(), unlisted), (1, 0), "{ends:?}");
+        assert_eq!((ends[0].cc.as_str(), ends[0].end.received), ("reno", Bytes::new(9_000)));
+    }
+
+    #[test]
+    fn ports_that_are_used_again_make_another_flow() {
+        let mut ledger = Ledger::new(0);
+        for first_ms in [100, 1_000] {
+            ledger.note_looks(there(5_000), at_ms(first_ms));
+            let ended = [socket(End::From, 6_000, None), socket(End::To, 6_000, None)];
+            ledger.note_looks(ended.map(|one| vec![one]), at_ms(first_ms + 100));
+        }
+        // One that no look has shown.
+        let ended = [socket(End::From, 7_000, None), socket(End::To, 7_000, None)];
+        ledger.note_looks(ended.map(|one| vec![one]), at_ms(1_500));
+        let (ends, _) = ledger.ends(at_ms(2_000));
+        let found: Vec<_> = ends.iter().map(|one| (one.end.id, one.cc.as_str())).collect();
+        assert_eq!(found, [(0, "reno"), (1, "reno"), (2, UNSEEN)]);
     }
 }

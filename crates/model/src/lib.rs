@@ -32,6 +32,6 @@ pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::LiveDevice;
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
-pub use plain::{one_line, plain_error};
+pub use plain::{OR_FORCE, one_line, plain_error, thousands};
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownWord;

@@ -2,6 +2,20 @@
 
 use std::fmt::Write;
 
+/// How every refusal of a size ends.
+pub const OR_FORCE: &str = "or say --force-size (run.force_size = true)";
+
+/// A number as people read it: "2,000,000".
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let places = digits.len();
+    let with_comma = |(place, digit)| {
+        let comma = if place > 0 && (places - place) % 3 == 0 { "," } else { "" };
+        format!("{comma}{digit}")
+    };
+    digits.chars().enumerate().map(with_comma).collect()
+}
+
 /// How a reader's message begins, and what is said instead.
 const BEGINNINGS: [(&str, &str); 15] = [
     ("EOF while parsing", "it ends too early; is it whole?"),

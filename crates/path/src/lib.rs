@@ -12,6 +12,7 @@ pub mod export;
 pub mod fibre;
 pub mod handover;
 pub mod import;
+mod jitter;
 mod outage;
 mod request;
 pub mod route;
@@ -19,8 +20,9 @@ pub mod topology;
 pub mod trace;
 
 pub use compute::{PathFrames, compute};
+pub use jitter::{Jitter, Spikes};
 pub use outage::{Draw, OutageModel};
-pub use request::{PathError, PathOptions, PathRequest, Place, UtcGrid};
+pub use request::{MOST_STEPS, PathError, PathOptions, PathRequest, Place, UtcGrid};
 pub use trace::{
     BetweenFrames, Endpoint, Frame, NodeSite, Origin, PathEvent, PathHeader, PathTrace, TraceError,
 };

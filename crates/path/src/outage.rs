@@ -59,6 +59,12 @@ impl Draw {
         Self(mixed(mixed(mixed(seed) ^ at.as_nanos()) ^ end))
     }
 
+    /// A number from 0 to less than 1, all equally likely.
+    pub fn unit(self) -> f64 {
+        const STEPS: u64 = 1 << f64::MANTISSA_DIGITS;
+        self.between([0, STEPS - 1]) as f64 / STEPS as f64
+    }
+
     /// A number from `low` to `high`, all equally likely.
     const fn between(self, [low, high]: [u64; 2]) -> u64 {
         low + ((self.0 as u128 * (high - low + 1) as u128) >> 64) as u64

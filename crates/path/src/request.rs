@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::trace::TraceError;
 use crate::{Endpoint, OutageModel, handover};
 
-/// The most steps of a path: three weeks of seconds.
+/// The most steps of a path unless it may be large: three weeks of seconds, half a gigabyte.
 pub const MOST_STEPS: u64 = 2_000_000;
 
 /// A path between two places, to be computed.
@@ -142,15 +142,6 @@ pub enum PathError {
         /// "step" or "duration".
         what: &'static str,
     },
-    /// More frames than anyone reads.
-    #[error(
-        "{steps} steps are too many; at most {MOST_STEPS}: lengthen the step or shorten the \
-         duration"
-    )]
-    TooLong {
-        /// How many there would be.
-        steps: u64,
-    },
     /// A place is not on Earth.
     #[error(
         "{place} is at latitude {latitude_deg}, longitude {longitude_deg}, altitude {altitude_m} m; \
@@ -220,9 +211,6 @@ impl PathRequest {
             if time == Duration::ZERO {
                 return Err(PathError::NoTime { what });
             }
-        }
-        if self.steps() > MOST_STEPS {
-            return Err(PathError::TooLong { steps: self.steps() });
         }
         handover::policy(&self.handover)?;
         if self.relay.is_some_and(Relay::uses_gateways) && self.gateways.is_empty() {

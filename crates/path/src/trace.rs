@@ -231,16 +231,27 @@ impl PathTrace {
 
     /// One hop whose round trip never changes.
     pub fn fixed(ends: [Endpoint; 2], rtt: Duration, duration: Duration) -> Self {
-        let there = rtt / 2;
-        let frame = Frame {
-            nodes: vec![NODE_FROM, NODE_TO],
-            hop_delays: vec![there],
-            delay: Some(there),
-            delay_back: Some(rtt - there),
-            ..Frame::default()
-        };
-        let header = PathHeader::plain("fixed", ends, duration, duration);
-        Self { header, frames: vec![frame] }
+        Self::varying(ends, &[(Instant::START, rtt)], [duration; 2])
+    }
+
+    /// One hop whose round trip is another from each of these moments on, the first of which is the path's start.
+    pub fn varying(
+        ends: [Endpoint; 2],
+        rtts: &[(Instant, Duration)],
+        [duration, step]: [Duration; 2],
+    ) -> Self {
+        let frames = rtts.iter().map(|&(at, rtt)| {
+            let there = rtt / 2;
+            Frame {
+                at,
+                nodes: vec![NODE_FROM, NODE_TO],
+                hop_delays: vec![there],
+                delay: Some(there),
+                delay_back: Some(rtt - there),
+                ..Frame::default()
+            }
+        });
+        Self { frames: frames.collect(), header: PathHeader::plain("fixed", ends, duration, step) }
     }
 
     /// The same, and again from its end on, until `until`. What it was between its last frame and its end is as it was.
@@ -286,6 +297,16 @@ impl PathTrace {
 }
 
 impl Frame {
+    /// Bytes that it takes in memory, its lists included.
+    pub fn size_in_memory(&self) -> u64 {
+        let lists = [
+            size_of_val(self.nodes.as_slice()),
+            size_of_val(self.hop_delays.as_slice()),
+            size_of_val(self.events.as_slice()),
+        ];
+        (size_of::<Self>() + lists.iter().sum::<usize>()) as u64
+    }
+
     fn later_by(&self, time: Duration) -> Self {
         let events = self.events.iter().map(|event| PathEvent { at: event.at + time, ..*event });
         Self { at: self.at + time, events: events.collect(), ..self.clone() }

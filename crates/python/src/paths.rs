@@ -48,9 +48,10 @@ impl PyPathTrace {
     }
 
     #[staticmethod]
-    fn read(path: &str) -> Fallible<Self> {
+    #[pyo3(signature = (path, force_size=false))]
+    fn read(path: &str, force_size: bool) -> Fallible<Self> {
         let file = PathBuf::from(path);
-        Ok(Self { trace: Arc::new(read_path(&file)?), file: Some(file) })
+        Ok(Self { trace: Arc::new(read_path(&file, force_size)?), file: Some(file) })
     }
 
     #[staticmethod]

@@ -103,7 +103,7 @@ fn service_source(
     match source {
         "schedule" => Ok(ServiceSource::Grid { grid, error: Duration::ZERO }),
         "path" => {
-            let trace = skyhop_files::read_path(needed("a path of skyhop path")?)?;
+            let trace = skyhop_files::read_path(needed("a path of skyhop path")?, false)?;
             Ok(ServiceSource::Path(Box::new(trace)))
         }
         "blind" => match interface {

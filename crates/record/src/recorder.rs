@@ -22,6 +22,9 @@ use crate::{
 /// before them. A congestion control reports a drain when it has ended.
 const LATEST: Duration = Duration::from_secs(30);
 
+/// So many of those may wait. Of a run that loses more in that time, what is reported late stands behind later rows.
+const MOST_WAITING: usize = 500_000;
+
 /// Makes the rows, run.json and summary.json of a run.
 ///
 /// Counters that engines hand over are cumulative; rows hold what has come since the last sample.
@@ -46,6 +49,8 @@ pub struct Recorder<'r> {
     apps: BTreeMap<u32, AppAccount>,
     app_rows: BTreeMap<AppTable, Vec<AppRow>>,
     ended: Vec<FlowSummary>,
+    /// That of the flow that ended last, and until when.
+    last_base_rtt: Option<(&'r FlowPlan, Instant, Duration)>,
     warnings: Vec<String>,
 }
 
@@ -117,6 +122,7 @@ impl<'r> Recorder<'r> {
             apps: app_accounts(&experiment.flows).collect(),
             app_rows: BTreeMap::new(),
             ended: Vec::new(),
+            last_base_rtt: None,
             warnings: Vec::new(),
             sink,
         };
@@ -150,7 +156,18 @@ impl<'r> Recorder<'r> {
         self.pass_on(Piece::Probes, probes)?;
         self.pass_on_app_rows()?;
         let settled = Instant::from_nanos(at.as_nanos().saturating_sub(LATEST.as_nanos()));
-        self.pass_events_until(settled)
+        self.pass_events_until(settled)?;
+        self.pass_surplus_events()
+    }
+
+    /// Takes what happened since the last sample of a run in which so much happens that it must not wait for the next
+    /// one.
+    ///
+    /// # Errors
+    /// The sink refuses.
+    pub fn events(&mut self, rows: impl IntoIterator<Item = EventRow>) -> Result<(), FileError> {
+        rows.into_iter().for_each(|row| self.event(row));
+        self.pass_surplus_events()
     }
 
     /// Something happened that the experiment did not plan.
@@ -185,13 +202,29 @@ impl<'r> Recorder<'r> {
 
     /// A TCP flow has ended, or the run has; in the order of the flows' ids.
     pub fn flow_ended(&mut self, end: &FlowEnd) {
-        let Some(plan) = self.experiment.flows.iter().find(|plan| plan.id == end.id) else {
-            return;
-        };
+        let flows = &self.experiment.flows;
+        let Ok(place) = flows.binary_search_by_key(&end.id, |plan| plan.id) else { return };
+        let plan = &flows[place];
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
-        let base_rtt = self.experiment.mean_base_rtt(plan, plan.start, end.at);
+        let base_rtt = self.base_rtt(plan, end.at);
         let cc = skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned();
         self.ended.push(account.summary(cc, plan.start, base_rtt, end));
+    }
+
+    /// A flow's mean round trip without queueing, which many flows share: a long path takes a while to look through.
+    fn base_rtt(&mut self, plan: &'r FlowPlan, end: Instant) -> Duration {
+        let same = |(known, until, _): &(&FlowPlan, Instant, Duration)| {
+            *until == end
+                && known.start == plan.start
+                && known.extra_rtt == plan.extra_rtt
+                && known.routes == plan.routes
+        };
+        if let Some((_, _, rtt)) = self.last_base_rtt.filter(same) {
+            return rtt;
+        }
+        let rtt = self.experiment.mean_base_rtt(plan, plan.start, end);
+        self.last_base_rtt = Some((plan, end, rtt));
+        rtt
     }
 
     /// One direction of a program's connection has ended, or the run has; in the order of their ids, which are none
@@ -248,6 +281,15 @@ impl<'r> Recorder<'r> {
             rows.sort_by_key(|row| row.t_ns);
         }
         self.pass_on(Piece::Events, rows)
+    }
+
+    /// Passes on the earlier half of the events where too many wait.
+    fn pass_surplus_events(&mut self) -> Result<(), FileError> {
+        if self.measured.len() <= MOST_WAITING {
+            return Ok(());
+        }
+        let middle = self.measured.keys().nth(MOST_WAITING / 2).map_or(0, |(t_ns, _)| *t_ns);
+        self.pass_events_until(Instant::from_nanos(middle.unsigned_abs()))
     }
 
     fn summary<Own>(&mut self, ending: &Ending<'_, Own>) -> Summary {

@@ -8,11 +8,14 @@ use crate::ScenarioError;
 use crate::catalogue::find_file;
 use crate::named::NamedScenario;
 use crate::types::{
-    Flow, FlowKind, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
+    Flow, FlowKind, JitterKeys, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
 };
 
 /// The shortest run and the shortest time between samples.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
+
+/// Of a round trip: what lasts longer is a [[change]].
+const LONGEST_SPIKE: Duration = Duration::from_secs(60);
 
 /// The most flows that one entry may stand for.
 const MOST_FLOWS: u32 = 10_000;
@@ -43,7 +46,8 @@ impl NamedScenario {
         }
         self.check_signal(&scenario.signal)?;
         self.check_topology()?;
-        self.check_forecast()
+        self.check_forecast()?;
+        self.check_size()
     }
 
     pub(crate) fn check_path(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
@@ -65,7 +69,12 @@ impl NamedScenario {
             }
             PathKind::Fixed(path) => {
                 let rtt = path.rtt.map(|rtt| rtt.to_string());
-                is_missing(&rtt, "rtt", "a time such as \"50 ms\"")
+                is_missing(&rtt, "rtt", "a time such as \"50 ms\"")?;
+                match &path.jitter {
+                    Some(jitter) => check_jitter(jitter, path.rtt.unwrap_or_default())
+                        .map_err(|(name, what)| self.wrong(format!("{key}.jitter.{name}"), what)),
+                    None => Ok(()),
+                }
             }
             PathKind::Trace(path) => is_missing(&path.file, "file", "the name of a path file"),
         }
@@ -91,8 +100,8 @@ impl NamedScenario {
         if common.stop.is_some_and(|stop| stop <= common.start) {
             return wrong(".stop", format!("is not after the flow's start at {}", common.start));
         }
-        if !(1..=MOST_FLOWS).contains(&common.count) {
-            return wrong(".count", format!("is {}; expected 1 to {MOST_FLOWS}", common.count));
+        if common.count > MOST_FLOWS {
+            return wrong(".count", format!("is {}; expected at most {MOST_FLOWS}", common.count));
         }
         match &flow.kind {
             FlowKind::Tcp(tcp) => {
@@ -189,4 +198,20 @@ impl NamedScenario {
             _ => Ok(()),
         }
     }
+}
+
+fn check_jitter(jitter: &JitterKeys, rtt: Duration) -> Result<(), (&'static str, String)> {
+    if jitter.every < SHORTEST_SAMPLE {
+        return Err(("every", "is too short; expected at least 1 ms".to_owned()));
+    }
+    if jitter.below > rtt {
+        return Err(("below", format!("is {}, more than the round trip of {rtt}", jitter.below)));
+    }
+    if jitter.spike_to < jitter.spike_from {
+        return Err(("spike_to", format!("is less than spike_from, {}", jitter.spike_from)));
+    }
+    if jitter.spike_lasts > LONGEST_SPIKE {
+        return Err(("spike_lasts", format!("is too long; expected at most {LONGEST_SPIKE}")));
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use skyhop_model::PATH_LINK;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::types::{Change, ExtraLink};
+use crate::types::{Change, ExtraLink, Queues, Scenario, SignalSource};
 
 /// The most links beside the one of `[path]`.
 const MOST_LINKS: usize = 1000;
@@ -19,6 +19,7 @@ impl NamedScenario {
             let what = format!("are {}; expected at most {MOST_LINKS}", scenario.links.len());
             return Err(self.wrong("links", what));
         }
+        self.check_queues()?;
         for (name, link) in &scenario.links {
             self.check_link(name, link)?;
         }
@@ -31,6 +32,25 @@ impl NamedScenario {
         Ok(())
     }
 
+    /// A queue at each hop is possible where hops are known and are all that changes.
+    fn check_queues(&self) -> Result<(), ScenarioError> {
+        let Scenario { link, signal, .. } = &self.scenario;
+        if link.queues == Queues::Path {
+            return match link.end_rate {
+                None => Ok(()),
+                Some(_) => Err(self.wrong("link.end_rate", "goes with queues = \"per-hop\"")),
+            };
+        }
+        let no = |why: &str| Err(self.wrong("link.queues", format!("\"per-hop\" {why}")));
+        if !self.changes_of(PATH_LINK).is_empty() {
+            return no("goes with no [[change]] of the path");
+        }
+        if signal.source == SignalSource::Blind {
+            return no("does not go with signal.source = \"blind\"");
+        }
+        Ok(())
+    }
+
     fn check_link(&self, name: &str, link: &ExtraLink) -> Result<(), ScenarioError> {
         let key = format!("links.{name}");
         if name == PATH_LINK {
@@ -39,6 +59,9 @@ impl NamedScenario {
         }
         if link.rtt.is_some() && link.path.is_some() {
             return Err(self.wrong(key, "has both rtt and path; give one"));
+        }
+        if link.link.queues != Queues::Path || link.link.end_rate.is_some() {
+            return Err(self.wrong(key, "has no queues and no end_rate; [link] has"));
         }
         self.check_rates(&link.link, &key)?;
         match &link.path {

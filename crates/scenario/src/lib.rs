@@ -5,6 +5,7 @@
 pub mod by_kind;
 pub mod catalogue;
 mod check;
+mod check_size;
 mod check_topology;
 mod error;
 pub mod keys;

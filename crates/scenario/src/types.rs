@@ -105,7 +105,7 @@ impl PathSection {
             PathKind::Fixed(path) => (path.from.clone(), path.to.clone(), path.start),
             PathKind::Trace(_) => (None, None, None),
         };
-        let kind = PathKind::Fixed(FixedPath { rtt: Some(rtt), from, to, start });
+        let kind = PathKind::Fixed(FixedPath { rtt: Some(rtt), jitter: None, from, to, start });
         Self { kind, ..self.clone() }
     }
 }
@@ -211,12 +211,52 @@ const STARLINK_OFFSET: Duration = Duration::from_secs(12);
 pub struct FixedPath {
     /// The round trip without queueing.
     pub rtt: Option<Duration>,
+    /// How it varies at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterKeys>,
     /// What one end is called.
     pub from: Option<String>,
     /// What the other end is called.
     pub to: Option<String>,
     /// When the path begins.
     pub start: Option<UtcInstant>,
+}
+
+/// `jitter` of a fixed path: its round trip varies at random about `rtt`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JitterKeys {
+    /// The time between two values.
+    pub every: Duration,
+    /// How far it is below `rtt` at the most.
+    pub below: Duration,
+    /// How far it is above `rtt` at the most; in between the likelier the nearer.
+    pub above: Duration,
+    /// In which time the autocorrelation falls to 1/e; 0 s: each value is drawn by itself.
+    pub correlation: Duration,
+    /// The probability that in a second a spike begins.
+    pub spikes_per_second: Ratio,
+    /// The least that a spike adds.
+    pub spike_from: Duration,
+    /// The most that a spike adds.
+    pub spike_to: Duration,
+    /// How long a spike lasts.
+    pub spike_lasts: Duration,
+}
+
+impl Default for JitterKeys {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_millis(50),
+            below: Duration::ZERO,
+            above: Duration::ZERO,
+            correlation: Duration::ZERO,
+            spikes_per_second: Ratio::ZERO,
+            spike_from: Duration::ZERO,
+            spike_to: Duration::ZERO,
+            spike_lasts: Duration::ZERO,
+        }
+    }
 }
 
 /// `[path]` with kind = "trace".
@@ -240,6 +280,14 @@ layered! {
         qdisc: QueueDiscipline = QueueDiscipline::default(),
         /// Independent loss after the queue.
         loss: Ratio = Ratio::ZERO,
+        /// Whether packets that follow a fall of the delay overtake those before it, as netem's do; else, and where not
+        /// given, only those on a new route.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reorder: Option<bool> = None,
+        /// How much may leave at once after a pause (tbf's burst): what the rate would have carried meanwhile, up to this;
+        /// nothing where not given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        burst: Option<Bytes> = None,
     }
 }
 
@@ -253,6 +301,29 @@ pub struct LinkSection {
     pub keys: LinkKeys,
     /// What the other direction has of its own; it is the same otherwise, without loss.
     pub back: Option<LinkKeys>,
+    /// Where packets wait; `[link]` alone has a choice.
+    #[serde(skip_serializing_if = "Queues::is_default")]
+    pub queues: Queues,
+    /// With `queues = "per-hop"`: the rate of the path's first and last hop in both directions; `rate` where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_rate: Option<Rate>,
+}
+
+/// Where packets wait on a path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queues {
+    /// One queue stands for all hops.
+    #[default]
+    Path,
+    /// Each hop has a queue of its own, which goes with the hop.
+    PerHop,
+}
+
+impl Queues {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn values_of<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::Error> {
@@ -261,7 +332,10 @@ fn values_of<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::
 
 impl LinkSection {
     fn among(keys: &mut Keys) -> Result<Self, KeyError> {
-        Ok(Self { keys: keys.part()?, back: keys.key("back")? })
+        let (part, back) = (keys.part()?, keys.key("back")?);
+        let queues: Option<Queues> = keys.key("queues")?;
+        let (queues, end_rate) = (queues.unwrap_or_default(), keys.key("end_rate")?);
+        Ok(Self { keys: part, back, queues, end_rate })
     }
 }
 
@@ -364,9 +438,12 @@ pub struct FlowKeys {
     pub from: End,
     /// When it begins.
     pub start: Duration,
+    /// How much later than `start` it may begin: drawn evenly from the run's seed, for each of `count` by itself.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub start_spread: Duration,
     /// When it stops; the run's end where not given.
     pub stop: Option<Duration>,
-    /// How many flows like this.
+    /// How many flows like this; 0: none.
     pub count: u32,
     /// The links it crosses, in the order from the end `from` to the end `to`: names of `[links]`,
     /// and "path" for the link of `[path]` and `[link]`.
@@ -382,6 +459,7 @@ impl Default for FlowKeys {
         Self {
             from: End::default(),
             start: Duration::ZERO,
+            start_spread: Duration::ZERO,
             stop: None,
             count: 1,
             via: vec![PATH_LINK.to_owned()],
@@ -552,11 +630,16 @@ pub struct RunSection {
     pub seed: u64,
     /// The time between samples.
     pub sample: Duration,
+    /// Whether it may take more memory, rows and time than is usual.
+    // Left out where it may not: a study knows the runs of earlier versions again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub force_size: bool,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
-        Self { duration: Duration::from_secs(60), seed: 1, sample: Duration::from_millis(100) }
+        let (duration, sample) = (Duration::from_secs(60), Duration::from_millis(100));
+        Self { duration, seed: 1, sample, force_size: false }
     }
 }
 

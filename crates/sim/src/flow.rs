@@ -44,7 +44,9 @@ impl InFlight {
     pub(crate) fn packet(self) -> Packet {
         let wire_size = on_the_wire(self.message.ip_size());
         let (flow, ecn) = (self.flow, self.message.ecn());
-        Packet::new(wire_size, Cell::new(self)).of(flow, ecn)
+        // Two that are 65,536 apart are not there at the same time.
+        let connection = self.connection as u16;
+        Packet::new(wire_size, Cell::new(self)).of(flow, ecn).over(connection)
     }
 }
 

@@ -13,6 +13,7 @@ mod network;
 mod order;
 mod sampler;
 mod signal;
+mod size;
 
 use serde::Serialize;
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
@@ -48,6 +49,7 @@ impl Engine for Simulator {
     }
 
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
+        size::check(experiment)?;
         network(experiment).map(drop)
     }
 
@@ -57,6 +59,7 @@ impl Engine for Simulator {
         sink: &mut dyn Sink,
         control: &mut dyn Control,
     ) -> Result<Ended, EngineError> {
+        size::check(experiment)?;
         let mut network = network(experiment)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         skyhop_engine::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
@@ -65,10 +68,14 @@ impl Engine for Simulator {
         while !sampler.is_over() && !interrupted {
             let due = sampler.next();
             let before_s = control.wall_s();
-            network.run_until(due);
+            let progress = network.run_until(due);
             engine_s += control.wall_s() - before_s;
-            sampler.sample(&mut network, &mut recorder)?;
-            control.progress(due.saturating_since(Instant::START), experiment.duration);
+            if progress.is_break() {
+                sampler.sample(&mut network, &mut recorder)?;
+                control.progress(due.saturating_since(Instant::START), experiment.duration);
+            } else {
+                recorder.events(network.events.drain(..))?;
+            }
             interrupted = !sampler.is_over() && control.interrupted();
         }
         let at = sampler.conclude(&mut network, &mut recorder);

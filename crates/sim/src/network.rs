@@ -1,6 +1,7 @@
 //! Links, flows, and the order in which things happen to them.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
@@ -18,6 +19,9 @@ use crate::flow::{Flow, InFlight, Kind, Message, Packet, Start, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::signal::{Signal, phase_rows};
+
+/// How much happens between two looks at whether it is wanted: a fraction of a second.
+const MOST_VISITS: u32 = 1_000_000;
 
 /// All links, both directions of each, and the flows over them.
 ///
@@ -91,10 +95,16 @@ impl Network {
         self.links.len() + 4 * self.flows.len()
     }
 
-    /// Lets everything happen that happens until `until`, and brings the links' counters there.
-    pub(crate) fn run_until(&mut self, until: Instant) {
+    /// Lets everything happen that happens until `until`, and brings the links' counters there. Where that is very much,
+    /// a part of it: whoever called sees to what has happened and to who wants to stop, and calls again.
+    pub(crate) fn run_until(&mut self, until: Instant) -> ControlFlow<()> {
         let (links, ends) = (self.links.len(), 2 * self.flows.len());
+        let mut visits = MOST_VISITS;
         while let Some((component, now)) = self.calendar.next().filter(|(_, at)| *at <= until) {
+            visits -= 1;
+            if visits == 0 {
+                return ControlFlow::Continue(());
+            }
             match component.checked_sub(links) {
                 None => self.visit_link(component, now),
                 Some(end) if end == 2 * ends => self.visit_signal(now),
@@ -106,6 +116,7 @@ impl Network {
         for link in 0..links {
             self.visit_link(link, until);
         }
+        ControlFlow::Break(())
     }
 
     fn visit_link(&mut self, link: usize, now: Instant) {

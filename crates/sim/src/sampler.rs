@@ -95,10 +95,11 @@ fn note_results(recorder: &mut Recorder<'_>, flow: u32, results: &[Transaction])
     results.iter().for_each(|one| recorder.transaction(flow, one, one.took));
 }
 
-/// A flow that has begun and has not stopped before this interval.
+/// A flow that has begun and has neither stopped nor completed before this interval.
 fn flow_state(flow: &Flow, last: Instant, now: Instant) -> Option<FlowState> {
     let Kind::Tcp(conversation) = &flow.kind else { return None };
-    if !conversation.started || conversation.stopped.is_some_and(|at| at <= last) {
+    let over = conversation.completed().map(|(_, at)| at).or(conversation.stopped);
+    if !conversation.started || over.is_some_and(|at| at <= last) {
         return None;
     }
     let (info, counted) = (conversation.info()?, conversation.counted());

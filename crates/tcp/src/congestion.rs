@@ -25,6 +25,7 @@ impl<C: CongestionControl> Sender<C> {
         tp.sacked_out = board.sacked_out;
         tp.lost_out = board.lost_out;
         tp.retrans_out = board.retrans_out;
+        tp.data_segs_out = self.data_sent as u32;
         tp.srtt_us = rtt.srtt_x8() as u32;
         tp.mdev_us = rtt.mdev_x4() as u32;
         tp.mdev_max_us = rtt.mdev_max_x4() as u32;

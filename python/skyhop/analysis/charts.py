@@ -12,6 +12,7 @@ from typing import TypeAlias
 import polars as pl
 
 from skyhop.analysis.looks import Look
+from skyhop.analysis.statistics import Ellipse
 from skyhop.analysis.timeline import EventStrip, Panel
 from skyhop.data.arrays import FloatArray
 
@@ -142,11 +143,13 @@ class Points:
     hue: Hue
     xs: FloatArray
     ys: FloatArray
+    ellipse: Ellipse | None = None
+    """Of one standard deviation, where it is shown."""
 
 
 @dataclass(frozen=True)
 class ScatterChart:
-    """One point per run and flow."""
+    """One point per run, or per run and flow."""
 
     x_title: str
     what: str
@@ -155,6 +158,8 @@ class ScatterChart:
     data: pl.DataFrame
     pooled: str = ""
     """What was taken together, in words."""
+    from_zero: bool = True
+    """Whether axes begin at zero."""
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
 """The statistics of studies: from values of runs to what can be said about them.
 
 Definitions follow the field: Jain's index (Jain, Chiu, Hawe 1984), power as throughput over delay
-(Kleinrock 1979), Welch's t with Bonferroni's correction and Cohen's d with the pooled standard
-deviation, as in comparisons of congestion controls over satellites (Claypool et al., PAM 2021).
+(Kleinrock 1979), Student's and Welch's t with Bonferroni's correction and Cohen's d with the pooled
+standard deviation, as in comparisons of congestion controls over satellites (Claypool et al., PAM
+2021).
 """
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -28,6 +32,17 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Test:
+    """What a t-test came to."""
+
+    t: float
+    degrees: float
+    """Of freedom: Welch and Satterthwaite's, or Student's n1 + n2 - 2."""
+    p: float
+    """Two-sided, times the number of comparisons (Bonferroni), at most 1."""
+
+
+@dataclass(frozen=True)
 class Difference:
     """How the mean of one sample differs from a reference's."""
 
@@ -36,16 +51,15 @@ class Difference:
     mean: float
     difference: float
     """Mean minus the reference's mean."""
-    t: float | None
-    degrees: float | None
-    """Welch and Satterthwaite's degrees of freedom."""
-    p: float | None
-    """Two-sided, times the number of comparisons (Bonferroni), at most 1."""
+    welch: Test | None
+    """None for single values, and where no value differs from its sample's others."""
+    student: Test | None
+    """As if both samples varied alike."""
     cohens_d: float | None
 
     def significant(self, alpha: float = 0.05) -> bool:
-        """Return whether the means differ at this level."""
-        return self.p is not None and self.p < alpha
+        """Return whether the means differ at this level, by Welch's test."""
+        return self.welch is not None and self.welch.p < alpha
 
 
 def mean(values: FloatArray) -> float | None:
@@ -54,10 +68,43 @@ def mean(values: FloatArray) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def deviation(values: FloatArray) -> float | None:
-    """Return the standard deviation (n - 1), None for fewer than two values."""
+def deviation(values: FloatArray, ddof: int = 1) -> float | None:
+    """Return the standard deviation, None for too few values.
+
+    Args:
+        values: those that are not known are left out.
+        ddof: what is taken from their number: 1 estimates that of what they were drawn from, 0 is
+            theirs alone.
+    """
     known = _known(values)
-    return float(known.std(ddof=1)) if len(known) > 1 else None
+    return float(known.std(ddof=ddof)) if len(known) > ddof else None
+
+
+def moments(values: FloatArray) -> FloatArray:
+    """Return what can be pooled with other samples, shape (3,): number, mean, squared deviations.
+
+    The last is the sum of the squares of what values differ from their mean by.
+    """
+    known = _known(values)
+    if not len(known):
+        return np.array([0.0, 0.0, 0.0])
+    return np.array([len(known), known.mean(), np.square(known - known.mean()).sum()])
+
+
+def pooled_mean(samples: FloatArray) -> float | None:
+    """Return the mean of all values of samples whose moments these are, shape (n, 3)."""
+    count = float(samples[:, 0].sum())
+    return float(samples[:, 0] @ samples[:, 1]) / count if count else None
+
+
+def pooled_deviation(samples: FloatArray, ddof: int = 1) -> float | None:
+    """Return the standard deviation of all values of samples, from their moments (n, 3)."""
+    count, middle = float(samples[:, 0].sum()), pooled_mean(samples)
+    if middle is None or count <= ddof:
+        return None
+    # What values differ from their sample's mean by, and what these differ from the common one by.
+    squares = float(samples[:, 2].sum() + samples[:, 0] @ np.square(samples[:, 1] - middle))
+    return float(np.sqrt(squares / (count - ddof)))
 
 
 def quantile(values: FloatArray, share: float) -> float | None:
@@ -79,24 +126,32 @@ def bootstrap_interval(values: FloatArray, level: float = 0.95) -> Interval:
     # Imported here: it takes a second, and processes that only run scenarios need none of it.
     from scipy import stats
 
-    found = stats.bootstrap(
-        (known,),
-        np.mean,
-        confidence_level=level,
-        n_resamples=_RESAMPLES,
-        rng=np.random.default_rng(_SEED),
-        method="BCa",
-    ).confidence_interval
-    return Interval(float(found.low), float(found.high))
+    def found(method: Literal["BCa", "percentile"]) -> Interval:
+        with warnings.catch_warnings():
+            # Of values that hardly differ, for which there is no acceleration.
+            warnings.simplefilter("ignore")
+            interval = stats.bootstrap(
+                (known,),
+                np.mean,
+                confidence_level=level,
+                n_resamples=_RESAMPLES,
+                rng=np.random.default_rng(_SEED),
+                method=method,
+            ).confidence_interval
+        return Interval(float(interval.low), float(interval.high))
+
+    corrected = found("BCa")
+    is_known = corrected.low is not None and not math.isnan(corrected.low)
+    return corrected if is_known else found("percentile")
 
 
-def statistic(values: FloatArray, name: str) -> float | None:
+def statistic(values: FloatArray, name: str, ddof: int = 1) -> float | None:
     """Return a statistic by the name that study files use, such as median or p10."""
     known = _known(values)
     if name == "mean":
         return mean(known)
     if name == "sd":
-        return deviation(known)
+        return deviation(known, ddof)
     shares = {"min": 0.0, "median": 0.5, "max": 1.0}
     return quantile(known, shares[name] if name in shares else int(name[1:]) / 100)
 
@@ -168,7 +223,7 @@ def jackknife_interval(
 def differences(samples: Mapping[str, FloatArray], against: str) -> list[Difference]:
     """Compare every sample's mean with that of `against`, itself left out.
 
-    Welch's t-test, two-sided; p is multiplied by the number of comparisons.
+    By two-sided t-tests; p is multiplied by the number of comparisons.
     """
     reference = _known(samples[against])
     others = {name: _known(values) for name, values in samples.items() if name != against}
@@ -178,24 +233,31 @@ def differences(samples: Mapping[str, FloatArray], against: str) -> list[Differe
 def _difference(
     name: str, values: FloatArray, reference: FloatArray, comparisons: int
 ) -> Difference:
-    from scipy import stats
-
-    gap = (mean(values) or 0.0) - (mean(reference) or 0.0)
-    t = degrees = p = None
-    if min(len(values), len(reference)) > 1 and (np.ptp(values) > 0 or np.ptp(reference) > 0):
-        test = stats.ttest_ind(values, reference, equal_var=False)
-        t, degrees = float(test.statistic), float(test.df)
-        p = min(1.0, float(test.pvalue) * comparisons)
     return Difference(
         name=name,
         count=len(values),
         mean=mean(values) or 0.0,
-        difference=gap,
-        t=t,
-        degrees=degrees,
-        p=p,
+        difference=(mean(values) or 0.0) - (mean(reference) or 0.0),
+        welch=_t_test(values, reference, comparisons, alike=False),
+        student=_t_test(values, reference, comparisons, alike=True),
         cohens_d=cohens_d(values, reference),
     )
+
+
+def _t_test(
+    values: FloatArray, reference: FloatArray, comparisons: int, *, alike: bool
+) -> Test | None:
+    """Return Student's test where both are taken to vary alike, Welch's where not."""
+    vary = min(len(values), len(reference)) > 1 and (np.ptp(values) > 0 or np.ptp(reference) > 0)
+    if not vary:
+        return None
+    from scipy import stats
+
+    with warnings.catch_warnings():
+        # One of them may have no variance, of which scipy warns: nothing is lost by that.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        test = stats.ttest_ind(values, reference, equal_var=alike)
+    return Test(float(test.statistic), float(test.df), min(1.0, float(test.pvalue) * comparisons))
 
 
 def cohens_d(values: FloatArray, reference: FloatArray) -> float | None:
@@ -206,6 +268,53 @@ def cohens_d(values: FloatArray, reference: FloatArray) -> float | None:
     freedom = len(a) + len(b) - 2
     pooled = float(((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / freedom)
     return float(a.mean() - b.mean()) / pooled**0.5 if pooled > 0 else None
+
+
+def standardised(difference: float, deviations: tuple[float, float]) -> float | None:
+    """Return a difference of means in given standard deviations of two samples of one size.
+
+    For effects measured by a spread that was found elsewhere; None where there is no spread.
+    """
+    pooled = (deviations[0] ** 2 + deviations[1] ** 2) / 2
+    return difference / pooled**0.5 if pooled > 0 else None
+
+
+@dataclass(frozen=True)
+class Ellipse:
+    """Where points lie within one standard deviation of their mean, in every direction."""
+
+    x: float
+    y: float
+    """The means."""
+    major: float
+    minor: float
+    """Half its axes: the standard deviations along the longest and the shortest direction."""
+    angle_deg: float
+    """Of the major axis, from the x axis, anticlockwise; above -90, at most 90."""
+
+    @property
+    def top(self) -> float:
+        """The greatest y on it."""
+        angle = np.radians(self.angle_deg)
+        return self.y + float(np.hypot(self.major * np.sin(angle), self.minor * np.cos(angle)))
+
+
+def ellipse(xs: FloatArray, ys: FloatArray, ddof: int = 1) -> Ellipse | None:
+    """Return the ellipse of one standard deviation of points; None for too few of them.
+
+    Its axes are the eigenvectors of their covariance.
+    """
+    known = np.isfinite(xs) & np.isfinite(ys)
+    if known.sum() < 2:  # noqa: PLR2004
+        return None
+    points = np.stack([xs[known], ys[known]])
+    # Ascending, so that the last is the longest.
+    squares, directions = np.linalg.eigh(np.cov(points, ddof=ddof))
+    minor, major = np.sqrt(np.maximum(squares, 0.0)).tolist()
+    angle_deg = float(np.degrees(np.arctan2(directions[1, 1], directions[0, 1])))
+    turned = angle_deg - 180.0 * round(angle_deg / 180.0)
+    x, y = points.mean(axis=1).tolist()
+    return Ellipse(x, y, major, minor, turned if turned > -90 else turned + 180.0)  # noqa: PLR2004
 
 
 def effect_size(d: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,8 +72,12 @@ def main() -> None:
     the program that a live run was made for.
     """
     from skyhop import errors
+    from skyhop.data.processes import check_processes
 
+    # No matrix of ours is worth its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        check_processes()
         status = app(standalone_mode=False)
         # The command-line library returns the same after Ctrl-C.
         if status == EXIT_INTERRUPTED:

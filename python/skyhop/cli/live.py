@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import completing
-from skyhop.cli.options import Csv, Force, Json, Scenario, Sets
+from skyhop.cli.options import Csv, Force, ForceSize, Json, Scenario, Sets, with_size
 from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
@@ -68,6 +68,7 @@ def live(
         typer.Option("--internet", help="Let the program reach the real net through the path."),
     ] = False,
     force: Force = False,
+    force_size: ForceSize = False,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -92,7 +93,7 @@ def live(
             result = live(
                 scenario,
                 output,
-                sets=sets or [],
+                sets=with_size(sets, force_size=force_size),
                 program=Program(program, server_cmd, internet) if program else None,
                 cc=cc,
                 force=force,

@@ -27,7 +27,16 @@ Force = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table: all columns.")]
 Each = Annotated[bool, typer.Option("--each", help="Show repeats one by one, not their means.")]
+ForceSize = Annotated[
+    bool,
+    typer.Option("--force-size", help="Go on where it takes more memory or time than is usual."),
+]
 PathFile = Annotated[Path, typer.Argument(help="A path file (Parquet).")]
+
+
+def with_size(sets: list[str] | None, *, force_size: bool) -> list[str]:
+    """Return a scenario's overrides with that of `--force-size`."""
+    return [*(sets or []), *(["run.force_size=true"] if force_size else [])]
 
 
 def group(help_text: str) -> typer.Typer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.figures import Figures, Kinds, Width, figure_files
-from skyhop.cli.options import Csv, Each
+from skyhop.cli.options import Csv, Each, ForceSize
 from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
 from skyhop.cli.terminal import print_note
 from skyhop.data.figure_files import is_figure
@@ -45,6 +45,7 @@ def report(
     figures: Figures = None,
     kinds: Kinds = None,
     width: Width = "page",
+    force_size: ForceSize = False,
 ) -> None:
     """Write a report."""
     from skyhop.report import summary_rows
@@ -54,7 +55,7 @@ def report(
     alone = is_figure(output)
     if alone and (figures is not None or kinds):
         raise InputError(f"{output}: one figure alone: --figures and --format are for pages")
-    written = _write(directories, output, files, alone=alone)
+    written = _write(directories, output, files, alone=alone, force_size=force_size)
     if as_json:
         print_json(summary_rows(directories))
     else:
@@ -63,9 +64,11 @@ def report(
     print_note(f"{'figure' if alone else 'report'}: {written}")
 
 
-def _write(directories: list[Path], output: Path, files: FigureFiles, *, alone: bool) -> Path:
+def _write(
+    directories: list[Path], output: Path, files: FigureFiles, *, alone: bool, force_size: bool
+) -> Path:
     from skyhop.report import write_figure, write_report
 
     if alone:
-        return write_figure(directories, output, width=files.width)
-    return write_report(directories, output, figures=files)
+        return write_figure(directories, output, width=files.width, force_size=force_size)
+    return write_report(directories, output, figures=files, force_size=force_size)

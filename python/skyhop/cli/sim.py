@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli.options import Csv, Each, Force, Json, Scenario, Sets
+from skyhop.cli.options import Csv, Each, Force, ForceSize, Json, Scenario, Sets, with_size
 from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
@@ -48,6 +48,7 @@ def sim(
         int, typer.Option(metavar="N", min=1, help="How many repeats run at a time.")
     ] = 1,
     force: Force = False,
+    force_size: ForceSize = False,
     each: Each = False,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -57,7 +58,7 @@ def sim(
     from skyhop.runs import read_run
 
     check_form(as_json=as_json, as_csv=as_csv)
-    overrides = sets or []
+    overrides = with_size(sets, force_size=force_size)
     if repeat is None:
         stop_on_signals()
         sim(scenario, output, seed=seed, sets=overrides, force=force)
@@ -93,11 +94,13 @@ def _repeat(
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
+    from skyhop.data.processes import check_processes
     from skyhop.data.scenarios import load_cc_files, load_scenario
     from skyhop.errors import InterruptedRunError, RunError
     from skyhop.study.workers import CONTEXT
 
     stop_on_signals()
+    check_processes(jobs + 1)
     # Once, and before the repeats, which find them compiled.
     load_cc_files(load_scenario(scenario, sets))
     mark = _begun(next(iter(places.values())).parent, _digest(scenario, sets))

@@ -37,6 +37,8 @@ Examples:
 
   skyhop study run satcp-fig9 -o runs/fig9 --jobs 2
 
+  skyhop study run geo-table4 -o runs/geo-table4 --reuse runs/geo-table1-2
+
   skyhop study run satcp-fig9 -o runs/fig9 --figures paper --format pdf --width one-column
 """
 
@@ -80,6 +82,10 @@ def run(
         tuple[Path, Path] | None,
         typer.Option(metavar="OLD NEW", help="Two snapshots of element sets, where a study asks."),
     ] = None,
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A study's directory whose runs are taken, if the same."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
     ] = False,
@@ -109,7 +115,7 @@ def run(
         try:
             done = run_study(
                 study, output, jobs=jobs, engine="ray" if engine == "ray" else "local",
-                elements=elements, progress=note,
+                elements=elements, reuse=reuse or (), progress=note,
             )  # fmt: skip
         except KeyboardInterrupt:
             now, total = so_far
@@ -120,6 +126,8 @@ def run(
     verdicts = judge(study.claims, done.results)
     page = write_study_report(done, verdicts, figures=files)
     _print_outcome(done, verdicts, as_json=as_json)
+    for place in done.places:
+        print_note(place)
     print_note(f"report: {page}")
     if done.failures:
         print_note(f"{output}: {len(done.failures)} runs failed: see {output / 'failures.json'}")
@@ -136,10 +144,12 @@ def list_(as_json: Json = False) -> None:
 def show(source: Source, as_json: Json = False) -> None:
     """Show a study."""
     from skyhop.study import load_study
+    from skyhop.study.running import places_of
 
     study = load_study(_found(source))
     # Every scenario is checked, so that a wrong key is found here rather than in a long run.
-    distinct = len({planned.run_id for planned in study.runs()})
+    planned = list(study.runs())
+    distinct = len({run.run_id for run in planned})
     description = _description(study, distinct)
     if as_json:
         print(json.dumps(description, indent=2, ensure_ascii=False))
@@ -151,6 +161,8 @@ def show(source: Source, as_json: Json = False) -> None:
     print_rows(rows, as_json=False)
     print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
     print(f"{description['runs']} runs, {distinct} of them distinct")
+    for place in places_of(planned):
+        print_note(place)
 
 
 def study_rows() -> list[dict[str, str]]:
@@ -170,14 +182,14 @@ def _found(source: str) -> Path:
 
 
 def _description(study: Study, distinct: int) -> dict[str, Any]:
-    from skyhop.study.axes import axis_values
+    from skyhop.study.axes import axis_labels
 
     return {
         "title": study.file.title,
         "question": study.file.question,
         "source": study.file.source,
         "axes": [
-            {"name": axis.name, "values": [str(value) for value, _ in axis_values(axis)]}
+            {"name": axis.name, "values": [str(value) for value in axis_labels(axis)]}
             for axis in study.file.axis
         ],
         "repeats": study.file.repeats,
@@ -188,7 +200,7 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
-    from skyhop.study.page import shown_warnings, verdict_text
+    from skyhop.study.page import shown_failures, shown_warnings, verdict_text
 
     if as_json:
         outcome = {
@@ -204,7 +216,7 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
         print_rows(rows, as_json=False)
     for warning in shown_warnings(done):
         print_note(f"warning: {warning}")
-    for failure in done.failures:
+    for failure in shown_failures(done):
         print_note(f"failed: {failure}")
     print_note(f"dataset: {done.directory.root / 'results.parquet'}")
 
@@ -214,6 +226,7 @@ def _judged(result: ClaimResult) -> dict[str, Any]:
     return {
         "text": result.claim.text,
         "verdict": result.verdict,
+        "cannot_be_told": result.claim.cannot_be_told,
         "within_chance": result.within_chance,
         "findings": [
             {

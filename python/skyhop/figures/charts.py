@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Ellipse as EllipsePatch
 
 from skyhop.analysis.charts import (
     BarChart,
@@ -22,6 +24,7 @@ from skyhop.analysis.charts import (
     named,
 )
 from skyhop.analysis.looks import Look
+from skyhop.analysis.statistics import Ellipse
 from skyhop.analysis.timeline import GREY, Stroke, from_zero
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -172,12 +175,27 @@ def _scatter(chart: ScatterChart, width: FigureWidth) -> Sheet:
         ax.scatter(points.xs, points.ys, s=pt(ax, 34), color=points.hue.look.colour, alpha=0.75,
                    linewidths=0.4, edgecolors="white", label=points.hue.label or "_nolegend_",
                    marker=MARKERS[points.hue.look.marker])  # fmt: skip
+        if points.ellipse is not None:
+            _draw_ellipse(ax, points.ellipse, points.hue.look)
     label_x(ax, chart.x_title)
     label_y(ax, chart.what, chart.unit)
-    ax.set_xlim(left=0)
-    ax.set_ylim(*from_zero(max(float(points.ys.max()) for points in chart.points)))
+    if chart.from_zero:
+        ax.set_xlim(left=0)
+        tops = [float(points.ys.max()) for points in chart.points]
+        tops += [points.ellipse.top for points in chart.points if points.ellipse is not None]
+        ax.set_ylim(*from_zero(max(tops)))
     add_legend(ax)
     return figure
+
+
+def _draw_ellipse(ax: Axes, ellipse: Ellipse, look: Look) -> None:
+    ax.add_patch(
+        EllipsePatch(
+            (ellipse.x, ellipse.y), 2 * ellipse.major, 2 * ellipse.minor, angle=ellipse.angle_deg,
+            facecolor=(*to_rgb(look.colour), 0.15), edgecolor=look.colour,
+            linestyle=look.dash, linewidth=pt(ax, 1.1),
+        )
+    )  # fmt: skip
 
 
 def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -272,9 +273,25 @@ def figure_bytes(figure: Figure, kind: FigureKind) -> bytes:
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     dpi = figure.laid_out.dpi if isinstance(figure, Sheet) else DPI
     buffer = io.BytesIO()
-    with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}):
+    laid_out = _laid_out(figure, dpi) if kind == "png" else nullcontext()
+    with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}), laid_out:
         figure.savefig(buffer, format=kind, dpi=dpi, facecolor="white", metadata=undated.get(kind))
     return buffer.getvalue()
+
+
+@contextmanager
+def _laid_out(figure: Figure, dpi: int) -> Iterator[None]:
+    """Lay a figure out first: to do so itself, savefig draws all of it once more."""
+    engine, before = figure.get_layout_engine(), figure.get_dpi()
+    figure.set_dpi(dpi)
+    if engine is not None:
+        engine.execute(figure)
+    figure.set_layout_engine(None)
+    try:
+        yield
+    finally:
+        figure.set_layout_engine(engine)
+        figure.set_dpi(before)
 
 
 def save(figure: Figure, output: Path | str) -> Path:

@@ -37,6 +37,7 @@ def write_report(
     title: str | None = None,
     figures: FigureFiles = _PNG,
     progress: Callable[[int, int], None] | None = None,
+    force_size: bool = False,
 ) -> Path:
     """Write one HTML file about the runs, and its figures as files beside it.
 
@@ -49,6 +50,7 @@ def write_report(
         figures: where the figures are written, as what and how wide; by default as PNGs into
             `figures_directory(output)`.
         progress: called with the number of figures drawn so far and of all.
+        force_size: read the runs however much memory they take.
 
     Returns:
         The path of the HTML file.
@@ -63,7 +65,7 @@ def write_report(
             f"{output}: a report is a page or a figure: give a name that ends in .html, or in "
             ".png, .svg or .pdf"
         )
-    page = runs_page(read_runs(run_dirs), title)
+    page = runs_page(read_runs(run_dirs, force_size=force_size), title)
     drawn: list[ReportFigure] = []
     for planned in page.figures:
         draw = partial(_drawn, planned.view())
@@ -80,7 +82,11 @@ def write_report(
 
 
 def write_figure(
-    run_dirs: Sequence[Path | str], output: Path | str, *, width: FigureWidth = "page"
+    run_dirs: Sequence[Path | str],
+    output: Path | str,
+    *,
+    width: FigureWidth = "page",
+    force_size: bool = False,
 ) -> Path:
     """Write one figure: what a run did over time, or several runs side by side.
 
@@ -88,12 +94,13 @@ def write_figure(
         run_dirs: run directories, or directories that hold run directories.
         output: a name that ends in .png, .svg or .pdf; its directory must exist.
         width: what it is drawn for.
+        force_size: read the runs however much memory they take.
 
     Raises:
         InputError: a directory is not a run directory, or `output` cannot be such a file.
         RunError: it cannot be written.
     """
-    runs = read_runs(run_dirs)
+    runs = read_runs(run_dirs, force_size=force_size)
     alone = len(runs) == 1
     figure = run_figure(runs[0], width=width) if alone else comparison_figure(runs, width=width)
     return save(figure, output)

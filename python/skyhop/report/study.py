@@ -31,9 +31,10 @@ from skyhop.study.claims import ClaimResult
 from skyhop.study.file import ComparisonPanel, Panel, TablePanel
 from skyhop.study.page import study_page
 from skyhop.study.running import StudyRun
-from skyhop.study.tables import comparison_table, table_of
+from skyhop.study.tables import claims_table, comparison_table, table_of
 
 _RECORDS_KEPT = 8
+_CLAIMS_FILE = "claims.tex"
 
 
 def write_study_report(
@@ -44,7 +45,8 @@ def write_study_report(
 ) -> Path:
     """Write one self-contained HTML file about a study, and its figures and tables beside it.
 
-    Each figure is there with its numbers as CSV, each table as CSV and LaTeX.
+    Each figure is there with its numbers as CSV, each table as CSV and LaTeX, and the verdicts on
+    its claims as LaTeX.
 
     Args:
         done: the study as it was run.
@@ -64,6 +66,9 @@ def write_study_report(
     sections = _sections(done, wanted)
     beside = files_beside(output, wanted)
     files = {name: content for s in sections for name, content in s.files.items()}
+    if verdicts:
+        claims = latex_table(claims_table(verdicts), f"{done.study.file.title}: claims")
+        files[_CLAIMS_FILE] = claims.encode()
     stale = _stale(beside.directory, files) if wanted.directory is None else []
     write_page(output, _html(done, verdicts, sections, beside), beside, files)
     for file in stale:
@@ -125,7 +130,11 @@ def _html(
     beside: FilesBeside,
 ) -> str:
     return render(
-        "study.html.jinja", page=study_page(done, verdicts), sections=sections, beside=beside
+        "study.html.jinja",
+        page=study_page(done, verdicts),
+        sections=sections,
+        beside=beside,
+        claims_file=_CLAIMS_FILE,
     )
 
 
@@ -135,6 +144,6 @@ def _slug(title: str) -> str:
 
 def _stale(folder: Path, kept: Mapping[str, bytes]) -> list[Path]:
     """List the files of an earlier report that this one does not have."""
-    ours = re.compile(rf"\d+-[a-z0-9-]+\.({'|'.join(FIGURE_KINDS)}|csv|tex)")
+    ours = re.compile(rf"\d+-[a-z0-9-]+\.({'|'.join(FIGURE_KINDS)}|csv|tex)|{_CLAIMS_FILE}")
     found = folder.iterdir() if folder.is_dir() else []
     return [f for f in found if ours.fullmatch(f.name) and f.name not in kept]

@@ -6,9 +6,20 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.study.file import Axis, Choice, Range, Setting, StudyFile, Value
+from skyhop.study.drawn import drawn_changes, read_changes
+from skyhop.study.file import (
+    MOST_DRAWS,
+    Axis,
+    Changes,
+    Choice,
+    Range,
+    Setting,
+    StudyFile,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -17,17 +28,36 @@ class Point:
 
     labels: Mapping[str, Value]
     """Axis name: value, in the axes' order."""
-    sets: Mapping[str, Setting]
-    """Scenario key: value."""
+    sets: Mapping[str, Setting | list[dict[str, Any]]]
+    """Scenario key: value, or a list of tables."""
 
 
-def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting]]]:
-    """Return the axis's values, each with the scenario keys that it sets."""
+def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting | list[dict[str, Any]]]]]:
+    """Return the axis's values, each with the scenario keys that it sets.
+
+    Raises:
+        InputError: the file of its changes is wrong.
+    """
     if axis.points is not None:
         return list(axis.points.items())
+    values = axis_labels(axis)
+    if axis.changes is not None:
+        return [(value, {"change": _changes(axis.changes, axis.name, value)}) for value in values]
     key = axis.key or ""
-    values = axis.values if axis.values is not None else _range_values(axis.range)
     return [(value, {key: value}) for value in values]
+
+
+def axis_labels(axis: Axis) -> list[Value]:
+    """Return the axis's values."""
+    if axis.points is not None:
+        return list(axis.points)
+    return axis.values if axis.values is not None else _range_values(axis.range)
+
+
+def _changes(changes: Changes, name: str, value: Value) -> list[dict[str, Any]]:
+    if changes.csv is not None:
+        return read_changes(changes.csv, name, value)
+    return drawn_changes(changes, int(value))
 
 
 def numeric_axes(study: StudyFile) -> dict[str, bool]:
@@ -35,7 +65,7 @@ def numeric_axes(study: StudyFile) -> dict[str, bool]:
     return {
         axis.name: all(
             isinstance(value, int | float) and not isinstance(value, bool)
-            for value, _ in axis_values(axis)
+            for value in axis_labels(axis)
         )
         for axis in study.axis
     }
@@ -83,7 +113,7 @@ def check_choice(study: StudyFile, choice: Mapping[str, object], origin: str) ->
     Raises:
         InputError: it does not; the message says what there is.
     """
-    known = {axis.name: [value for value, _ in axis_values(axis)] for axis in study.axis}
+    known = {axis.name: axis_labels(axis) for axis in study.axis}
     for name, wanted in choice.items():
         if name in ("seed", "flow"):
             if not all(isinstance(value, int) for value in _as_list(wanted)):
@@ -118,6 +148,7 @@ def _check_axes(axes: Sequence[Axis], origin: str) -> None:
         if axis.name in names:
             raise InputError(f"{where}.name: there is already an axis `{axis.name}`")
         names.add(axis.name)
+        _check_draws(axis, where)
         values = axis_values(axis)
         labels = [label for label, _ in values]
         if len(set(labels)) < len(labels):
@@ -131,6 +162,21 @@ def _check_axes(axes: Sequence[Axis], origin: str) -> None:
             if key in {"run.seed", ""}:
                 raise InputError(f"{where}: seeds come from `repeats`; expected another key")
             seen[key] = axis.name
+
+
+def _check_draws(axis: Axis, where: str) -> None:
+    """Check that changes are drawn with seeds, and not too many of them."""
+    if axis.changes is None or axis.changes.draw is None:
+        return
+    labels = axis_labels(axis)
+    for value in labels:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(f"{where}: changes are drawn with whole numbers, not with {value!r}")
+    draws = len(axis.changes.draw) * (axis.changes.count or 0) * len(labels)
+    if draws > MOST_DRAWS:
+        raise InputError(
+            f"{where}.changes: draws {draws:,} values; expected at most {MOST_DRAWS:,}"
+        )
 
 
 def _zipped(axes: Sequence[Axis]) -> Iterator[list[Axis]]:

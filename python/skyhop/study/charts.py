@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from skyhop.analysis.binning import binned, ecdf
+from skyhop.analysis.binning import ecdf, round_step
 from skyhop.analysis.charts import (
     Bar,
     BarChart,
@@ -29,9 +29,10 @@ from skyhop.analysis.charts import (
     named,
 )
 from skyhop.analysis.looks import Look, look_of_place, looks_of
-from skyhop.analysis.timeline import EventStrip, Line, Panel, Stroke, event_strip, from_zero
+from skyhop.analysis.statistics import bootstrap_interval, deviation, ellipse
+from skyhop.analysis.timeline import Band, EventStrip, Line, Panel, Stroke, event_strip, from_zero
 from skyhop.data.arrays import FloatArray
-from skyhop.data.quantities import leading_number, seconds
+from skyhop.data.quantities import leading_number, seconds, size_bytes
 from skyhop.data.records import Events, RunRecord
 from skyhop.study.expression import Selected
 from skyhop.study.file import (
@@ -40,15 +41,19 @@ from skyhop.study.file import (
     CdfPanel,
     HeatmapPanel,
     LinesPanel,
+    Metric,
     ScatterPanel,
     SeriesPanel,
+    Spread,
+    TransferPanel,
 )
 from skyhop.study.file import Panel as StudyPanel
-from skyhop.study.metrics import binned_samples, series_of
 from skyhop.study.plan import Study
 from skyhop.study.pooled import pooled_runs, pooled_samples
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
+from skyhop.study.sampling import seconds_to_bytes, values_of
+from skyhop.study.series import samples_of
 
 _NEARLY_ALL = 0.98
 
@@ -59,6 +64,8 @@ _SERIES = {
     "goodput": ("goodput", "Mbit/s"),
     "cwnd": ("cwnd", "packets"),
     "srtt": ("srtt", "ms"),
+    "throughput": ("throughput of the link", "Mbit/s"),
+    "retransmit_share": ("sent again", "%"),
     "base_rtt": ("base RTT", "ms"),
 }
 
@@ -80,6 +87,7 @@ def chart_of(panel: StudyPanel, source: ChartSource) -> Chart | None:
         BoxPanel: _boxes,
         CdfPanel: _shares,
         LinesPanel: _lines,
+        TransferPanel: _transfers,
         ScatterPanel: _scatter,
         HeatmapPanel: _heat,
         SeriesPanel: _series,
@@ -162,7 +170,7 @@ def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
     for hue, selected in _hues(results, panel.hue, panel.where):
         for position, level in enumerate(levels):
             chosen = {**selected, panel.x: level}
-            found = results.estimate(info, chosen)
+            found = results.estimate(info, chosen, panel.spread)
             if found.mean is not None:
                 published = published_value(source.study.file, panel.metric, chosen)
                 ends = (found.interval.low, found.interval.high)
@@ -204,7 +212,16 @@ def _pooled(
     what: str, panel: BarsPanel | LinesPanel, cells: Sequence[_Cell], source: ChartSource
 ) -> str:
     selected = source.results.selected(panel.where)
-    return pooled_runs(what, [cell.runs for cell in cells], selected, source.study)
+    return pooled_runs(
+        what, [cell.runs for cell in cells], selected, source.study, _BESIDE[panel.spread]
+    )
+
+
+_BESIDE: Mapping[Spread, str] = {
+    "interval": ", with the mean's 95 % interval",
+    "sd": ", less and plus their standard deviation",
+    "pooled": ", mean over all of their bins, less and plus the bins' standard deviation",
+}
 
 
 def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
@@ -260,13 +277,25 @@ def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -
     if panel.metric is not None:
         return source.results.values(source.study.metrics.infos[panel.metric], chosen)
     rows = _flows_of(source, chosen).select("run", "flow").unique(maintain_order=True)
-    bin_s = seconds(panel.bin)
-    found = [
-        binned_samples(source.record(run).flows[flow], panel.series or "goodput", bin_s)[1]
-        for run, flow in rows.iter_rows()
-    ]
+    own = _own_metric(panel, source)
+    if own is not None and own.over is not None:
+        # What the flows of a run amount to together stands in the row of each.
+        rows = rows.unique("run", keep="first", maintain_order=True)
+    found = [_samples(panel, source, run, flow) for run, flow in rows.iter_rows()]
     values: FloatArray = np.concatenate(found) if found else np.array([], dtype=np.float64)
     return values[np.isfinite(values)]
+
+
+def _samples(panel: BoxPanel | CdfPanel, source: ChartSource, run: str, flow: int) -> FloatArray:
+    """Return the bins that a metric is of, or those of a series over a whole run."""
+    record, own = source.record(run), _own_metric(panel, source)
+    if own is not None:
+        return values_of(own, record, flow)
+    return samples_of(record, flow, panel.series or "goodput", seconds(panel.bin))[1]
+
+
+def _own_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> Metric | None:
+    return None if panel.bins_of is None else source.study.metrics.infos[panel.bins_of].own
 
 
 def _flows_of(source: ChartSource, chosen: Selected) -> pl.DataFrame:
@@ -284,6 +313,9 @@ def _pooled_values(
         return pooled_runs(what, counts, selected, source.study, interval="")
     rows = [_flows_of(source, at) for at in chosen]
     runs = pl.concat(rows).get_column("run").unique().to_list()
+    own = _own_metric(panel, source)
+    if own is not None:
+        return pooled_samples(what, own.bin, rows, [])
     return pooled_samples(what, panel.bin, rows, [source.record(run).duration_s for run in runs])
 
 
@@ -291,8 +323,12 @@ def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str
     if panel.metric is not None:
         info = source.study.metrics.infos[panel.metric]
         return info.title, info.unit
-    what, unit = _SERIES[panel.series or "goodput"]
-    return f"{what}, means over {panel.bin}", unit
+    own = _own_metric(panel, source)
+    if own is not None and own.over is not None:
+        return source.study.metrics.infos[own.name].title, own.unit
+    name, bin_width = (panel.series, panel.bin) if own is None else (own.series, own.bin)
+    what, unit = _SERIES[name or "goodput"]
+    return f"{what}, means over {bin_width}" if bin_width else what, unit
 
 
 def _lines(panel: LinesPanel, source: ChartSource) -> LineChart | None:
@@ -320,12 +356,74 @@ def _lines(panel: LinesPanel, source: ChartSource) -> LineChart | None:
     return LineChart(info.title, info.unit, axis, xs, is_log, lines, data, pooled)
 
 
+_TICKS = 10
+"""At most so many are named on an axis of bytes."""
+
+
+def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
+    """Return when how many bytes had arrived: means over runs, a line per hue."""
+    step = size_bytes(panel.step)
+    sizes = [step * (place + 1) for place in range(int(size_bytes(panel.upto) / step + 1e-9))]
+    xs = [size / 1e6 for size in sizes]
+    lines, rows, counts = [], [], []
+    for hue, selected in _hues(source.results, panel.hue, panel.where):
+        times_s = _times_s(panel, source, selected, sizes)
+        known = [column[np.isfinite(column)] for column in times_s.T]
+        if not any(map(len, known)):
+            continue
+        counts.append(len(times_s))
+        found = [(x, *_middle(column, panel.spread), len(column))
+                 for x, column in zip(xs, known, strict=True) if len(column)]  # fmt: skip
+        at, means, lows, highs, _ = map(list, zip(*found, strict=True))
+        lines.append(MeanLine(hue, at, means, lows, highs))
+        names = ("megabytes", "mean", "low", "high", "runs")
+        rows += [{"hue": hue.label, **dict(zip(names, row, strict=True))} for row in found]
+    if not lines:
+        return None
+    every = round_step(xs[-1] / _TICKS)
+    ticks = [every * place for place in range(int(xs[-1] / every + 1e-9) + 1)]
+    pooled = pooled_runs("point", counts, source.results.selected(panel.where), source.study,
+                         _BESIDE[panel.spread])  # fmt: skip
+    levels = Levels([f"{tick:g}" for tick in ticks], "first bytes (MB)")
+    return LineChart("time", "s", levels, ticks, False, lines, pl.DataFrame(rows), pooled)
+
+
+def _times_s(
+    panel: TransferPanel, source: ChartSource, selected: Selected, sizes: Sequence[float]
+) -> FloatArray:
+    """Return how long each flow took for so many bytes, shape (flows, sizes); NaN: for ever."""
+    rows = _flows_of(source, selected).select("run", "flow").unique(maintain_order=True)
+    cut_s = seconds(panel.cut) if panel.cut else None
+    times_s = [
+        [seconds_to_bytes(source.record(run), flow, size, cut_s) for size in sizes]
+        for run, flow in rows.iter_rows()
+    ]
+    return np.array(times_s, dtype=np.float64).reshape(-1, len(sizes))
+
+
+def _middle(values: FloatArray, spread: Spread) -> tuple[float, float, float]:
+    """Return the mean, and what is drawn around it."""
+    middle = float(values.mean())
+    if spread == "sd":
+        sd = deviation(values) or 0.0
+        return middle, middle - sd, middle + sd
+    found = bootstrap_interval(values)
+    low, high = (middle if end is None else end for end in (found.low, found.high))
+    return middle, low, high
+
+
 def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
     infos = source.study.metrics.infos
     x_info, y_info = infos[panel.x], infos[panel.y]
     points, frames = [], []
     for hue, selected in _hues(source.results, panel.hue, panel.where):
-        frame = source.results.selected(selected).select(
+        frame = source.results.selected(selected)
+        if panel.per == "run":
+            columns = list(dict.fromkeys((x_info.column, y_info.column)))
+            frame = frame.group_by(
+                frame.columns[: frame.columns.index("run") + 1], maintain_order=True
+            ).agg(pl.col(columns).mean())
+        frame = frame.select(
             pl.lit(hue.label).alias("hue"),
             "run",
             (pl.col(x_info.column) * x_info.factor).alias(panel.x),
@@ -333,13 +431,17 @@ def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
         )
         frame = frame.drop_nulls()
         if frame.height:
-            points.append(Points(hue, frame[panel.x].to_numpy(), frame[panel.y].to_numpy()))
+            xs, ys = frame[panel.x].to_numpy(), frame[panel.y].to_numpy()
+            points.append(Points(hue, xs, ys, ellipse(xs, ys) if panel.ellipses else None))
             frames.append(frame)
     if not frames:
         return None
     x_title, data = named(x_info.title, x_info.unit), pl.concat(frames)
-    pooled = f"each point: one flow of one run; {data.height:,} in all"
-    return ScatterChart(x_title, y_info.title, y_info.unit, points, data, pooled)
+    of_what = "one flow of one run" if panel.per == "flow" else "one run"
+    pooled = f"each point: {of_what}; {data.height:,} in all"
+    if any(one.ellipse for one in points):
+        pooled += "; ellipses: one standard deviation around the mean"
+    return ScatterChart(x_title, y_info.title, y_info.unit, points, data, pooled, panel.zero)
 
 
 def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
@@ -373,25 +475,26 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A line of a time series: its hue, its run, and the flow where there is one."""
+    """A line of a time series: its hue, and the runs with the flow where there is one."""
 
     hue: Hue
-    run: RunRecord
-    flow: int | None
+    runs: Sequence[tuple[RunRecord, int | None]]
 
 
 def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
-    """Return the first run of each hue: more would hide each other."""
+    """Return the first run of each hue, as more would hide each other, or the mean of all."""
     shown = []
     for hue, selected in _hues(source.results, panel.hue, panel.where):
         rows = source.results.selected(selected)
-        if rows.height:
-            first = rows.row(0, named=True)
-            shown.append(_Shown(hue, source.record(first["run"]), first["flow"]))
+        chosen = rows if panel.runs == "mean" else rows.head(1)
+        found = [(source.record(row["run"]), row["flow"]) for row in chosen.iter_rows(named=True)]
+        if found:
+            shown.append(_Shown(hue, found))
     if not shown:
         return None
+    runs = [run for one in shown for run, _ in one.runs]
     begin_s = seconds(panel.from_) if panel.from_ else 0.0
-    end_s = max(one.run.duration_s for one in shown)
+    end_s = max(run.duration_s for run in runs)
     end_s = min(end_s, seconds(panel.until)) if panel.until else end_s
     drawn = {name: _series_panel(name, panel, shown, (begin_s, end_s)) for name in panel.series}
     strips = _distinct_strips(shown, begin_s, end_s)
@@ -401,8 +504,13 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
         for m in lines.marks
         if isinstance(m, Line)
     )
-    seeds = sorted({one.run.summary["seed"] for one in shown})
-    pooled = f"each line: one run, with seed {' or '.join(map(str, seeds))}"
+    seeds = sorted({run.summary["seed"] for run in runs})
+    if panel.runs == "mean":
+        counts = sorted({len(one.runs) for one in shown})
+        many = " or ".join(map(str, counts))
+        pooled = f"each line: the mean of {many} runs, shaded: one standard deviation (n - 1)"
+    else:
+        pooled = f"each line: one run, with seed {' or '.join(map(str, seeds))}"
     pooled += f", as means over {panel.bin}" if panel.bin else ", all samples"
     return SeriesChart(begin_s, end_s, strips, list(drawn.values()), data, pooled)
 
@@ -410,30 +518,56 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
 def _series_panel(
     series: str, panel: SeriesPanel, shown: Sequence[_Shown], within_s: tuple[float, float]
 ) -> Panel:
-    """Return a line per run."""
-    highest, lines = 0.0, []
+    """Return a line per hue, and what its runs differ by around it."""
+    highest = 0.0
+    marks: list[Band | Line] = []
     for one in shown:
-        t_s, values = _curve(series, panel, one)
+        t_s, values, spread = _mean_curve(series, panel, one)
         kept = (t_s >= within_s[0]) & (t_s <= within_s[1])
-        t_s, values = t_s[kept], values[kept]
-        lines.append(Line(t_s, values, _stroke(one.hue.look), one.hue.label))
-        highest = max(highest, float(np.nanmax(values, initial=0.0)))
-    return Panel(*_SERIES[series], lines, from_zero(highest))
+        t_s, values, spread = t_s[kept], values[kept], spread[kept]
+        if np.nanmax(spread, initial=0.0) > 0:
+            marks.append(Band(t_s, values - spread, values + spread, one.hue.look.colour, 0.2))
+        marks.append(Line(t_s, values, _stroke(one.hue.look), one.hue.label))
+        highest = max(highest, float(np.nanmax(values + spread, initial=0.0)))
+    return Panel(*_SERIES[series], marks, from_zero(highest))
 
 
 def _stroke(look: Look) -> Stroke:
     return Stroke(look.colour, 1.2, look.dash, 0.95, look.marker)
 
 
-def _curve(series: str, panel: SeriesPanel, shown: _Shown) -> tuple[FloatArray, FloatArray]:
-    path = shown.run.path
+def _mean_curve(
+    series: str, panel: SeriesPanel, shown: _Shown
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the mean over a hue's runs and their standard deviation, 0 of a single one."""
+    # All runs of a hue go over the same path, which has no bins.
+    runs = shown.runs[:1] if series == "base_rtt" else shown.runs
+    curves = [_curve(series, panel, run, flow) for run, flow in runs]
+    if len(curves) == 1:
+        t_s, values = curves[0]
+        return t_s, values, np.zeros(len(values))
+    frame = pl.concat(pl.DataFrame({"t_s": t_s, "value": values}) for t_s, values in curves)
+    bins = (
+        frame.filter(pl.col("value").is_not_nan())
+        .group_by("t_s")
+        .agg(pl.col("value").mean().alias("mean"), pl.col("value").std().fill_null(0.0).alias("sd"))
+    )
+    t_s, mean, sd = (bins.sort("t_s").get_column(name).to_numpy() for name in bins.columns)
+    return t_s, mean, sd
+
+
+def _curve(
+    series: str, panel: SeriesPanel, run: RunRecord, flow: int | None
+) -> tuple[FloatArray, FloatArray]:
+    path = run.path
     if series == "base_rtt" and path is not None:
         return path.curve(path.delay_ms + path.delay_back_ms)
-    if series == "base_rtt" or shown.flow is None or shown.flow not in shown.run.flows:
+    if series == "base_rtt" or flow is None or flow not in run.flows:
         return np.array([]), np.array([])
-    samples = shown.run.flows[shown.flow]
-    values = series_of(samples, series)
-    return binned(samples.t_s, values, seconds(panel.bin)) if panel.bin else (samples.t_s, values)
+    bin_s = seconds(panel.bin) if panel.bin else None
+    t_s, values = samples_of(run, flow, series, bin_s)
+    # Drawn in the middle of a bin.
+    return t_s - (bin_s or 0.0) / 2, values
 
 
 def _distinct_strips(
@@ -442,7 +576,7 @@ def _distinct_strips(
     """Return the events of each path once, with the names of the lines that go over it."""
     found: dict[bytes, tuple[list[str], Events]] = {}
     for one in shown:
-        events = one.run.events.within(begin_s, end_s)
+        events = one.runs[0][0].events.within(begin_s, end_s)
         key = events.t_s.tobytes() + "".join(events.kinds).encode()
         found.setdefault(key, ([], events))[0].append(one.hue.label)
     return [(", ".join(names), event_strip(events, end_s)) for names, events in found.values()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from skyhop.analysis.statistics import is_statistic, jackknife_interval
+from skyhop.analysis.statistics import jackknife_interval
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
@@ -22,6 +22,7 @@ from skyhop.study.expression import (
     parse_expression,
 )
 from skyhop.study.file import Claim, StudyFile
+from skyhop.study.results import POOLED_STATS, is_stat
 
 if TYPE_CHECKING:
     from skyhop.study.metrics import MetricSet
@@ -32,10 +33,10 @@ Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be told"]
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """A claim whose expression can be evaluated."""
+    """A claim whose expression can be evaluated, or which says why it has none."""
 
     claim: Claim
-    expression: Expression
+    expression: Expression | None
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,21 @@ def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[Chec
 
 def judge(claims: Sequence[CheckedClaim], results: Results) -> list[ClaimResult]:
     """Return the verdict on each claim."""
-    return [
-        ClaimResult(c.claim, tuple(_finding(c.expression, at, results) for at in _each(c.claim)))
-        for c in claims
-    ]
+    return [ClaimResult(c.claim, tuple(_findings(c, results))) for c in claims]
 
 
-def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) -> Expression:
+def _findings(claim: CheckedClaim, results: Results) -> Iterator[Finding]:
+    if claim.expression is None:
+        yield Finding({}, "cannot be told", (), claim.claim.cannot_be_told)
+        return
+    for at in _each(claim.claim):
+        yield _finding(claim.expression, at, results)
+
+
+def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) -> Expression | None:
     check_choice(study, claim.each, f"{origin}.each")
+    if claim.check is None:
+        return None
     where = f"{origin}.check"
     expression = parse_expression(claim.check, where)
     if not expression.is_comparison():
@@ -107,11 +115,15 @@ def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) ->
     for name in sorted(expression.names()):
         raise InputError(f'{where}: `{name}`: metrics are called, such as {name}(cc="bbr")')
     for name, selected in expression.calls():
-        metrics.find(name, where)
+        info = metrics.find(name, where)
         chosen = dict(selected)
-        stat = chosen.pop("stat", "mean")
-        if not is_statistic(str(stat)):
-            raise InputError(f"{where}: stat: expected mean, median, sd, min, max, p10, …")
+        stat = str(chosen.pop("stat", "mean"))
+        if not is_stat(stat, info):
+            pools = "; pooled_mean and pooled_sd need a metric with `pool = true`"
+            raise InputError(
+                f"{where}: stat: expected mean, median, sd, min, max, p10, …"
+                + (pools if stat.startswith("pooled") else "")
+            )
         check_choice(study, chosen, f"{where}: {name}")
     return expression
 
@@ -172,17 +184,17 @@ class _Runs:
     def __init__(self, results: Results, at: Mapping[str, object]) -> None:
         self._results = results
         self._at = at
-        self._values: dict[tuple[str, str], FloatArray] = {}
+        self._values: dict[tuple[str, str, int], FloatArray] = {}
         self.parts: dict[str, int] = {}
         self.are_means = True
 
     def call(self, name: str, selected: Selected) -> float:
         """Return what a call is worth."""
-        self.are_means &= selected.get("stat", "mean") == "mean"
+        self.are_means &= selected.get("stat", "mean") in ("mean", "pooled_mean")
         chosen = {**self._at, **selected}
         group = self._group(chosen)
         values = self._results.values_called(name, chosen)
-        self._values[name, group] = values
+        self._values[name, group, values.ndim] = values
         self.parts[group] = min(len(values), self.parts.get(group, _MOST_PARTS))
         return self._results.worth(name, chosen, values)
 
@@ -190,10 +202,11 @@ class _Runs:
         """Return what a call that was made is worth without one part of a choice's runs."""
         chosen = {**self._at, **selected}
         group = self._group(chosen)
-        values = self._values[name, group]
+        pools = chosen.get("stat") in POOLED_STATS
+        values = self._values[name, group, 2 if pools else 1]
         if group == left_out:
             begin, end = (len(values) * edge // self.parts[group] for edge in (part, part + 1))
-            values = np.delete(values, slice(begin, end))
+            values = np.delete(values, slice(begin, end), axis=0)
         return self._results.worth(name, chosen, values)
 
     @staticmethod

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -73,6 +73,24 @@ class StudyDirectory:
         """Return where the rows of a run are once it is finished and measured."""
         return self.runs / run_id / f"rows-{digest}.json"
 
+    def take_over(self, run_id: str, digest: str, others: Sequence[StudyDirectory]) -> None:
+        """Have a run that another study has finished, where one has: its files, by another name.
+
+        One of which only other measurements were kept is of no use.
+
+        Raises:
+            RunError: its files cannot be had.
+        """
+        if (self.runs / run_id).is_dir():
+            return
+        for other in others:
+            place = other.runs / run_id
+            if (place / "flows.parquet").is_file() or other.rows_file(run_id, digest).is_file():
+                staged = new_place(self.unfinished)
+                _link_files(place, staged)
+                place_whole(staged, self.runs / run_id)
+                return
+
     def read_rows(self, run_id: str, digest: str) -> list[dict[str, Any]] | None:
         """Return the rows of a run, None where it is not finished.
 
@@ -110,9 +128,13 @@ class StudyDirectory:
         else:
             (self.root / "failures.json").unlink(missing_ok=True)
 
+    def is_study(self) -> bool:
+        """Whether a study has been run there."""
+        return (self.root / _MARK).is_file()
+
     def _is_ours(self) -> bool:
         # The lock is what a study that was stopped at once leaves.
-        return (self.root / _MARK).is_file() or (self.root / _LOCK).is_file()
+        return self.is_study() or (self.root / _LOCK).is_file()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -166,6 +188,21 @@ def _add_files(staged: Path, place: Path) -> None:
     """Put the files of `staged` into the run that is there; each appears whole."""
     for file in sorted(staged.iterdir()):
         file.replace(place / file.name)
+
+
+def _link_files(place: Path, staged: Path) -> None:
+    """Give the files of a finished run another name each, or copy them where that cannot be.
+
+    A finished run's files are replaced, never written to.
+    """
+    try:
+        for file in sorted(place.iterdir()):
+            try:
+                (staged / file.name).hardlink_to(file)
+            except OSError:
+                shutil.copy2(file, staged / file.name)
+    except OSError as error:
+        raise RunError(f"{place}: {error.strerror}") from error
 
 
 def new_place(parent: Path) -> Path:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from skyhop.data.quantities import DURATION, seconds
+from skyhop.data.quantities import DURATION, MOMENT, SIZE, moment_s, seconds, size_bytes
 from skyhop.errors import InputError
 
 Value: TypeAlias = bool | int | float | str
@@ -30,6 +30,8 @@ Choice: TypeAlias = dict[str, Value | list[Value]]
 
 _MOST_VALUES = 10_000
 """Of one range."""
+MOST_DRAWS = 1_000_000
+"""Of all values of one axis."""
 
 
 class _Strict(BaseModel):
@@ -63,6 +65,63 @@ class Range(_Strict):
         return self
 
 
+Duration = Annotated[str, Field(pattern=DURATION)]
+Moment = Annotated[str, Field(pattern=MOMENT)]
+"""When in a run or of a flow: "20 s" after its begin, "-1 s" before its end, "75 %" of it."""
+Size = Annotated[str, Field(pattern=SIZE)]
+
+
+class Draw(_Strict):
+    """A value that is drawn for each change, by a function of Python's `random`."""
+
+    law: Literal["randint", "uniform"]
+    low: float
+    high: float
+    digits: int | None = Field(None, ge=0, le=15)
+    """uniform: rounded to so many places."""
+    unit: str = ""
+    key: Literal["rtt", "rate", "loss", "outage"] | None = None
+    """What changes; without it, the value is drawn and put aside."""
+    link: str | None = None
+    """Of which of the scenario's links; of the path where not given."""
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Draw:
+        if self.high < self.low:
+            raise ValueError("expected `high` not below `low`")
+        if self.law == "randint" and not (self.low.is_integer() and self.high.is_integer()):
+            raise ValueError("randint draws whole numbers: expected whole `low` and `high`")
+        return self
+
+
+class Changes(_Strict):
+    """The scenario's `[[change]]`s, drawn with the axis's value as seed, or rows of a file.
+
+    The file is CSV: a column called like the axis, with its value, `at`, and some of `link`, `rtt`,
+    `rate`, `loss` and `outage`.
+    """
+
+    draw: list[Draw] | None = Field(None, min_length=1)
+    """In this order at each change."""
+    first: Duration = "0 s"
+    every: Duration | None = None
+    count: int | None = Field(None, ge=1)
+    csv: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Changes:
+        if (self.draw is None) == (self.csv is None):
+            raise ValueError("expected either `draw` or `csv`")
+        if (self.draw is None) != (self.every is None) or (self.draw is None) != (
+            self.count is None
+        ):
+            raise ValueError("`every` and `count` go with `draw`, which needs them")
+        # So that what is no duration is found here.
+        for duration in (self.first, self.every):
+            seconds(duration or "0 s")
+        return self
+
+
 class Axis(_Strict):
     """One thing that varies: a key with values or a range, or labelled points of several keys."""
 
@@ -73,6 +132,8 @@ class Axis(_Strict):
     range: Range | None = None
     points: dict[str, dict[str, Setting]] | None = Field(None, min_length=1)
     """Label: the keys that it sets; `path = { kind = "trace", … }` sets a whole table."""
+    changes: Changes | None = None
+    """Instead of a key: what changes in the scenario at each of the values, which are seeds."""
     zip: str | None = None
     """Axes of one zip go in step; all others are crossed."""
 
@@ -81,12 +142,26 @@ class Axis(_Strict):
         given = [name for name in ("values", "range", "points") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError("expected one of `values`, `range` and `points`")
-        if (self.key is None) != (given == ["points"]):
-            raise ValueError("`values` and `range` need a `key`, `points` have none")
+        if (self.key is None) != (given == ["points"] or self.changes is not None):
+            raise ValueError("`values` and `range` need a `key` or `changes`, `points` have none")
+        if self.changes is not None and self.points is not None:
+            raise ValueError("`changes` go with `values` or a `range`, not with `points`")
         return self
 
 
-Duration = Annotated[str, Field(pattern=DURATION)]
+Series: TypeAlias = Literal["goodput", "cwnd", "srtt", "throughput", "retransmit_share"]
+"""What is sampled of a flow.
+
+goodput: payload that arrived in order. throughput: what the link of [path] delivered in the flow's
+direction, in whatever order, of all flows, and as its rate counts. retransmit_share: how many
+packets the flow sent again, in % of how many full ones that link delivered.
+"""
+Spread: TypeAlias = Literal["interval", "sd", "pooled"]
+"""What stands beside means over runs.
+
+interval: the mean's 95 % interval. sd: the runs' standard deviation, n - 1. pooled: mean and
+standard deviation over the bins of all runs together, of metrics that say `pool = true`.
+"""
 
 
 class Metric(_Strict):
@@ -94,39 +169,159 @@ class Metric(_Strict):
 
     kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
     samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
-    same, but only during `window` after each event of the kind `after`. kind = "grid_error": how
+    same, but only during `window` after each event of the kind `after`. kind = "probe": `stat` of
+    the round trips (ms) of a run's first probe. kind = "grid_error": how
     far, in ms, the handover grid that a run with signal.source = "blind" has found at its end is
     from the true one, every `period` from the UTC second `offset` on; none where it found no grid.
+    kind = "flows": `stat` of what the flows amount to together (`over`) in each bin; without `bin`,
+    what their means over the whole window amount to. kind = "time_to_bytes": how long, in s, a flow
+    takes for its first `bytes`; kind = "rate_over_bytes": the rate, in Mbit/s, from `after_bytes`
+    to `bytes`. kind = "relative": the metric `of` over what it is in the run with the same seed at
+    the values `to` of axes, or less that.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    kind: Literal["expression", "samples", "transient", "grid_error"]
+    kind: Literal[
+        "expression", "samples", "transient", "probe", "grid_error", "flows", "time_to_bytes",
+        "rate_over_bytes", "relative",
+    ]  # fmt: skip
     title: str | None = None
     unit: str = ""
     value: str | None = None
-    series: Literal["goodput", "cwnd", "srtt"] = "goodput"
+    series: Literal[
+        "goodput", "cwnd", "srtt", "throughput", "retransmit_share", "srtt_over_base"
+    ] = "goodput"
+    """srtt_over_base: srtt over the mean base RTT of the same second; the others: `Series`."""
     stat: str = Field("mean", pattern=r"^(mean|min|max|sd|median|p[0-9]{1,2})$")
     bin: Duration | None = None
-    from_: Duration | None = Field(None, alias="from")
-    until: Duration | None = None
+    from_: Moment | None = Field(None, alias="from")
+    until: Moment | None = None
     after: Literal["end", "intermediate", "reroute", "restored", "change"] = "end"
     window: Duration = "5 s"
     period: Duration = "15 s"
     offset: Duration = "12 s"
+    # What follows came later: `LATER_METRIC_KEYS`.
+    within: Literal["run", "flow", "bytes"] = "run"
+    """What `from` and `until` are moments of; bytes: of the time in which a flow's bytes from
+    `after_bytes` to `bytes` arrived."""
+    ddof: Literal[0, 1] = 1
+    """What a standard deviation over bins, of one run or of all, takes from their number."""
+    pool: bool = False
+    """Also keep what it takes to pool the bins of all runs: `stat="pooled_mean"`, `spread`."""
+    over: Literal["min/max", "one/others", "sum/sum", "sum", "mean", "jain"] | None = None
+    """one/others: the flow `flow` over the greatest of the others.
+
+    sum/sum: the sum of `flows` over that of `against`.
+    """
+    flow: int | None = Field(None, ge=0)
+    flows: list[int] | None = Field(None, min_length=1)
+    """The ids of those that count; all TCP flows where not given."""
+    against: list[int] | None = Field(None, min_length=1)
+    least: float | None = None
+    """A flow that has less in a bin counts as having so much."""
+    truncate: bool = False
+    """Cut each flow's bins to whole numbers first."""
+    bytes: Size | None = None
+    after_bytes: Size | None = None
+    cut: Duration | None = None
+    """Cut times to whole ones of it first, such as "1 s"."""
+    above: float | None = None
+    """Instead of the values themselves: which share of them, in %, is above this …"""
+    upto: float | None = None
+    """… and at most that."""
+    of: str | None = None
+    to: dict[str, Value] | None = Field(None, min_length=1)
+    by: Literal["ratio", "difference"] = "ratio"
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Metric:
         if (self.kind == "expression") != (self.value is not None):
             raise ValueError('`value` goes with kind = "expression", and only with it')
-        if self.from_ and self.until and seconds(self.from_) >= seconds(self.until):
-            raise ValueError("expected `from` before `until`")
+        for key, kinds in _KINDS_OF_KEYS.items():
+            if (
+                self.kind not in kinds
+                and getattr(self, key) != type(self).model_fields[key].default
+            ):
+                raise ValueError(f"`{key}` goes with kind = {' or '.join(map(json.dumps, kinds))}")
+        for key, kind in _NEEDED:
+            if self.kind == kind and getattr(self, key) is None:
+                raise ValueError(f'kind = "{kind}" needs `{key}`')
+        if (self.over == "one/others") != (self.flow is not None):
+            raise ValueError('`flow` goes with over = "one/others", and only with it')
+        if self.flow is not None and self.flows is not None and self.flow not in self.flows:
+            raise ValueError("expected `flow` to be one of `flows`")
+        if (self.over == "sum/sum") != (self.against is not None):
+            raise ValueError('`against` goes with over = "sum/sum", and only with it')
+        if self.against is not None and set(self.flows or self.against) & set(self.against):
+            raise ValueError('over = "sum/sum" needs `flows`, none of them in `against`')
         return self
+
+    @model_validator(mode="after")
+    def _has_both_of_what_goes_together(self) -> Metric:
+        if (self.within == "bytes") != (self.kind in _OF_FLOW and self.bytes is not None):
+            raise ValueError('within = "bytes" goes with `bytes`, and needs it')
+        if self.after_bytes is not None and self.bytes is None:
+            raise ValueError("`after_bytes` needs `bytes`")
+        if self.above is not None and self.upto is not None and self.above >= self.upto:
+            raise ValueError("expected `above` below `upto`")
+        return self
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Metric:
+        for moment in (self.from_, self.until):
+            moment_s(moment or "0 s", 0.0, 1.0)
+        for name in ("bin", "cut"):
+            if seconds(getattr(self, name) or "1 s") <= 0:
+                raise ValueError(f"expected `{name}` above 0 s")
+        if self.from_ and self.until and _comes_late(self.from_, self.until):
+            raise ValueError("expected `from` before `until`")
+        if self.bytes and size_bytes(self.after_bytes or "0 B") >= size_bytes(self.bytes):
+            raise ValueError("expected `after_bytes` below `bytes`")
+        return self
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether it needs the samples of a run, beyond its summary."""
+        return self.kind not in ("expression", "grid_error", "relative")
+
+
+_OF_FLOW = ("samples", "transient")
+_OF_BINS = (*_OF_FLOW, "flows")
+_OF_VALUES = (*_OF_BINS, "probe")
+_OF_BYTES = ("time_to_bytes", "rate_over_bytes")
+_KINDS_OF_KEYS: dict[str, tuple[str, ...]] = {
+    "within": _OF_FLOW,
+    **dict.fromkeys(("ddof", "pool", "above", "upto"), _OF_VALUES),
+    **dict.fromkeys(("over", "flow", "flows", "against", "least", "truncate"), ("flows",)),
+    "bytes": (*_OF_FLOW, *_OF_BYTES),
+    "cut": _OF_BYTES,
+    "after_bytes": (*_OF_FLOW, "rate_over_bytes"),
+    **dict.fromkeys(("of", "to", "by"), ("relative",)),
+}
+_NEEDED = (
+    ("over", "flows"),
+    ("bytes", "time_to_bytes"),
+    ("bytes", "rate_over_bytes"),
+    ("of", "relative"),
+    ("to", "relative"),
+)
+LATER_METRIC_KEYS = frozenset(_KINDS_OF_KEYS)
+"""Keys that metrics were given later: where they are not used, what is measured is as before."""
+
+
+def _comes_late(begin: str, end: str) -> bool:
+    """Whether a moment is not before another, whatever they are moments of."""
+    alike = begin.strip().endswith("%") == end.strip().endswith("%")
+    alike &= begin.strip().startswith("-") == end.strip().startswith("-")
+    return alike and moment_s(begin, 0.0, 1.0) >= moment_s(end, 0.0, 1.0)
 
 
 class Published(_Strict):
     """Values that others published: rows of the values of the axes `by`, and the figure."""
 
     metric: str
+    stat: Literal["mean", "sd"] = "mean"
+    """sd: the standard deviation over their runs."""
     by: list[str] = Field(min_length=1)
     values: list[list[Value]] = Field(min_length=1)
 
@@ -135,11 +330,21 @@ class Claim(_Strict):
     """Something to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
 
     text: str
-    check: str
+    check: str | None = None
     each: dict[str, list[Value]] = {}
     """Check once for each of these values; the claim holds when all of them do."""
+    cannot_be_told: str = ""
+    """Instead of a check: why there can be none."""
     note: str = ""
     """What a reader should know about it."""
+
+    @model_validator(mode="after")
+    def _is_checked_or_says_why_not(self) -> Claim:
+        if (self.check is None) != bool(self.cannot_be_told.strip()):
+            raise ValueError("expected either `check`, or why it `cannot_be_told`")
+        if self.check is None and self.each:
+            raise ValueError("`each` goes with `check`")
+        return self
 
 
 class _Panel(_Strict):
@@ -151,16 +356,21 @@ class _Panel(_Strict):
 
 
 class _SpreadPanel(_Panel):
-    """What is shown of each run: a metric, or the samples of a series as means over `bin`."""
+    """What is shown of each run: a metric, the bins that it is of, or a series's over `bin`."""
 
     metric: str | None = None
-    series: Literal["goodput", "cwnd", "srtt"] | None = None
+    bins_of: str | None = None
+    """A metric of samples or flows: what it is a statistic of, of all runs together."""
+    series: Series | None = None
     bin: Duration = "1 s"
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
-        if (self.metric is None) == (self.series is None):
-            raise ValueError("expected either `metric`, of whole runs, or `series`, of samples")
+        if sum(given is not None for given in (self.metric, self.bins_of, self.series)) != 1:
+            raise ValueError(
+                "expected either `metric`, of whole runs, `bins_of`, of a metric's bins, "
+                "or `series`, of samples"
+            )
         return self
 
 
@@ -170,16 +380,22 @@ class TablePanel(_Panel):
     kind: Literal["table"]
     metrics: list[str] = Field(min_length=1)
     by: list[str] = Field(min_length=1)
+    spread: Spread = "interval"
 
 
 class ComparisonPanel(_Panel):
-    """Each value of the axis `by` against one of them: Welch's t, Bonferroni, Cohen's d."""
+    """Each value of the axis `by` against one of them: a t-test, Bonferroni, Cohen's d.
+
+    Where standard deviations were published, the difference stands in those, too.
+    """
 
     kind: Literal["comparison"]
     metric: str
     by: str
     against: Value
     each: list[str] = []
+    test: Literal["welch", "student", "both"] = "welch"
+    """student: as if both samples varied alike."""
 
 
 class BarsPanel(_Panel):
@@ -189,6 +405,7 @@ class BarsPanel(_Panel):
     metric: str
     x: str
     hue: str | None = None
+    spread: Spread = "interval"
 
 
 class BoxPanel(_SpreadPanel):
@@ -213,6 +430,32 @@ class LinesPanel(_Panel):
     metric: str
     x: str
     hue: str | None = None
+    spread: Spread = "interval"
+
+
+class TransferPanel(_Panel):
+    """How long a flow takes for its first bytes, the mean along how many, a line per `hue`."""
+
+    kind: Literal["transfer"]
+    upto: Size
+    step: Size
+    hue: str | None = None
+    cut: Duration | None = None
+    """Cut times to whole ones of it first."""
+    spread: Literal["interval", "sd"] = "interval"
+
+    @model_validator(mode="after")
+    def _is_a_line(self) -> Self:
+        count = size_bytes(self.upto) / max(size_bytes(self.step), 1)
+        if not 1 <= count <= _MOST_STEPS:
+            raise ValueError(f"expected `upto` to be 1 to {_MOST_STEPS} of `step`")
+        if self.cut and seconds(self.cut) <= 0:
+            raise ValueError("expected `cut` above 0 s")
+        return self
+
+
+_MOST_STEPS = 1000
+"""Of one panel's lines."""
 
 
 class ScatterPanel(_Panel):
@@ -222,6 +465,12 @@ class ScatterPanel(_Panel):
     x: str
     y: str
     hue: str | None = None
+    per: Literal["flow", "run"] = "flow"
+    """run: one point per run, the mean over its flows."""
+    ellipses: bool = False
+    """Of one standard deviation (n - 1) around the mean of each hue's points."""
+    zero: bool = True
+    """Whether axes begin at zero."""
 
 
 class HeatmapPanel(_Panel):
@@ -237,11 +486,21 @@ class SeriesPanel(_Panel):
     """Samples of the chosen runs over time, with the path's handovers."""
 
     kind: Literal["series"]
-    series: list[Literal["goodput", "cwnd", "srtt", "base_rtt"]] = Field(min_length=1)
+    series: list[
+        Literal["goodput", "cwnd", "srtt", "throughput", "retransmit_share", "base_rtt"]
+    ] = Field(min_length=1)
     hue: str
     bin: Duration | None = None
     from_: Duration | None = Field(None, alias="from")
     until: Duration | None = None
+    runs: Literal["first", "mean"] = "first"
+    """mean: of each bin over all runs of a hue, with the standard deviation (n - 1) around it."""
+
+    @model_validator(mode="after")
+    def _has_bins_to_average(self) -> Self:
+        if self.runs == "mean" and self.bin is None:
+            raise ValueError('runs = "mean" needs `bin`')
+        return self
 
 
 Panel = Annotated[
@@ -251,6 +510,7 @@ Panel = Annotated[
     | BoxPanel
     | CdfPanel
     | LinesPanel
+    | TransferPanel
     | ScatterPanel
     | HeatmapPanel
     | SeriesPanel,
@@ -304,7 +564,16 @@ def read_study_file(file: str | os.PathLike[str]) -> StudyFile:
         InputError: it cannot be read, or a key is wrong; one line that names file and key.
     """
     file = Path(file)
-    return parse_study(_toml(file), str(file))
+    study = parse_study(_toml(file), str(file))
+    return study.model_copy(update={"axis": [_beside(axis, file.parent) for axis in study.axis]})
+
+
+def _beside(axis: Axis, place: Path) -> Axis:
+    """Return an axis whose file is named from anywhere."""
+    if axis.changes is None or axis.changes.csv is None:
+        return axis
+    named = axis.changes.model_copy(update={"csv": str(place / axis.changes.csv)})
+    return axis.model_copy(update={"changes": named})
 
 
 def read_scenario_table(file: Path) -> dict[str, Any]:

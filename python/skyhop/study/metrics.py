@@ -18,18 +18,17 @@ from typing import Any
 import numpy as np
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
-from skyhop.analysis.binning import binned
-from skyhop.analysis.statistics import delay_inflation, in_windows, jain, power, statistic
+from skyhop.analysis.statistics import delay_inflation, jain, power
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
-from skyhop.data.arrays import FloatArray
 from skyhop.data.heads import FLOW_SUMMARY_KEYS
 from skyhop.data.quantities import seconds
-from skyhop.data.records import FlowSeries, RunRecord
+from skyhop.data.records import RunRecord
 from skyhop.errors import InputError
 from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
-from skyhop.study.file import RESERVED, Metric
+from skyhop.study.file import LATER_METRIC_KEYS, RESERVED, Metric
+from skyhop.study.sampling import measured
 
 _LAYOUT = 5
 """Counts up when the rows below change, so that finished runs are measured again."""
@@ -49,6 +48,15 @@ class MetricInfo:
     unit: str
     factor: float = 1.0
     """The column's value times this is the metric's."""
+    own: Metric | None = None
+    """What the study's file says of it; None where it is built in."""
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The columns with what it takes to pool its bins over runs, where it keeps that."""
+        if self.own is None or not self.own.pool:
+            return ()
+        return tuple(f"{self.column}_bins_{what}" for what in ("count", "mean", "squares"))
 
 
 BUILT_IN: tuple[MetricInfo, ...] = (
@@ -105,6 +113,7 @@ class MetricSet:
         return (
             RESERVED
             | {info.column for info in self.infos.values()}
+            | {column for info in self.infos.values() for column in info.moments}
             | set(FLOW_SUMMARY_KEYS) - {"cc"}
         )
 
@@ -122,10 +131,9 @@ class MetricSet:
                 raise InputError(f"{where}.name: `{metric.name}` is taken: choose another name")
             if metric.value is not None:
                 expression = _row_expression(metric, where)
-                for name in sorted(expression.names() - set(infos)):
-                    raise InputError(
-                        f"{where}.value: no metric `{name}`; expected one of {', '.join(infos)}"
-                    )
+                _check_names(expression.names(), infos, f"{where}.value")
+            if metric.of is not None:
+                _check_names({metric.of}, infos, f"{where}.of")
             infos[metric.name] = _info(metric)
         return MetricSet(infos, tuple(own))
 
@@ -144,13 +152,18 @@ class MetricSet:
     @cached_property
     def digest(self) -> str:
         """Names what is measured, so that changed metrics are measured again."""
-        content = [_LAYOUT, *(metric.model_dump(mode="json") for metric in self.own)]
+        content = [_LAYOUT, *map(_measures, self._of_runs)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
 
     @property
     def needs_series(self) -> bool:
         """Whether samples of a run are needed, beyond its summary."""
-        return any(metric.kind in ("samples", "transient") for metric in self.own)
+        return any(metric.needs_series for metric in self.own)
+
+    @property
+    def _of_runs(self) -> list[Metric]:
+        """The study's own that one run is enough for."""
+        return [metric for metric in self.own if metric.kind != "relative"]
 
     def rows(self, directory: Path) -> list[dict[str, Any]]:
         """Return the rows of a run directory, by column.
@@ -171,14 +184,16 @@ class MetricSet:
         """Return the rows of a run by its summary, and its samples where they are needed."""
         rows = [_base_row(row, summary) for row in summary_row_values(summary)]
         for row in rows:
-            for metric in self.own:
+            for metric in self._of_runs:
                 info = self.infos[metric.name]
                 if metric.value is not None:
                     row[info.column] = self._expression_value(metric, row)
                 elif metric.kind == "grid_error":
                     row[info.column] = grid_error_ms(summary, metric.period, seconds(metric.offset))
                 elif record is not None:
-                    row[info.column] = _sampled(metric, record, row["flow"])
+                    found = measured(metric, record, row["flow"])
+                    row |= {info.column: found.value}
+                    row |= dict(zip(info.moments, found.moments, strict=False))
         return rows
 
     def _expression_value(self, metric: Metric, row: Mapping[str, Any]) -> float | None:
@@ -192,23 +207,6 @@ class MetricSet:
             return None
 
 
-def series_of(flow: FlowSeries, name: str) -> FloatArray:
-    """Return one series of a flow's samples by the name that study files use."""
-    return {"goodput": flow.goodput_mbps, "cwnd": flow.cwnd_packets, "srtt": flow.srtt_ms}[name]
-
-
-def binned_samples(
-    flow: FlowSeries, name: str, bin_s: float | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return times (s) and values of a series; where binned, the bins' ends and means."""
-    values = series_of(flow, name)
-    if bin_s is None or not len(values):
-        return flow.t_s, values
-    middles_s, means = binned(flow.t_s, values, bin_s)
-    known = np.isfinite(means)
-    return (middles_s + bin_s / 2)[known], means[known]
-
-
 def _row_expression(metric: Metric, origin: str) -> Expression:
     expression = parse_expression(metric.value or "", f"{origin}.value")
     if expression.is_comparison() or list(expression.calls()):
@@ -216,10 +214,29 @@ def _row_expression(metric: Metric, origin: str) -> Expression:
     return expression
 
 
+def _check_names(names: set[str], infos: Mapping[str, MetricInfo], origin: str) -> None:
+    """Check that metrics are there, and known of one run alone."""
+    for name in sorted(names):
+        of_one_run = {n: i for n, i in infos.items() if i.own is None or i.own.of is None}
+        if name not in of_one_run:
+            raise InputError(
+                f"{origin}: no metric `{name}`; expected one of {', '.join(of_one_run)}"
+            )
+
+
+def _measures(metric: Metric) -> dict[str, Any]:
+    """Return what of a metric decides what is measured."""
+    content = metric.model_dump(mode="json")
+    defaults = {key: field.default for key, field in Metric.model_fields.items()}
+    unused = {key for key in LATER_METRIC_KEYS if content[key] == defaults[key]}
+    return {key: value for key, value in content.items() if key not in unused}
+
+
 def _info(metric: Metric) -> MetricInfo:
     suffix = _SUFFIXES.get(metric.unit, metric.unit)
     column = f"{metric.name}_{suffix}" if suffix else metric.name
-    return MetricInfo(metric.name, column, metric.title or _title(metric), metric.unit)
+    title = metric.title or _title(metric)
+    return MetricInfo(metric.name, column, title, metric.unit, own=metric)
 
 
 def _title(metric: Metric) -> str:
@@ -243,23 +260,3 @@ def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]
         "probe_loss": probe["lost"] / sent if sent else None,
         WARNINGS: list(summary.get("warnings") or []),
     }
-
-
-def _sampled(metric: Metric, record: RunRecord, flow_id: int | None) -> float | None:
-    flow = record.flows.get(flow_id) if flow_id is not None else None
-    if flow is None:
-        return None
-    t_s, values = binned_samples(flow, metric.series, _seconds_or_none(metric.bin))
-    starts_s = {int(f["id"]): float(f["start_s"]) for f in record.flow_summaries()}
-    # A sample stands at the end of its interval: one at the flow's start is of the time before.
-    begin_s = max(_seconds_or_none(metric.from_) or 0.0, starts_s[flow_id or 0])
-    end_s = _seconds_or_none(metric.until) or np.inf
-    kept = (t_s > begin_s) & (t_s <= end_s * (1 + 1e-12))
-    if metric.kind == "transient":
-        events_s = record.events.times(metric.after)
-        kept &= in_windows(t_s, events_s, seconds(metric.window))
-    return statistic(values[kept], metric.stat)
-
-
-def _seconds_or_none(text: str | None) -> float | None:
-    return None if text is None else seconds(text)

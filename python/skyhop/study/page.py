@@ -13,7 +13,7 @@ from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
 from skyhop.study.expression import Comparison
 from skyhop.study.plan import Study, core_digest, describe
-from skyhop.study.running import StudyRun
+from skyhop.study.running import FailedRun, StudyRun
 
 _FINDINGS_SHOWN = 40
 _FAILURES_SHOWN = 10
@@ -36,6 +36,7 @@ class ShownClaim:
 
     text: str
     check: str
+    """Empty where there is none."""
     note: str
     verdict: str
     said: str
@@ -87,6 +88,25 @@ def shown_warnings(done: StudyRun) -> list[str]:
     return [*shown, f"and {more:,} more"] if more else shown
 
 
+def shown_failures(done: StudyRun) -> list[str]:
+    """Return a line for each way in which runs failed, with what those runs have in common."""
+    by_error: dict[str, list[FailedRun]] = {}
+    for failure in done.failures:
+        by_error.setdefault(failure.error, []).append(failure)
+    lines = []
+    for error, failed in by_error.items():
+        first = failed[0]
+        common = {
+            axis: value
+            for axis, value in first.labels.items()
+            if all(failure.labels[axis] == value for failure in failed)
+        }
+        where = f" ({describe(common)})" if common else ""
+        alone = len(failed) == 1
+        lines.append(str(first) if alone else f"{len(failed):,} runs{where}: {error}")
+    return lines
+
+
 def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, str]]:
     study, frame = done.study, done.results.frame
     seeds = frame.get_column("seed").unique().sort().to_list() if frame.height else []
@@ -111,7 +131,7 @@ def _claim(result: ClaimResult) -> ShownClaim:
     ]
     return ShownClaim(
         text=result.claim.text,
-        check=result.claim.check,
+        check=result.claim.check or "",
         note=result.claim.note,
         verdict=result.verdict,
         said=verdict_text(result),
@@ -121,7 +141,9 @@ def _claim(result: ClaimResult) -> ShownClaim:
 
 
 def verdict_text(result: ClaimResult) -> str:
-    """Return a verdict, and the numbers where they are within chance."""
+    """Return a verdict, the numbers where they are within chance, and why there can be none."""
+    if result.claim.cannot_be_told:
+        return f"{result.verdict}: {result.claim.cannot_be_told}"
     if not result.within_chance:
         return result.verdict
     deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]

@@ -16,6 +16,7 @@ from skyhop.study.file import (
     SeriesPanel,
     StudyFile,
     TablePanel,
+    TransferPanel,
 )
 from skyhop.study.metrics import MetricSet
 
@@ -54,8 +55,30 @@ def check_panels(study: StudyFile, metrics: MetricSet, origin: str) -> None:
             _check_column(study, name, f"{where}.{key}")
         if isinstance(panel, ComparisonPanel):
             check_choice(study, {panel.by: panel.against}, f"{where}.against")
+        if isinstance(panel, TablePanel | BarsPanel | LinesPanel) and panel.spread == "pooled":
+            _check_pooled(panel, metrics, where)
+        if isinstance(panel, BoxPanel | CdfPanel) and panel.bins_of is not None:
+            _check_bins(panel.bins_of, metrics, f"{where}.bins_of")
         if _needs_series(panel) and study.keep == "rows":
             raise InputError(f'{where}: needs samples of runs; expected keep = "series"')
+
+
+def _check_pooled(panel: Panel, metrics: MetricSet, origin: str) -> None:
+    for key, name in _metric_names(panel):
+        if not metrics.infos[name].moments:
+            raise InputError(
+                f'{origin}.{key}: `{name}` keeps no bins: spread = "pooled" needs a metric '
+                "with `pool = true`"
+            )
+
+
+def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
+    own = metrics.infos[name].own
+    if own is None or own.kind not in ("samples", "transient", "flows"):
+        raise InputError(
+            f'{origin}: `{name}` is of no bins; expected a metric of kind "samples", "transient" '
+            'or "flows"'
+        )
 
 
 def _metric_names(panel: Panel) -> list[tuple[str, str]]:
@@ -67,8 +90,9 @@ def _metric_names(panel: Panel) -> list[tuple[str, str]]:
         case ComparisonPanel() | BarsPanel() | LinesPanel() | HeatmapPanel():
             return [("metric", panel.metric)]
         case BoxPanel() | CdfPanel():
-            return [("metric", panel.metric)] if panel.metric is not None else []
-        case SeriesPanel():
+            named = (("metric", panel.metric), ("bins_of", panel.bins_of))
+            return [(key, name) for key, name in named if name is not None]
+        case SeriesPanel() | TransferPanel():
             return []
 
 
@@ -82,7 +106,7 @@ def _column_names(panel: Panel) -> list[tuple[str, str]]:
             return [("x", panel.x), ("y", panel.y)]
         case BarsPanel() | BoxPanel() | LinesPanel():
             return [("x", panel.x), *([("hue", panel.hue)] if panel.hue else [])]
-        case ScatterPanel():
+        case ScatterPanel() | TransferPanel():
             return [("hue", panel.hue)] if panel.hue else []
         case CdfPanel() | SeriesPanel():
             return [("hue", panel.hue)]
@@ -95,6 +119,6 @@ def _check_column(study: StudyFile, name: str, origin: str) -> None:
 
 
 def _needs_series(panel: Panel) -> bool:
-    return isinstance(panel, SeriesPanel) or (
-        isinstance(panel, BoxPanel | CdfPanel) and panel.series is not None
+    return isinstance(panel, SeriesPanel | TransferPanel) or (
+        isinstance(panel, BoxPanel | CdfPanel) and panel.metric is None
     )

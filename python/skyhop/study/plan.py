@@ -21,6 +21,7 @@ from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
 from skyhop.study.metrics import MetricSet
 from skyhop.study.panels import check_panels, check_published
+from skyhop.study.relative import check_relative
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Study:
         self.points = expand(file, origin)
         self.metrics = MetricSet.of(file.metric, origin)
         _check_axis_names(file, self.metrics, origin)
+        check_relative(file, origin)
         self.claims: list[CheckedClaim] = check_claims(file, self.metrics, origin)
         check_published(file, self.metrics, origin)
         check_panels(file, self.metrics, origin)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from skyhop.study.file import StudyFile
 
 
-def published_value(study: StudyFile, metric: str, at: Mapping[str, object]) -> float | None:
+def published_value(
+    study: StudyFile,
+    metric: str,
+    at: Mapping[str, object],
+    stat: Literal["mean", "sd"] = "mean",
+) -> float | None:
     """Return what was published for a metric at these values of the axes, None where nothing was.
 
     A value published for some axes stands beside results at every value of the others.
     """
     for published in study.published:
-        if published.metric != metric or not set(published.by) <= set(at):
+        if (published.metric, published.stat) != (metric, stat) or not set(published.by) <= set(at):
             continue
         for row in published.values:
             if all(at[name] == value for name, value in zip(published.by, row, strict=False)):

@@ -9,10 +9,28 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from skyhop.analysis.statistics import Interval, bootstrap_interval, mean, statistic
+from skyhop.analysis.statistics import (
+    Interval,
+    bootstrap_interval,
+    deviation,
+    is_statistic,
+    mean,
+    pooled_deviation,
+    pooled_mean,
+    statistic,
+)
 from skyhop.data.arrays import FloatArray
 from skyhop.study.expression import Selected, UnknownValueError
+from skyhop.study.file import Spread
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
+
+POOLED_STATS = ("pooled_mean", "pooled_sd")
+"""Statistics over the bins of all runs, of metrics that keep what that takes."""
+
+
+def is_stat(name: str, metric: MetricInfo) -> bool:
+    """Return whether claims can ask a metric for a statistic of that name."""
+    return is_statistic(name) or (name in POOLED_STATS and bool(metric.moments))
 
 
 @dataclass(frozen=True)
@@ -22,8 +40,11 @@ class Estimate:
     values: FloatArray
     """One per run, shape (n,): the mean over the run's selected flows."""
     mean: float | None
+    """Over runs, or over the bins of all runs where they are pooled."""
     interval: Interval
-    """The mean's, 95 %."""
+    """The mean's, 95 %; or the mean less and plus the standard deviation."""
+    sd: float | None = None
+    """The standard deviation, where that was asked for."""
 
 
 class Results:
@@ -60,26 +81,65 @@ class Results:
         found = per_run.get_column(metric.column).drop_nulls().cast(pl.Float64).to_numpy()
         return np.asarray(found, dtype=np.float64) * metric.factor
 
-    def estimate(self, metric: MetricInfo, selected: Selected) -> Estimate:
-        """Return mean and confidence interval of a metric over the selected runs."""
+    def moments(self, metric: MetricInfo, selected: Selected) -> FloatArray:
+        """Return what it takes to pool the bins of the selected runs, shape (n, 3), a row per run.
+
+        Flows that were measured each on its own are taken together.
+        """
+        frame = self.selected(selected)
+        columns = list(metric.moments)
+        if not set(columns) <= set(frame.columns) or frame.is_empty():
+            return np.zeros((0, 3))
+        keys = [name for name in frame.columns if name in self._point_columns()]
+        known = frame.drop_nulls(columns)
+        if metric.own is not None and metric.own.over:
+            # What flows amount to together stands in the row of each.
+            known = known.unique(keys, keep="first", maintain_order=True)
+        per_run = known.partition_by(keys, maintain_order=True)
+        found = [_together(rows.select(columns).to_numpy()) for rows in per_run]
+        return np.array([run for run in found if run[0] > 0]).reshape(-1, 3)
+
+    def estimate(
+        self, metric: MetricInfo, selected: Selected, spread: Spread = "interval"
+    ) -> Estimate:
+        """Return a metric's mean over the selected runs, and what is to stand beside it."""
         values = self.values(metric, selected)
-        return Estimate(values, mean(values), bootstrap_interval(values))
+        if spread == "interval":
+            return Estimate(values, mean(values), bootstrap_interval(values))
+        if spread == "sd":
+            middle, sd = mean(values), deviation(values)
+        else:
+            samples = self.moments(metric, selected)
+            middle, sd = pooled_mean(samples), pooled_deviation(samples, _ddof(metric))
+        if middle is None or sd is None:
+            return Estimate(values, middle, Interval(None, None), sd)
+        return Estimate(values, middle, Interval(middle - sd, middle + sd), sd)
 
     def values_called(self, name: str, selected: Selected) -> FloatArray:
-        """Return the values of the runs that `name(axis=value, …)` asks for, shape (n,)."""
-        chosen = {key: value for key, value in selected.items() if key != "stat"}
-        return self.values(self.metrics.infos[name], chosen)
+        """Return what the runs have that `name(axis=value, …)` asks for, shape (n,) or (n, 3).
 
-    @staticmethod
-    def worth(name: str, selected: Selected, values: FloatArray) -> float:
-        """Return what such a call is worth with these values.
+        Their values, or the moments of their bins where these are pooled.
+        """
+        chosen = {key: value for key, value in selected.items() if key != "stat"}
+        info = self.metrics.infos[name]
+        pools = selected.get("stat") in POOLED_STATS
+        return self.moments(info, chosen) if pools else self.values(info, chosen)
+
+    def worth(self, name: str, selected: Selected, values: FloatArray) -> float:
+        """Return what such a call is worth with what the runs have.
 
         `stat` chooses the statistic over the runs; the mean where it is not given.
 
         Raises:
             UnknownValueError: no finished run has it.
         """
-        found = statistic(values, str(selected.get("stat", "mean")))
+        stat = str(selected.get("stat", "mean"))
+        if stat == "pooled_mean":
+            found = pooled_mean(values)
+        elif stat == "pooled_sd":
+            found = pooled_deviation(values, _ddof(self.metrics.infos[name]))
+        else:
+            found = statistic(values, stat)
         if found is None:
             told = ", ".join(f"{key}={value!r}" for key, value in selected.items())
             raise UnknownValueError(f"{name}({told}): no finished run has it")
@@ -103,6 +163,17 @@ class Results:
         """Return the columns that tell runs apart: the axes, the seed and the run."""
         columns = self.frame.columns
         return set(columns[: columns.index("run") + 1])
+
+
+def _ddof(metric: MetricInfo) -> int:
+    return metric.own.ddof if metric.own is not None else 1
+
+
+def _together(samples: FloatArray) -> FloatArray:
+    """Return the moments of samples (n, 3) as those of one, shape (3,)."""
+    count = float(samples[:, 0].sum())
+    sd = pooled_deviation(samples, ddof=0)
+    return np.array([count, pooled_mean(samples) or 0.0, count * (sd or 0.0) ** 2])
 
 
 def dataset(rows: Sequence[Mapping[str, object]], axes: Mapping[str, bool]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import skyhop
 from skyhop import _core
 from skyhop.data.progress import Progress, shown
-from skyhop.data.scenarios import load_cc_files
+from skyhop.data.scenarios import load_cc_files, place_notes
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.study.axes import numeric_axes
@@ -22,6 +22,7 @@ from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.metrics import WARNINGS
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
+from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
 from skyhop.study.workers import run_locally
 
@@ -68,6 +69,8 @@ class StudyRun:
     failures: Sequence[FailedRun]
     warnings: Sequence[StudyWarning]
     """Those of its runs, each text once, the most frequent first."""
+    places: Sequence[str] = ()
+    """Which places names were taken for that could be another's."""
 
     def _repr_html_(self) -> str:
         return skyhop.report.study_html(self)
@@ -80,6 +83,7 @@ def run_study(
     jobs: int | None = None,
     engine: Literal["local", "ray"] = "local",
     elements: tuple[Path, Path] | None = None,
+    reuse: Sequence[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> StudyRun:
     """Run what is not finished yet of a study, and write its dataset.
@@ -94,6 +98,7 @@ def run_study(
         jobs: how many runs at a time; as many as there are processors where not given.
         engine: "ray" for a Ray cluster.
         elements: the older and the newer snapshot for a study of element sets.
+        reuse: directories of studies whose finished runs are taken where they are the same.
         progress: is told how many of the runs that had to be run are done; a bar where not given.
 
     Raises:
@@ -106,17 +111,34 @@ def run_study(
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
     _load_cc_files(study, runs)
-    directory = StudyDirectory(Path(output))
+    directory, others = StudyDirectory(Path(output)), _others(reuse)
     with directory.opened(_description(study)):
+        for run_id in dict.fromkeys(run.run_id for run in runs):
+            directory.take_over(run_id, study.metrics.digest, others)
         errors = _run_missing(
             study, runs, directory, _Workers(engine, _jobs(study, jobs)), progress
         )
         rows = _gather(study, runs, directory)
-        results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+        frame = dataset(rows, numeric_axes(study.file))
+        results = Results(with_relative(frame, study.file, study.metrics), study.metrics)
         failures = [_failed(run, errors[run.run_id]) for run in runs if run.run_id in errors]
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
-    return StudyRun(study, directory, results, failures, _warnings(study, rows))
+    return StudyRun(study, directory, results, failures, _warnings(study, rows), places_of(runs))
+
+
+def _others(reuse: Sequence[str | os.PathLike[str]]) -> list[StudyDirectory]:
+    others = [StudyDirectory(Path(place)) for place in reuse]
+    for other in others:
+        if not other.is_study():
+            raise InputError(f"{other.root}: no study has been run there: leave it out of --reuse")
+    return others
+
+
+def places_of(runs: Iterable[PlannedRun]) -> list[str]:
+    """Return which places the ends of runs were taken for where that is open, each once."""
+    notes = (note for run in runs for note in place_notes(run.resolved))
+    return list(dict.fromkeys(notes))
 
 
 def _load_cc_files(study: Study, runs: Sequence[PlannedRun]) -> None:

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from skyhop.analysis.statistics import Difference, bootstrap_interval, differences, effect_size
+from skyhop.analysis.statistics import (
+    Difference,
+    Test,
+    bootstrap_interval,
+    differences,
+    effect_size,
+    standardised,
+)
 from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.arrays import FloatArray
-from skyhop.study.file import ComparisonPanel, TablePanel
+from skyhop.study.claims import ClaimResult
+from skyhop.study.file import ComparisonPanel, Spread, TablePanel
 from skyhop.study.metrics import MetricInfo
-from skyhop.study.plan import Study
+from skyhop.study.page import numbers_text, verdict_text
+from skyhop.study.plan import Study, describe
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
 
@@ -29,14 +38,18 @@ def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
     """Return a row per combination of the axes `by`: mean, interval, published, ratio."""
     infos = [study.metrics.infos[name] for name in panel.metrics]
     rows = [
-        {**at, **_figures(infos, study, results, {**panel.where, **at})}
+        {**at, **_figures(infos, study, results, {**panel.where, **at}, panel.spread)}
         for at in results.groups(panel.by, panel.where)
     ]
     shown = [{**row, **_intervals(row, [f"{info.name}_" for info in infos])} for row in rows]
     columns = [Column(name, _title(name), "", str, numeric=False) for name in panel.by]
     groups = [("", len(columns))]
     for info in infos:
-        own = [c for c in _columns(info) if any(row[c.key] is not None for row in shown)]
+        own = [
+            c
+            for c in _columns(info, panel.spread)
+            if any(row.get(c.key) is not None for row in shown)
+        ]
         if len(own) == 1:
             # Nothing stands beside it: its name needs no heading above.
             own = [Column(info.name, info.title, info.unit, three_digits)]
@@ -47,26 +60,41 @@ def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
     return MadeTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _columns(info: MetricInfo) -> list[Column]:
+def _columns(info: MetricInfo, spread: Spread) -> list[Column]:
+    if spread == "interval":
+        beside = [Column(f"{info.name}_interval", "95 % interval", "", str)]
+    else:
+        title = "sd" if spread == "sd" else "sd of all bins"
+        beside = [Column(f"{info.name}_sd", title, "", three_digits)]
     return [
         Column(f"{info.name}", "ours", "", three_digits),
-        Column(f"{info.name}_interval", "95 % interval", "", str),
+        *beside,
         Column(f"{info.name}_published", "published", "", three_digits),
+        Column(f"{info.name}_published_sd", "published sd", "", three_digits),
         Column(f"{info.name}_ratio", "ours / published", "", three_digits),
     ]
 
 
 def _figures(
-    infos: Sequence[MetricInfo], study: Study, results: Results, chosen: Mapping[str, object]
+    infos: Sequence[MetricInfo],
+    study: Study,
+    results: Results,
+    chosen: Mapping[str, object],
+    spread: Spread,
 ) -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
     for info in infos:
-        estimate = results.estimate(info, chosen)
+        estimate = results.estimate(info, chosen, spread)
         published = published_value(study.file, info.name, chosen)
         figures[info.name] = estimate.mean
         figures[f"{info.name}_low"] = estimate.interval.low
         figures[f"{info.name}_high"] = estimate.interval.high
+        if spread != "interval":
+            figures[f"{info.name}_sd"] = estimate.sd
         figures[f"{info.name}_published"] = published
+        published_sd = published_value(study.file, info.name, chosen, "sd")
+        if any(given.stat == "sd" for given in study.file.published):
+            figures[f"{info.name}_published_sd"] = published_sd
         known = estimate.mean is not None and published
         figures[f"{info.name}_ratio"] = (
             (estimate.mean or 0.0) / published if known and published else None
@@ -80,34 +108,58 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
     rows: list[dict[str, object]] = []
     for at in results.groups(panel.each, panel.where) if panel.each else [{}]:
         chosen = {**panel.where, **at}
+        levels = {str(level): level for level in results.levels(panel.by, chosen)}
         samples = {
-            str(level): results.values(info, {**chosen, panel.by: level})
-            for level in results.levels(panel.by, chosen)
+            name: results.values(info, {**chosen, panel.by: level})
+            for name, level in levels.items()
         }
         if str(panel.against) not in samples:
             continue
+        found = {
+            name: published_value(study.file, info.name, {**chosen, panel.by: level}, "sd")
+            for name, level in levels.items()
+        }
         rows.append({**at, **_reference(panel, samples)})
-        rows += [
-            {**at, **_difference(d, samples)} for d in differences(samples, str(panel.against))
-        ]
-    unit = info.unit
+        for difference in differences(samples, str(panel.against)):
+            sds = found[difference.name], found[str(panel.against)]
+            rows.append({**at, **_difference(panel, difference, samples, sds)})
     columns = [
         *(Column(name, _title(name), "", str, numeric=False) for name in panel.each),
-        Column("name", _title(panel.by), "", str, numeric=False),
-        Column("runs", "runs", "", str),
-        Column("mean", info.title, unit, three_digits),
-        Column("interval", "95 % interval", unit, str),
-        Column("difference", "difference", unit, three_digits),
-        Column("t", "Welch's t", "", three_digits),
-        Column("degrees", "degrees", "", three_digits),
-        Column("p", "p", "Bonferroni", _probability),
-        Column("d", "Cohen's d", "", three_digits),
-        Column("effect", "effect", "", str, numeric=False),
+        *_comparison_columns(panel, info),
     ]
+    if all(row["d_published"] is None for row in rows):
+        rows = [{k: v for k, v in row.items() if k not in _BY_PUBLISHED} for row in rows]
+        columns = [column for column in columns if column.key not in _BY_PUBLISHED]
     shown = [{**row, **_intervals(row, [""])} for row in rows]
     cells = [[column.text(row) for column in columns] for row in shown]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     return MadeTable(Table([("", len(columns))], columns, cells), frame)
+
+
+_TESTS = {"welch": ["Welch's t"], "student": ["Student's t"], "both": ["Welch's t", "Student's t"]}
+_BY_PUBLISHED = ("d_published", "effect_published")
+
+
+def _comparison_columns(panel: ComparisonPanel, info: MetricInfo) -> list[Column]:
+    tests = []
+    for title, prefix in zip(_TESTS[panel.test], ("", "student_"), strict=False):
+        tests += [
+            Column(f"{prefix}t", title, "", three_digits),
+            Column(f"{prefix}degrees", "degrees", "", three_digits),
+            Column(f"{prefix}p", "p", "Bonferroni", _probability),
+        ]
+    return [
+        Column("name", _title(panel.by), "", str, numeric=False),
+        Column("runs", "runs", "", str),
+        Column("mean", info.title, info.unit, three_digits),
+        Column("interval", "95 % interval", info.unit, str),
+        Column("difference", "difference", info.unit, three_digits),
+        *tests,
+        Column("d", "Cohen's d", "", three_digits),
+        Column("effect", "effect", "", str, numeric=False),
+        Column("d_published", "d by published sd", "", three_digits),
+        Column("effect_published", "effect", "by published sd", str, numeric=False),
+    ]
 
 
 def _reference(panel: ComparisonPanel, samples: Mapping[str, FloatArray]) -> dict[str, object]:
@@ -119,12 +171,23 @@ def _reference(panel: ComparisonPanel, samples: Mapping[str, FloatArray]) -> dic
         "mean": float(values.mean()) if len(values) else None,
         "low": interval.low,
         "high": interval.high,
-        **dict.fromkeys(("difference", "t", "degrees", "p", "d", "effect")),
+        "difference": None,
+        **_tested(panel, None, None),
+        **dict.fromkeys(("d", "effect", *_BY_PUBLISHED)),
     }
 
 
-def _difference(difference: Difference, samples: Mapping[str, FloatArray]) -> dict[str, object]:
+def _difference(
+    panel: ComparisonPanel,
+    difference: Difference,
+    samples: Mapping[str, FloatArray],
+    published_sds: tuple[float | None, float | None],
+) -> dict[str, object]:
     interval = bootstrap_interval(samples[difference.name])
+    own_sd, reference_sd = published_sds
+    by_published = None
+    if own_sd is not None and reference_sd is not None:
+        by_published = standardised(difference.difference, (own_sd, reference_sd))
     return {
         "name": difference.name,
         "runs": difference.count,
@@ -132,12 +195,44 @@ def _difference(difference: Difference, samples: Mapping[str, FloatArray]) -> di
         "low": interval.low,
         "high": interval.high,
         "difference": difference.difference,
-        "t": difference.t,
-        "degrees": difference.degrees,
-        "p": difference.p,
+        **_tested(panel, difference.welch, difference.student),
         "d": difference.cohens_d,
         "effect": effect_size(difference.cohens_d) or None,
+        "d_published": by_published,
+        "effect_published": effect_size(by_published) or None,
     }
+
+
+def _tested(
+    panel: ComparisonPanel, welch: Test | None, student: Test | None
+) -> dict[str, float | None]:
+    """Return what the tests of a panel came to; the first of them has plain names."""
+    shown = {"welch": [welch], "student": [student], "both": [welch, student]}[panel.test]
+    found: dict[str, float | None] = {}
+    for test, prefix in zip(shown, ("", "student_"), strict=False):
+        found[f"{prefix}t"] = None if test is None else test.t
+        found[f"{prefix}degrees"] = None if test is None else test.degrees
+        found[f"{prefix}p"] = None if test is None else test.p
+    return found
+
+
+def claims_table(verdicts: Sequence[ClaimResult]) -> Table:
+    """Return a row per claim: its verdict, and what came out, or why it cannot be told."""
+    columns = [
+        Column(name, name, "", str, numeric=False) for name in ("claim", "verdict", "what came out")
+    ]
+    rows = [[v.claim.text, verdict_text(v), came_out(v)] for v in verdicts]
+    return Table([("", len(columns))], columns, rows)
+
+
+def came_out(result: ClaimResult) -> str:
+    """Write what each comparison of a claim came to."""
+    if result.claim.cannot_be_told:
+        return ""
+    return "; ".join(
+        (f"{describe(finding.at)}: " if finding.at else "") + numbers_text(finding)
+        for finding in result.findings
+    )
 
 
 def _intervals(row: Mapping[str, object], prefixes: Sequence[str]) -> dict[str, str | None]:

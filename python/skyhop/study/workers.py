@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
+from skyhop.data.processes import check_processes
 from skyhop.errors import RunError
 from skyhop.study.execution import Failure, Recipe, Task, execute
 from skyhop.study.workplace import Workplace
@@ -38,6 +39,7 @@ def run_locally(
     recipe: Recipe, tasks: Iterator[Task], root: Path, jobs: int
 ) -> Iterator[Failure | None]:
     """Yield one outcome per task, as they end, `jobs` at a time; nothing outlives the iteration."""
+    check_processes(jobs + 1)
     team = _Team(recipe, root, jobs)
     try:
         yield from team.outcomes(tasks)

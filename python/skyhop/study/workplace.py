@@ -54,7 +54,8 @@ class Workplace:
             if not file.is_file():
                 made = _core.PathTrace.compute(scenario, position_of, ignore_progress)
                 made.write(str(file))
-        return _core.PathTrace.read(str(file))
+        # The scenario that it was made from has been checked.
+        return _core.PathTrace.read(str(file), force_size=True)
 
 
 @contextmanager

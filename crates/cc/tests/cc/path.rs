@@ -107,6 +107,7 @@ impl<C: CongestionControl> Sender<C> {
             is_app_limited: self.tp.app_limited != 0,
         });
         self.tp.packets_out += 1;
+        self.tp.data_segs_out += 1;
         self.tp.snd_nxt = self.tp.snd_nxt.wrapping_add(MSS as u32);
         self.tp.max_packets_out = self.tp.packets_out;
         self.tp.set_cwnd_limited(self.tp.packets_out >= self.tp.snd_cwnd);

@@ -18,7 +18,7 @@ use crate::files::trace;
 fn read(bytes: &[u8], directory: &Path) -> Result<(), String> {
     let file = directory.join("x.parquet");
     fs::write(&file, bytes).expect("there is room for temporary files");
-    let read = read_path(&file);
+    let read = read_path(&file, false);
     let trace =
         read.map_err(|error| error.to_string().replace(&directory.display().to_string(), ""))?;
     assert_eq!(trace.validate(), Ok(()));

@@ -3,8 +3,13 @@
 use skyhop_model::PathEventKind;
 use std::fs;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
-use skyhop_files::{Column, FileError, PairsWriter, read_path, table_bytes, write_path};
+use skyhop_files::{
+    Column, FileError, PairsWriter, concatenate, read_path, table_bytes, write_path,
+};
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
 use skyhop_path::{
     BetweenFrames, Endpoint, Frame, NodeSite, Origin, PathEvent, PathHeader, PathTrace,
@@ -91,12 +96,47 @@ pub fn trace() -> PathTrace {
     }
 }
 
+/// A table of one column, with a text about itself.
+fn table(values: &[i64]) -> Vec<u8> {
+    let column = Column::required("t_ns", arrow_array::Int64Array::from(values.to_vec()));
+    table_bytes(vec![column], Some(("skyhop", "{\"schema\":1}".to_owned()))).unwrap()
+}
+
+#[test]
+fn however_many_parts_become_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = directory.path().join("whole.parquet");
+    // More than 32767 row groups are none for Parquet.
+    for (count, groups) in [(3, 3), (4_096, 4_096), (4_097, 2_049)] {
+        let parts: Vec<_> = (0..count)
+            .map(|part: i64| {
+                let file = directory.path().join(format!("{part}.parquet"));
+                fs::write(&file, table(&[2 * part, 2 * part + 1])).unwrap();
+                file
+            })
+            .collect();
+        concatenate(&parts, &whole).unwrap();
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(fs::File::open(&whole).unwrap()).unwrap();
+        assert_eq!(reader.metadata().num_row_groups(), groups);
+        assert_eq!(reader.schema().metadata()["skyhop"], "{\"schema\":1}");
+        let entries = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert_eq!(entries.iter().filter(|entry| entry.key == "skyhop").count(), 1);
+        let mut read = Vec::new();
+        for batch in reader.build().unwrap() {
+            let batch = batch.unwrap();
+            read.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
+        }
+        assert_eq!(read, (0..2 * count).collect::<Vec<i64>>());
+    }
+}
+
 #[test]
 fn a_path_file_gives_back_the_path() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.parquet");
     write_path(&trace(), &file).unwrap();
-    assert_eq!(read_path(&file).unwrap(), trace());
+    assert_eq!(read_path(&file, false).unwrap(), trace());
 }
 
 #[test]
@@ -107,7 +147,7 @@ fn a_cut_path_file_is_refused_wherever_it_is_cut() {
     let whole = fs::read(&file).unwrap();
     for length in [0, 3, whole.len() / 2, whole.len() - 1] {
         fs::write(&file, &whole[..length]).unwrap();
-        let message = read_path(&file).unwrap_err().to_string();
+        let message = read_path(&file, false).unwrap_err().to_string();
         assert!(message.contains("not a whole Parquet file"), "{length}: {message}");
         assert!(!message.contains('\n'), "{message}");
     }
@@ -117,15 +157,15 @@ fn a_cut_path_file_is_refused_wherever_it_is_cut() {
 fn missing_foreign_and_newer_files_are_told_apart() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.parquet");
-    assert!(matches!(read_path(&file), Err(FileError::Read { .. })));
+    assert!(matches!(read_path(&file, false), Err(FileError::Read { .. })));
     let mut newer = trace();
     newer.header.schema = SCHEMA_VERSION + 1;
     write_path(&newer, &file).unwrap();
-    assert!(matches!(read_path(&file), Err(FileError::Newer { .. })));
+    assert!(matches!(read_path(&file, false), Err(FileError::Newer { .. })));
     let foreign = directory.path().join("foreign.parquet");
     let column = Column::required("t_ns", arrow_array::Int64Array::from(vec![1]));
     fs::write(&foreign, table_bytes(vec![column], None).unwrap()).unwrap();
-    assert!(matches!(read_path(&foreign), Err(FileError::NotAPath { .. })));
+    assert!(matches!(read_path(&foreign, false), Err(FileError::NotAPath { .. })));
 }
 
 #[test]
@@ -135,7 +175,7 @@ fn an_impossible_path_is_refused() {
     let mut impossible = trace();
     impossible.frames[1].hop_delays[0] = Duration::from_secs(9);
     write_path(&impossible, &file).unwrap();
-    let message = read_path(&file).unwrap_err().to_string();
+    let message = read_path(&file, false).unwrap_err().to_string();
     assert!(message.contains("frame 1") && message.contains("do not add up"), "{message}");
 }
 
@@ -162,7 +202,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x.parquet");
         write_path(&trace, &file).unwrap();
-        prop_assert_eq!(read_path(&file).unwrap(), trace);
+        prop_assert_eq!(read_path(&file, false).unwrap(), trace);
     }
 }
 
@@ -177,7 +217,7 @@ fn only_files_are_replaced_and_links_are_followed() {
     std::os::unix::fs::symlink(&target, &link).unwrap();
     write_path(&trace(), &link).unwrap();
     assert!(link.is_symlink());
-    assert_eq!(read_path(&target).unwrap(), trace());
+    assert_eq!(read_path(&target, false).unwrap(), trace());
 }
 
 #[test]

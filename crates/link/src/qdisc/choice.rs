@@ -67,7 +67,9 @@ impl<'de> Visitor<'de> for NameOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Table::deserialize(MapAccessDeserializer::new(map)).map(Into::into)
+        let qdisc: QueueDiscipline = Table::deserialize(MapAccessDeserializer::new(map))?.into();
+        qdisc.check().map_err(A::Error::custom)?;
+        Ok(qdisc)
     }
 }
 

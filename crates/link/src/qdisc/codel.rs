@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::{LARGEST_PACKET, LossReason};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::fifo::{Fifo, FifoConfig};
-use super::{Backlog, Limit, Qdisc, Queued};
+use super::fifo::Fifo;
+use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::stats::Verdicts;
 
 /// A backlog of no more than this is never too long: it is what arrives at once (RFC 8289 5.3).
@@ -35,11 +35,32 @@ impl Default for CodelConfig {
     }
 }
 
+impl Parameters for CodelConfig {}
+
+/// What CoDel takes packets from: a queue, of one flow or of all.
+pub(super) trait Source<P> {
+    /// The packet that has waited longest.
+    fn pull(&mut self) -> Option<Queued<P>>;
+
+    /// What waits behind it.
+    fn left(&self) -> Bytes;
+}
+
+impl<P> Source<P> for Fifo<P> {
+    #[inline]
+    fn pull(&mut self) -> Option<Queued<P>> {
+        self.pop()
+    }
+
+    #[inline]
+    fn left(&self) -> Bytes {
+        self.backlog().bytes
+    }
+}
+
 /// RFC 8289 5.1's variables, with its names.
-#[derive(Debug)]
-pub(crate) struct Codel<P> {
-    config: CodelConfig,
-    queue: Fifo<P>,
+#[derive(Debug, Clone, Default)]
+pub(super) struct Control {
     /// When packets will have waited too long for an interval; `None` while they do not.
     first_above: Option<Instant>,
     dropping: bool,
@@ -55,33 +76,46 @@ struct Head<P> {
     may_drop: bool,
 }
 
-impl<P> Codel<P> {
-    pub(crate) fn new(config: &CodelConfig, limit: Limit) -> Self {
-        Self {
-            config: config.clone(),
-            queue: Fifo::new(&FifoConfig {}, limit),
-            first_above: None,
-            dropping: false,
-            drop_next: Instant::START,
-            count: 0,
-            last_count: 0,
+impl Control {
+    /// The packet that is next by RFC 8289 5.5, what it drops on the way aside.
+    #[inline]
+    pub(super) fn take<P>(
+        &mut self,
+        config: &CodelConfig,
+        now: Instant,
+        source: &mut impl Source<P>,
+        verdicts: &mut Verdicts<P>,
+    ) -> Option<Queued<P>> {
+        let mut work = Work { config, now, source, verdicts };
+        let mut head = self.pull(&mut work);
+        if self.dropping {
+            self.go_on_dropping(&mut work, &mut head);
+        } else if head.may_drop {
+            self.begin_dropping(&mut work, &mut head);
         }
+        head.queued
+    }
+
+    /// As many more were dropped by somebody else, so that it drops the more often.
+    pub(super) fn hasten(&mut self, drops: u32) {
+        self.count += drops;
     }
 
     /// RFC 8289 5.3, `dodequeue`.
-    fn pull(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Head<P> {
-        let queued = self.queue.dequeue(now, verdicts);
-        let waited = queued.as_ref().map(|queued| now.saturating_since(queued.since));
-        let is_above = waited.is_some_and(|waited| waited >= self.config.target)
-            && self.queue.backlog().bytes > FLOOR;
+    #[inline]
+    fn pull<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>) -> Head<P> {
+        let queued = work.source.pull();
+        let waited = queued.as_ref().map(|queued| work.now.saturating_since(queued.since));
+        let is_above =
+            waited.is_some_and(|waited| waited >= work.config.target) && work.source.left() > FLOOR;
         let may_drop = match self.first_above {
             _ if !is_above => {
                 self.first_above = None;
                 false
             }
-            Some(at) => now >= at,
+            Some(at) => work.now >= at,
             None => {
-                self.first_above = Some(now + self.config.interval);
+                self.first_above = Some(work.now + work.config.interval);
                 false
             }
         };
@@ -89,40 +123,40 @@ impl<P> Codel<P> {
     }
 
     /// Marks the head where that is possible, and says so; else drops it and pulls the next.
-    fn strike(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) -> bool {
-        let mut first = head.queued.as_mut().filter(|_| self.config.ecn);
-        if first.as_mut().is_some_and(|queued| verdicts.mark(&mut queued.packet)) {
+    fn strike<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) -> bool {
+        let mut first = head.queued.as_mut().filter(|_| work.config.ecn);
+        if first.as_mut().is_some_and(|queued| work.verdicts.mark(&mut queued.packet)) {
             return true;
         }
         if let Some(lost) = head.queued.take() {
-            verdicts.lose(now, LossReason::Queue, lost.packet);
+            work.verdicts.lose(work.now, LossReason::Queue, lost.packet);
         }
-        *head = self.pull(now, verdicts);
+        *head = self.pull(work);
         false
     }
 
     /// RFC 8289 5.5: the first drop; more follow unless the wait gets shorter.
-    fn begin_dropping(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) {
-        self.strike(now, head, verdicts);
+    fn begin_dropping<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) {
+        let (now, interval) = (work.now, work.config.interval);
+        self.strike(work, head);
         self.dropping = true;
         // How often it dropped last time is a good rate to start with, where that was not long ago.
         let before = self.count - self.last_count;
-        let is_recent =
-            now.saturating_since(self.drop_next) < self.config.interval * REMEMBERED_INTERVALS;
+        let is_recent = now.saturating_since(self.drop_next) < interval * REMEMBERED_INTERVALS;
         self.count = if before > 1 && is_recent { before } else { 1 };
         self.last_count = self.count;
-        self.drop_next = self.control_law(now);
+        self.drop_next = self.control_law(now, interval);
     }
 
     /// RFC 8289 5.5: more drops, several at once where the backlog is long.
-    fn go_on_dropping(&mut self, now: Instant, head: &mut Head<P>, verdicts: &mut Verdicts<P>) {
+    fn go_on_dropping<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) {
         self.dropping = head.may_drop;
-        while self.dropping && now >= self.drop_next {
+        while self.dropping && work.now >= self.drop_next {
             self.count += 1;
-            let is_marked = self.strike(now, head, verdicts);
+            let is_marked = self.strike(work, head);
             self.dropping = head.may_drop;
             if self.dropping {
-                self.drop_next = self.control_law(self.drop_next);
+                self.drop_next = self.control_law(self.drop_next, work.config.interval);
             }
             if is_marked {
                 return;
@@ -131,27 +165,45 @@ impl<P> Codel<P> {
     }
 
     /// When the next drop is due: TCP's rate falls with the square root of its losses (RFC 8289 5.4).
-    fn control_law(&self, from: Instant) -> Instant {
-        let interval_ns = self.config.interval.as_nanos() as f64;
+    fn control_law(&self, from: Instant, interval: Duration) -> Instant {
+        let interval_ns = interval.as_nanos() as f64;
         from + Duration::from_nanos((interval_ns / f64::from(self.count).sqrt()) as u64)
     }
 }
 
+/// What one look at the queue needs.
+struct Work<'w, P, S> {
+    config: &'w CodelConfig,
+    now: Instant,
+    source: &'w mut S,
+    verdicts: &'w mut Verdicts<P>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Codel<P> {
+    config: CodelConfig,
+    queue: Fifo<P>,
+    control: Control,
+}
+
+impl<P> Codel<P> {
+    pub(crate) fn new(config: &CodelConfig, limit: Limit, _seed: u64) -> Self {
+        Self { config: config.clone(), queue: Fifo::within(limit), control: Control::default() }
+    }
+}
+
 impl<P> Qdisc<P> for Codel<P> {
+    #[inline]
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         self.queue.enqueue(arriving, verdicts);
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let mut head = self.pull(now, verdicts);
-        if self.dropping {
-            self.go_on_dropping(now, &mut head, verdicts);
-        } else if head.may_drop {
-            self.begin_dropping(now, &mut head, verdicts);
-        }
-        head.queued
+        self.control.take(&self.config, now, &mut self.queue, verdicts)
     }
 
+    #[inline]
     fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
@@ -316,7 +368,7 @@ mod tests {
 
     fn fates(offered: &[Offered], gaps_ns: &[i64], config: &CodelConfig) -> [Vec<Option<Fate>>; 2] {
         let at = |ns: i64| Instant::from_nanos(ns as u64);
-        let mut codel = Codel::new(config, Limit::Packets(u64::MAX));
+        let mut codel = Codel::new(config, Limit::Packets(u64::MAX), 0);
         let mut reference = Reference::new(offered, config);
         let (mut verdicts, mut fates) = (Verdicts::new(), vec![None; offered.len()]);
         let (mut come, mut now) = (0, 0);

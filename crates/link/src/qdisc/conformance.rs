@@ -12,14 +12,14 @@ use crate::{LinkError, NO_FLOW, Packet};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Enqueue { after_us: u64, size: u64, ecn: Ecn },
+    Enqueue { after_us: u64, size: u64, flow: u32, ecn: Ecn },
     Dequeue { after_us: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (0_u64..20_000, 64_u64..9_000, prop::sample::select(Ecn::ALL))
-            .prop_map(|(after_us, size, ecn)| Step::Enqueue { after_us, size, ecn }),
+        3 => (0_u64..20_000, 64_u64..9_000, 0_u32..8, prop::sample::select(Ecn::ALL))
+            .prop_map(|(after_us, size, flow, ecn)| Step::Enqueue { after_us, size, flow, ecn }),
         2 => (0_u64..20_000).prop_map(|after_us| Step::Dequeue { after_us }),
     ];
     prop::collection::vec(step, 0..400)
@@ -34,14 +34,27 @@ fn limit() -> impl Strategy<Value = Limit> {
 
 /// Every row of the table with its own parameters, and with others.
 fn choices() -> Vec<QueueDiscipline> {
-    let (target, interval) = (Duration::from_millis(1), Duration::from_millis(20));
     let others = [
-        CodelConfig { ecn: true, ..CodelConfig::default() },
-        CodelConfig { target, interval, ecn: false },
-        CodelConfig { target, interval, ecn: true },
+        r#"{"kind": "codel", "ecn": true}"#,
+        r#"{"kind": "codel", "target": "1 ms", "interval": "20 ms"}"#,
+        r#"{"kind": "codel", "target": "1 ms", "interval": "20 ms", "ecn": true}"#,
+        r#"{"kind": "fq_codel", "flows": 1, "ecn": false}"#,
+        r#"{"kind": "fq_codel", "flows": 3, "quantum": "300 B", "memory": "30 kB", "drop_batch": 3}"#,
+        r#"{"kind": "pie", "ecn": true, "target": "1 ms", "tupdate": "1 ms"}"#,
+        r#"{"kind": "pie", "dq_rate_estimator": true, "bytemode": true, "beta": 2000}"#,
+        r#"{"kind": "fq_pie", "ecn": true, "flows": 2, "target": "1 ms", "tupdate": "500 us"}"#,
+        r#"{"kind": "sfq", "perturb": "50 ms", "limit": 20, "flows": 4, "divisor": 8, "depth": 3}"#,
+        r#"{"kind": "sfq", "perturb": "1 s", "headdrop": true, "depth": 2, "quantum": "1 B"}"#,
+        r#"{"kind": "fq", "maxrate": "2 Mbit/s", "flow_limit": 5}"#,
+        r#"{"kind": "fq", "maxrate": "300 kbit/s", "quantum": "200 B", "ce_threshold": "5 ms"}"#,
+        r#"{"kind": "red", "ecn": true, "min": "2 kB", "max": "9 kB", "probability": "50 %"}"#,
+        r#"{"kind": "red", "adaptive": true, "bandwidth": "0 bit/s", "harddrop": true, "ecn": true}"#,
+        r#"{"kind": "cake", "bandwidth": "1 Mbit/s", "rtt": "10 ms"}"#,
+        r#"{"kind": "cake", "isolation": "flows", "rtt": "1 ms", "memory": "20 kB"}"#,
+        r#"{"kind": "threshold-drop", "share": "0 %", "probability": "100 %"}"#,
     ];
     let plain = QDISCS.iter().map(|entry| (entry.default)());
-    plain.chain(others.map(QueueDiscipline::Codel)).collect()
+    plain.chain(others.map(|text| serde_json::from_str(text).expect("a discipline"))).collect()
 }
 
 /// Packets still inside by number: their entry, size and ECN bits.
@@ -52,14 +65,15 @@ type Left = Vec<(u64, Option<Instant>, Ecn)>;
 
 /// Drives one discipline and checks every step.
 fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
-    let mut qdisc = AnyQdisc::new(choice, limit);
+    let mut qdisc = AnyQdisc::new(choice, limit, 7);
     let (mut verdicts, mut inside, mut left) = (Verdicts::new(), Inside::new(), Vec::new());
     let mut now = Instant::START;
     for (number, &step) in (0_u64..).zip(steps) {
         match step {
-            Step::Enqueue { after_us, size, ecn } => {
+            Step::Enqueue { after_us, size, flow, ecn } => {
                 now += Duration::from_micros(after_us);
-                let packet = Packet::new(Bytes::new(size), number).of(NO_FLOW, ecn);
+                let flow = if flow == 0 { NO_FLOW } else { flow };
+                let packet = Packet::new(Bytes::new(size), number).of(flow, ecn);
                 inside.insert(number, (now, packet.wire_size, ecn));
                 qdisc.enqueue(Queued { since: now, packet }, &mut verdicts);
             }
@@ -69,12 +83,19 @@ fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
             }
         }
         account_for_drops(&mut verdicts, now, &mut inside, &mut left);
-        check_backlog(&qdisc, limit, &inside);
+        // Adding up very many takes long.
+        if inside.len() < 500 || number % 100 == 0 {
+            check_backlog(&qdisc, limit, &inside);
+        }
     }
     while !inside.is_empty() {
         let before = inside.len();
         dequeue(&mut qdisc, now, &mut verdicts, &mut inside, &mut left);
         account_for_drops(&mut verdicts, now, &mut inside, &mut left);
+        if inside.len() == before {
+            now = qdisc.ready();
+            dequeue(&mut qdisc, now, &mut verdicts, &mut inside, &mut left);
+        }
         assert!(inside.len() < before, "{choice:?} keeps packets for ever");
     }
     assert_eq!(qdisc.backlog(), Backlog::default());
@@ -98,7 +119,10 @@ fn dequeue(
             assert!(packet.ecn() == ecn || is_marked, "{ecn} became {}", packet.ecn());
             left.push((packet.payload, Some(now), packet.ecn()));
         }
-        None => assert_eq!(qdisc.backlog(), Backlog::default(), "it serves while packets wait"),
+        None => {
+            let waits = qdisc.backlog() != Backlog::default();
+            assert_eq!(waits, qdisc.ready() > now && waits, "it serves what is ready");
+        }
     }
 }
 
@@ -141,11 +165,32 @@ proptest! {
 fn every_qdisc_passes_a_packet_that_fits_its_limit_exactly() {
     for choice in choices() {
         for limit in [Limit::Packets(1), Limit::Bytes(Bytes::new(1514))] {
-            let enqueue = Step::Enqueue { after_us: 1, size: 1514, ecn: Ecn::Ect0 };
+            let enqueue = Step::Enqueue { after_us: 1, size: 1514, flow: 1, ecn: Ecn::Ect0 };
             let left = run(&choice, limit, &[enqueue, Step::Dequeue { after_us: 0 }]);
             let at = Instant::START + Duration::from_micros(1);
             assert_eq!(left, [(0, Some(at), Ecn::Ect0)]);
         }
+    }
+}
+
+#[test]
+fn every_qdisc_serves_ten_thousand_flows() {
+    let enqueue = |number: u32| Step::Enqueue {
+        after_us: 10,
+        size: 1514,
+        flow: number % 10_000,
+        ecn: if number.is_multiple_of(2) { Ecn::Ect0 } else { Ecn::NotEct },
+    };
+    let steps: Vec<Step> = (0..30_000)
+        .flat_map(|number| {
+            [enqueue(number), Step::Dequeue { after_us: 5 }]
+                .into_iter()
+                .take(1 + number as usize % 2)
+        })
+        .collect();
+    for choice in choices() {
+        let left = run(&choice, Limit::Packets(12_000), &steps);
+        assert_eq!(left.len(), 30_000, "{choice:?}");
     }
 }
 
@@ -176,6 +221,16 @@ fn a_discipline_is_written_by_its_name_or_as_a_table_and_read_back() {
     assert_eq!(read(r#"{"ecn": true, "kind": "codel"}"#).unwrap(), marking);
     let refused = |text: &str| read(text).unwrap_err().to_string();
     assert!(refused("\"fifi\"").contains("no qdisc \"fifi\""));
+    for (text, key) in [
+        (r#"{"kind": "pie", "tupdate": "0 s"}"#, "tupdate"),
+        (r#"{"kind": "fq_pie", "quantum": "0 B"}"#, "quantum"),
+        (r#"{"kind": "fq_codel", "flows": 0}"#, "nonzero"),
+        (r#"{"kind": "sfq", "divisor": 1000}"#, "divisor"),
+        (r#"{"kind": "fq", "maxrate": "0 bit/s"}"#, "maxrate"),
+        (r#"{"kind": "red", "min": "9 kB", "max": "3 kB"}"#, "min"),
+    ] {
+        assert!(refused(text).contains(key), "{}", refused(text));
+    }
     assert!(refused(r#"{"kind": "codel", "limit": 3}"#).contains("unknown field `limit`"));
     assert!(refused(r#"{"kind": "fifo", "ecn": true}"#).contains("unknown field `ecn`"));
     assert!(refused(r#"{"ecn": true}"#).contains("`kind`"));

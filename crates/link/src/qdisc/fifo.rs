@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::LossReason;
 use skyhop_units::Instant;
 
-use super::{Backlog, Limit, Qdisc, Queued};
+use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::stats::Verdicts;
 
 /// `fifo` has no parameters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FifoConfig {}
+
+impl Parameters for FifoConfig {}
 
 #[derive(Debug)]
 pub(crate) struct Fifo<P> {
@@ -25,8 +27,21 @@ pub(crate) struct Fifo<P> {
 }
 
 impl<P> Fifo<P> {
-    pub(crate) fn new(_: &FifoConfig, limit: Limit) -> Self {
+    pub(crate) fn new(_: &FifoConfig, limit: Limit, _seed: u64) -> Self {
+        Self::within(limit)
+    }
+
+    /// One that holds no more than `limit`.
+    pub(super) fn within(limit: Limit) -> Self {
         Self { limit, backlog: Backlog::default(), waiting: VecDeque::new() }
+    }
+
+    /// The packet that has waited longest.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Queued<P>> {
+        let first = self.waiting.pop_front()?;
+        self.backlog.remove(first.packet.wire_size);
+        Some(first)
     }
 }
 
@@ -45,9 +60,7 @@ impl<P> Qdisc<P> for Fifo<P> {
 
     #[inline]
     fn dequeue(&mut self, _now: Instant, _: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let first = self.waiting.pop_front()?;
-        self.backlog.remove(first.packet.wire_size);
-        Some(first)
+        self.pop()
     }
 
     #[inline]
@@ -66,7 +79,7 @@ mod tests {
     /// Enqueues packets of these sizes; returns the places of those lost and of those that come
     /// out, in order.
     fn fill(limit: Limit, sizes: &[u64]) -> (Vec<usize>, Vec<usize>) {
-        let mut fifo = Fifo::new(&FifoConfig {}, limit);
+        let mut fifo = Fifo::within(limit);
         let mut verdicts = Verdicts::new();
         for (payload, &size) in sizes.iter().enumerate() {
             let packet = Packet::new(Bytes::new(size), payload);

@@ -3,16 +3,29 @@
 #[macro_use]
 mod table;
 
+mod cake;
 mod choice;
 mod codel;
 mod fifo;
+mod flow_hash;
+mod fq;
+mod fq_codel;
+mod fq_pie;
+mod pie;
+mod red;
+mod rotation;
+mod sfq;
+mod threshold_drop;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod trial;
 
+pub use cake::Isolation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_units::{Bytes, Instant, QueueLimit};
+use skyhop_units::{Bytes, Instant, QueueLimit, Ratio};
 
 use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
@@ -20,6 +33,15 @@ use crate::{LinkError, Packet};
 table! {
     Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; what does not fit is lost (drop-tail)";
     Codel = "codel", codel::Codel(CodelConfig), "keeps the time in the queue near a target, by drops or marks (RFC 8289)";
+    FqCodel = "fq_codel", fq_codel::FqCodel(FqCodelConfig), "a queue per flow, in turns, each with codel (RFC 8290)";
+    Pie = "pie", pie::Pie(PieConfig), "drops at random as often as keeps the delay near a target (RFC 8033)";
+    FqPie = "fq_pie", fq_pie::FqPie(FqPieConfig), "a queue per flow, in turns, each with pie";
+    Sfq = "sfq", sfq::Sfq(SfqConfig), "a queue per flow, in turns; the longest loses what does not fit in 127 packets";
+    Fq = "fq", fq::Fq(FqConfig), "a queue per flow, in turns; new flows first, and each no faster than a rate";
+    Red = "red", red::Red(RedConfig), "drops at random, the more often the longer the queue is on average";
+    Cake = "cake", cake::Cake(CakeConfig), "a shaper over a queue per connection, in turns by hosts too, each with COBALT";
+    ThresholdDrop = "threshold-drop", threshold_drop::ThresholdDrop(ThresholdDropConfig),
+        "drops a part of what comes at random while more than a share of the queue is full";
 }
 
 /// What a queue discipline does with packets. `conformance.rs` tests every entry of the table against this.
@@ -31,11 +53,27 @@ pub(crate) trait Qdisc<P> {
     /// backlog is within the limit.
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>);
 
-    /// The packet to transmit from `now` on; `None` only when nothing is left.
+    /// The packet to transmit from `now` on; `None` when nothing is left, or nothing is ready yet.
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>>;
 
     /// What waits.
     fn backlog(&self) -> Backlog;
+
+    /// When `dequeue` has something to give again, after it gave nothing though packets wait.
+    fn ready(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    /// The transmitter is free from `now` on, and nothing waits.
+    fn rest(&mut self, _now: Instant) {}
+}
+
+/// The parameters of a discipline.
+pub(crate) trait Parameters {
+    /// What is wrong with them.
+    fn fault(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// A packet in the queue.
@@ -89,6 +127,15 @@ impl Limit {
             QueueLimit::Packets(packets) => Ok(Self::Packets(packets)),
             QueueLimit::Bytes(bytes) => Ok(Self::Bytes(bytes)),
             QueueLimit::Time(_) | QueueLimit::Bdp(_) => Err(LinkError::UnresolvedQueue { limit }),
+        }
+    }
+
+    /// Half of what may wait, and so on.
+    pub(crate) fn share(self, share: Ratio) -> Self {
+        let of = |all: u64| (all as f64 * share.fraction()) as u64;
+        match self {
+            Self::Packets(packets) => Self::Packets(of(packets)),
+            Self::Bytes(bytes) => Self::Bytes(Bytes::new(of(bytes.as_u64()))),
         }
     }
 

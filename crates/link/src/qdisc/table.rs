@@ -25,6 +25,15 @@ macro_rules! table {
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name),+ }
             }
+
+            /// # Errors
+            /// One of its parameters cannot be.
+            pub(crate) fn check(&self) -> Result<(), LinkError> {
+                let fault = match self { $(Self::$variant(config) => config.fault()),+ };
+                fault.map_or(Ok(()), |fault| {
+                    Err(LinkError::QdiscParameter { qdisc: self.name(), fault: fault.to_owned() })
+                })
+            }
         }
 
         /// The table in a file.
@@ -53,10 +62,11 @@ macro_rules! table {
         }
 
         impl<P> AnyQdisc<P> {
-            pub(crate) fn new(config: &QueueDiscipline, limit: Limit) -> Self {
+            /// Its chance is drawn from `seed`.
+            pub(crate) fn new(config: &QueueDiscipline, limit: Limit, seed: u64) -> Self {
                 match config {
                     $(QueueDiscipline::$variant(config) => {
-                        Self::$variant($type::$kind::new(config, limit))
+                        Self::$variant($type::$kind::new(config, limit, seed))
                     })+
                 }
             }
@@ -76,6 +86,15 @@ macro_rules! table {
             #[inline]
             fn backlog(&self) -> Backlog {
                 match self { $(Self::$variant(qdisc) => qdisc.backlog()),+ }
+            }
+
+            fn ready(&self) -> Instant {
+                match self { $(Self::$variant(qdisc) => qdisc.ready()),+ }
+            }
+
+            #[inline]
+            fn rest(&mut self, now: Instant) {
+                match self { $(Self::$variant(qdisc) => qdisc.rest(now)),+ }
             }
         }
     };

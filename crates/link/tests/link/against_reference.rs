@@ -89,6 +89,7 @@ fn dismantled() -> impl Strategy<Value = Vec<Dismantled>> {
             at: Instant::from_nanos(at_ns),
             near: Duration::from_nanos(near_ns),
             far: length_ns.map_or(Duration::MAX, |ns| Duration::from_nanos(near_ns + ns)),
+            queue: false,
         };
         hops.into_iter().map(hop).collect()
     })
@@ -103,7 +104,15 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     let schedule = (delay(), pieces(rate()), pieces(loss()), outages(), dismantled(), during);
     (schedule, queue, any::<u64>()).prop_map(|(schedule, queue, seed)| {
         let (delay, rate, loss, outages, dismantled, during_outage) = schedule;
-        let schedule = LinkSchedule { delay, rate, loss, outages, dismantled, during_outage };
+        let schedule = LinkSchedule {
+            delay,
+            rate,
+            loss,
+            outages,
+            dismantled,
+            during_outage,
+            burst: Bytes::ZERO,
+        };
         LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed }
     })
 }

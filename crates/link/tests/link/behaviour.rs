@@ -4,10 +4,10 @@
 
 use skyhop_link::{
     Arrival, DelayPiece, Dismantled, Drop, Link, LinkConfig, LinkError, LinkSchedule, Outage,
-    Packet, Piece, QueueDiscipline, ScheduleError,
+    Packet, PieConfig, Piece, QDISCS, QueueDiscipline, ScheduleError,
 };
 use skyhop_model::Counts;
-use skyhop_model::{DuringOutage, LossReason};
+use skyhop_model::{DuringOutage, Ecn, LossReason};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 const RATE: Rate = Rate::from_bits_per_second(12_000_000);
@@ -152,7 +152,7 @@ fn a_packet_in_service_pauses_while_an_outage_holds() {
 fn dismantle(near_ms: u64, far: Duration) -> Run {
     let mut schedule = fixed(30);
     schedule.dismantled =
-        vec![Dismantled { at: ms(20), near: Duration::from_millis(near_ms), far }];
+        vec![Dismantled { at: ms(20), near: Duration::from_millis(near_ms), far, queue: false }];
     let run = run(config(schedule, 100), [0; 10]);
     let at_that_moment = |&(_, at_ms, why)| at_ms == 20 && why == LossReason::Dismantled;
     assert!(run.drops.iter().all(at_that_moment));
@@ -180,12 +180,35 @@ fn a_dismantled_last_hop_takes_everything_beyond_its_near_end() {
 #[test]
 fn what_arrives_or_enters_at_the_moment_of_dismantling_is_told_apart() {
     let mut schedule = fixed(5);
-    let hop = |at_ms| Dismantled { at: ms(at_ms), near: Duration::ZERO, far: Duration::MAX };
+    let hop = |at_ms| Dismantled {
+        at: ms(at_ms),
+        near: Duration::ZERO,
+        far: Duration::MAX,
+        queue: false,
+    };
     schedule.dismantled = vec![hop(6)];
     // Packet 0 arrives at 6 ms and is safe; packet 5 enters at 6 ms and is not.
     let run = run(config(schedule, 100), [0; 7]);
     assert_eq!(payloads(&run.drops), [1, 2, 3, 4, 5]);
     assert_eq!(run.arrivals, [(0, 6), (6, 12)]);
+}
+
+#[test]
+fn a_queue_that_is_dismantled_loses_all_that_waits_and_begins_anew() {
+    let gone = Dismantled { at: ms(5), near: Duration::ZERO, far: Duration::MAX, queue: true };
+    for entry in QDISCS {
+        let mut schedule = fixed(0);
+        schedule.dismantled = vec![gone];
+        let qdisc = (entry.default)();
+        let config = LinkConfig { qdisc, ..config(schedule, 100) };
+        // Packet 4 leaves at 5 ms, when 5 has its turn; and the link is as good as new then.
+        let run = run(config, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50]);
+        let lost: Vec<_> = (6..10).map(|packet| (packet, 5, LossReason::Dismantled)).collect();
+        assert_eq!(run.drops, lost, "{}", entry.name);
+        let there = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (10, 51)];
+        assert_eq!(run.arrivals, there, "{}", entry.name);
+        assert_eq!(run.link.stats().backlog_packets, 0, "{}", entry.name);
+    }
 }
 
 #[test]
@@ -274,7 +297,12 @@ fn what_is_not_a_link_is_refused_in_one_line() {
         let outage = |from, until| Outage { from: ms(from), until: ms(until) };
         c.schedule.outages = vec![outage(1, 5), outage(4, 6)];
     };
-    let hop = |at_ms| Dismantled { at: ms(at_ms), near: Duration::ZERO, far: Duration::MAX };
+    let hop = |at_ms| Dismantled {
+        at: ms(at_ms),
+        near: Duration::ZERO,
+        far: Duration::MAX,
+        queue: false,
+    };
     for (message, part) in [
         (refusal(|c| c.schedule.delay.clear()), "delay has no pieces"),
         (refusal(late), "rate begins at 1 ms"),
@@ -305,4 +333,73 @@ fn the_bytes_that_a_rate_lets_through_follow_it() {
     schedule.rate.push(Piece { from: ms(2000), value: mbit(16) });
     assert_eq!(schedule.bytes_until(ms(1000)), 1e6);
     assert_eq!(schedule.bytes_until(ms(3000)), 4e6);
+}
+
+/// A link of 12 Mbit/s whose connections get 4 Mbit/s each: with turns of a packet, one of each every 3 ms.
+fn paced() -> LinkConfig {
+    let text =
+        r#"{"kind": "fq", "maxrate": "4 Mbit/s", "quantum": "1 B", "initial_quantum": "1 B"}"#;
+    LinkConfig {
+        qdisc: serde_json::from_str(text).expect("a discipline"),
+        ..config(fixed(20), 100)
+    }
+}
+
+fn of_flow(flow: u32, payload: u64) -> Packet<u64> {
+    Packet::new(SIZE, payload).of(flow, Ecn::NotEct)
+}
+
+#[test]
+fn a_discipline_may_hold_packets_back_while_the_link_is_free() {
+    let mut link = Link::new(paced()).expect("a valid configuration");
+    for payload in 0..4 {
+        link.enqueue(ms(0), of_flow(1, payload));
+    }
+    let mut arrivals = Vec::new();
+    let mut vain = 0;
+    while let Some(wakeup) = link.next_wakeup() {
+        let before = arrivals.len();
+        arrivals.extend(std::iter::from_fn(|| link.poll(wakeup)).map(|a| (a.packet.payload, a.at)));
+        assert!(arrivals[before..].iter().all(|(_, at)| *at == wakeup), "a wakeup is not late");
+        vain += u32::from(arrivals.len() == before);
+    }
+    assert_eq!(arrivals, [(0, ms(21)), (1, ms(24)), (2, ms(27)), (3, ms(30))]);
+    assert!(vain <= 3, "{vain} vain wakeups for three packets that were held back");
+}
+
+#[test]
+fn what_comes_while_others_are_held_back_goes_at_once() {
+    let mut link = Link::new(paced()).expect("a valid configuration");
+    link.enqueue(ms(0), of_flow(1, 0));
+    link.enqueue(ms(0), of_flow(1, 1));
+    assert_eq!(link.poll(ms(1)), None);
+    assert_eq!(link.stats().backlog_packets, 1);
+    link.enqueue(ms(2), of_flow(2, 2));
+    link.enqueue(ms(2), of_flow(2, 3));
+    let arrivals = std::iter::from_fn(|| link.poll(ms(100))).map(|a| (a.packet.payload, a.at));
+    assert_eq!(
+        arrivals.collect::<Vec<_>>(),
+        [(0, ms(21)), (2, ms(23)), (1, ms(24)), (3, ms(26))],
+        "each flow every 3 ms"
+    );
+}
+
+#[test]
+fn what_is_held_back_waits_for_the_rate_too() {
+    let mut config = paced();
+    config.schedule.rate.push(Piece { from: ms(1), value: Rate::ZERO });
+    config.schedule.rate.push(Piece { from: ms(10), value: RATE });
+    let mut link = Link::new(config).expect("a valid configuration");
+    link.enqueue(ms(0), of_flow(1, 0));
+    link.enqueue(ms(0), of_flow(1, 1));
+    let arrivals: Vec<_> =
+        std::iter::from_fn(|| link.poll(ms(100))).map(|a| (a.packet.payload, a.at)).collect();
+    assert_eq!(arrivals, [(0, ms(21)), (1, ms(31))]);
+}
+
+#[test]
+fn a_discipline_that_cannot_be_is_refused() {
+    let qdisc = QueueDiscipline::Pie(PieConfig { tupdate: Duration::ZERO, ..PieConfig::default() });
+    let refused = Link::<u64>::new(LinkConfig { qdisc, ..config(fixed(20), 100) });
+    assert!(matches!(refused, Err(LinkError::QdiscParameter { qdisc: "pie", .. })), "{refused:?}");
 }

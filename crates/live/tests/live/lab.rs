@@ -44,6 +44,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         seed: 1,
     };
     Experiment {
+        force_size: false,
         scenario: serde_json::Value::Null,
         notes: Vec::new(),
         links: vec![LinkPlan {

@@ -259,7 +259,9 @@ fn keep(format: &str, bytes: &[u8]) -> PathBuf {
     let mut digest = std::hash::DefaultHasher::new();
     digest.write(bytes);
     let file = directory(format).join(format!("{:08x}", digest.finish() as u32));
-    let _ = fs::create_dir_all(directory(format)).and_then(|()| fs::write(&file, bytes));
+    let kept = fs::create_dir_all(directory(format)).and_then(|()| fs::write(&file, bytes));
+    // The failure that it shows is told all the same.
+    kept.unwrap_or_else(|error| eprintln!("cannot keep {}: {error}", file.display()));
     file
 }
 

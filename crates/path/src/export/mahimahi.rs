@@ -15,6 +15,8 @@ const MS: Duration = Duration::from_millis(1);
 const PACKET_WORK: u128 = LARGEST_PACKET.as_u64() as u128 * 8 * 1_000_000_000;
 /// About 400 MB of text.
 const MOST_PACKETS: u64 = 50_000_000;
+/// A year.
+const MOST_MS: u64 = 366 * 86_400_000;
 
 /// Why a path cannot be a packet-delivery trace.
 #[derive(Debug, Error)]
@@ -26,7 +28,7 @@ pub enum MahimahiError {
     #[error("not a single packet passes: the rate is zero or the path is down all the time")]
     Nothing,
     /// The trace would be too long.
-    #[error("more than {MOST_PACKETS} packets: export a shorter path or a lower rate")]
+    #[error("more than {MOST_PACKETS} packets, or a year: export a shorter path or a lower rate")]
     TooLong,
     /// The output cannot be written.
     #[error(transparent)]
@@ -46,9 +48,13 @@ pub fn write_mahimahi(
     if assumed.is_none() && trace.frames.iter().all(|frame| frame.rate.is_none()) {
         return Err(MahimahiError::NoRate);
     }
+    let milliseconds = trace.header.duration_ns.div_ceil(MS.as_nanos());
+    if milliseconds > MOST_MS {
+        return Err(MahimahiError::TooLong);
+    }
     let mut follower = Follower::new(trace);
     let (mut work, mut packets) = (0_u128, 0_u64);
-    for ms in 1..=trace.header.duration_ns.div_ceil(MS.as_nanos()) {
+    for ms in 1..=milliseconds {
         let state = follower.at(Instant::START + MS * (ms - 1));
         let rate = state.delays.and(state.rate.or(assumed)).unwrap_or(Rate::ZERO);
         work += u128::from(rate.bits_per_second()) * u128::from(MS.as_nanos());

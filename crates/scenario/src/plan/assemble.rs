@@ -24,7 +24,8 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
-        // What is wrong with a file shows at once, and not when the path is there.
+        // What is wrong shows at once, and not when the path is there.
+        self.check_rows()?;
         self.load_cc_files()?;
         let path = self.path(find_place, progress)?;
         self.experiment_over(Arc::new(path), find_place, progress)
@@ -59,23 +60,26 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        self.check_rows()?;
         let cc_files = self.load_cc_files()?.digests;
         let scenario = &self.scenario;
         let run = &scenario.run;
         let trace = with_rtts(path, &self.changes_of(PATH_LINK));
-        let flows = self.flow_plans();
+        let hops = self.hops(&trace)?;
+        let flows = self.flow_plans(&self.path_links(&hops));
         Ok(Experiment {
             scenario: self.resolved(&trace),
             notes: self.path_notes()?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,
-            links: self.links(trace, &flows, find_place, progress)?,
+            links: self.links(trace, &hops, &flows, find_place, progress)?,
             flows,
             tcp: scenario.tcp.values(),
             duration: run.duration,
             sample: run.sample,
             seed: run.seed,
+            force_size: run.force_size,
             device: scenario.live.device,
             cc_files,
         })

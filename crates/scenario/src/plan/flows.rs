@@ -3,7 +3,7 @@
 use std::iter::repeat_n;
 
 use skyhop_app::App;
-use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic};
+use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic, seed_for};
 use skyhop_model::PATH_LINK;
 use skyhop_units::{Duration, Instant};
 
@@ -39,8 +39,8 @@ impl NamedScenario {
         changes
     }
 
-    /// The flows; a `[[flow]]` with `count = n` gives n of them.
-    pub(crate) fn flow_plans(&self) -> Vec<FlowPlan> {
+    /// The flows; a `[[flow]]` with `count = n` gives n of them. `path_links` stand for the path on their routes.
+    pub(crate) fn flow_plans(&self, path_links: &[u16]) -> Vec<FlowPlan> {
         let end = Instant::START + self.scenario.run.duration;
         let entries = self.scenario.flow.iter().enumerate();
         let planned =
@@ -50,9 +50,9 @@ impl NamedScenario {
             .map(|(id, (entry, flow))| FlowPlan {
                 id,
                 from: flow.common.from,
-                start: Instant::START + flow.common.start,
+                start: self.start_of(id, flow),
                 stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
-                routes: self.routes_of(entry, flow),
+                routes: self.routes_of(entry, flow, path_links),
                 extra_rtt: flow.common.extra_rtt,
                 traffic: self.traffic_of(flow),
             })
@@ -73,8 +73,19 @@ impl NamedScenario {
         first..first + count
     }
 
-    fn routes_of(&self, entry: usize, flow: &Flow) -> Vec<Route> {
-        let numbers = |via: &[String]| via.iter().map(|name| self.link_number(name)).collect();
+    /// When a flow begins.
+    fn start_of(&self, id: u32, flow: &Flow) -> Instant {
+        let drawn = seed_for(self.scenario.run.seed, &format!("flow {id} start")) >> 11;
+        let share = drawn as f64 / (1_u64 << 53) as f64;
+        Instant::START + flow.common.start + flow.common.start_spread.mul_f64(share)
+    }
+
+    fn routes_of(&self, entry: usize, flow: &Flow, path_links: &[u16]) -> Vec<Route> {
+        let number = |name: &String| match name.as_str() {
+            PATH_LINK => path_links.to_vec(),
+            other => vec![self.link_number(other)],
+        };
+        let numbers = |via: &[String]| via.iter().flat_map(number).collect();
         let mut routes = vec![Route { from: Instant::START, links: numbers(&flow.common.via) }];
         let mut changes: Vec<&Change> =
             self.scenario.change.iter().filter(|c| c.flow == Some(entry as u32)).collect();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use skyhop_experiment::{FlowPlan, LinkPlan, seed_for};
 use skyhop_link::{Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
-use skyhop_path::PathTrace;
+use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
+use crate::plan::hops::Hop;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
@@ -27,10 +28,11 @@ struct LinkSpec<'a> {
 }
 
 impl NamedScenario {
-    /// Builds all links; `path` is the path of `[path]`.
+    /// Builds all links; `path` is the path of `[path]`, and `hops` are those that have queues of their own.
     pub(crate) fn links(
         &self,
         path: Arc<PathTrace>,
+        hops: &[Hop],
         flows: &[FlowPlan],
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
@@ -43,18 +45,61 @@ impl NamedScenario {
                 .map_err(|error| error.under(&format!("links.{name}")))?;
             traces.push(with_rtts(Arc::new(trace), &self.changes_of(name)));
         }
+        // All hops' delay is the path's: what stands for it at the others has none.
+        let ends = ["from", "to"].map(Endpoint::named);
+        let none = Arc::new(PathTrace::fixed(ends, Duration::ZERO, self.scenario.run.duration));
+        traces.extend(hops.iter().skip(1).map(|_| Arc::clone(&none)));
         // What BDP counts depends on all links of the flows' routes; on `[path]` it is the link's own.
         let end = Instant::START + self.scenario.run.duration;
         let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
         base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
+        let path_rtt = base_rtts[0];
         let built = traces.into_iter().zip(base_rtts).zip(self.specs());
-        built
+        let mut links = built
             .map(|((trace, base_rtt), spec)| {
-                let forward = self.link(&spec, &trace, base_rtt, Direction::Forward)?;
-                let back = self.link(&spec, &trace, base_rtt, Direction::Back)?;
+                let hop = hops.first().filter(|_| spec.name == PATH_LINK);
+                let over = hop.map_or(&*trace, |hop| &hop.trace);
+                let both = |direction| {
+                    let mut config = self.link(&spec, over, base_rtt, direction)?;
+                    if let Some(hop) = hop {
+                        hop.complete(&mut config.schedule, spec.section.end_rate);
+                    }
+                    Ok::<_, ScenarioError>(config)
+                };
+                let (forward, back) = (both(Direction::Forward)?, both(Direction::Back)?);
                 Ok(LinkPlan { name: spec.name.to_owned(), trace, forward, back })
             })
-            .collect()
+            .collect::<Result<Vec<_>, ScenarioError>>()?;
+        for (hop, number) in hops.iter().zip(1..).skip(1) {
+            links.push(self.further_hop(hop, number, path_rtt, &none)?);
+        }
+        Ok(links)
+    }
+
+    /// The link of a hop behind the first. That of the path has its trace, which is all hops'.
+    fn further_hop(
+        &self,
+        hop: &Hop,
+        number: usize,
+        path_rtt: Duration,
+        trace: &Arc<PathTrace>,
+    ) -> Result<LinkPlan, ScenarioError> {
+        let Scenario { path, link, .. } = &self.scenario;
+        let name = format!("{PATH_LINK}.{number}");
+        // Random loss is the path's, once.
+        let mut section = link.clone();
+        section.keys.loss = None;
+        section.back.iter_mut().for_each(|back| back.loss = None);
+        let key = format!("link {number}");
+        let during_outage = path.during_outage;
+        let spec = LinkSpec { name: &name, key, section: &section, during_outage, changes: vec![] };
+        let both = |direction| {
+            let mut config = self.link(&spec, &hop.trace, path_rtt, direction)?;
+            hop.complete(&mut config.schedule, link.end_rate);
+            Ok::<_, ScenarioError>(config)
+        };
+        let (forward, back) = (both(Direction::Forward)?, both(Direction::Back)?);
+        Ok(LinkPlan { name, trace: Arc::clone(trace), forward, back })
     }
 
     /// What `[link]` and `[links]` say, in the order in which links are numbered.

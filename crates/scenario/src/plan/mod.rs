@@ -6,6 +6,7 @@ mod cc_files;
 mod change;
 mod flows;
 mod forecast;
+mod hops;
 mod links;
 mod notes;
 mod origin;

@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use skyhop_model::Relay;
-use skyhop_path::{Endpoint, PathError, PathRequest, PathTrace, TraceError};
+use skyhop_experiment::seed_for;
+use skyhop_model::{OR_FORCE, Relay, thousands};
+use skyhop_path::{Endpoint, Frame, Jitter, PathError, PathRequest, PathTrace, Spikes, TraceError};
 use skyhop_units::Duration;
 
 use crate::named::NamedScenario;
 use crate::plan::path_request::{DEFAULT_START, FindPlace};
-use crate::types::{FixedPath, PathKind};
+use crate::types::{FixedPath, JitterKeys, PathKind};
 use crate::{ScenarioError, catalogue};
 
 /// Hears how many of how many steps of a path are done, and may stop it.
@@ -34,9 +35,8 @@ impl NamedScenario {
                 let name = path.file.as_deref().unwrap_or_default();
                 let file = catalogue::find_file(self.base(), name)
                     .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
-                let trace = skyhop_files::read_path(&file)?;
-                let until = self.scenario.run.duration;
-                Ok(if path.repeats { trace.repeated(until) } else { trace })
+                let trace = skyhop_files::read_path(&file, self.scenario.run.force_size)?;
+                if path.repeats { self.repeated(trace) } else { Ok(trace) }
             }
         }
     }
@@ -54,6 +54,25 @@ impl NamedScenario {
             skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))?;
         trace.header.origin = Some(self.origin_of_satellites()?);
         Ok(trace)
+    }
+
+    /// A path again and again until the run's end.
+    fn repeated(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
+        let run = &self.scenario.run;
+        let once: u64 = trace.frames.iter().map(Frame::size_in_memory).sum();
+        let times = run.duration.as_nanos() / trace.header.duration_ns.max(1);
+        let megabytes = once.saturating_mul(times) / 1_000_000;
+        let most = skyhop_files::MOST_BYTES / 1_000_000;
+        if megabytes > most && !run.force_size {
+            let (times, megabytes, most) =
+                (thousands(times), thousands(megabytes), thousands(most));
+            let what = format!(
+                "repeats the path {times} times, which takes {megabytes} MB of memory; at most {most} MB: shorten \
+                 run.duration, {OR_FORCE}"
+            );
+            return Err(self.wrong("path.loop", what));
+        }
+        Ok(trace.repeated(run.duration))
     }
 
     pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {
@@ -77,9 +96,28 @@ impl NamedScenario {
         let run = &self.scenario.run;
         let ends = [(&path.from, "from"), (&path.to, "to")]
             .map(|(name, default)| Endpoint::named(name.as_deref().unwrap_or(default)));
-        let mut trace = PathTrace::fixed(ends, path.rtt.unwrap_or(Duration::ZERO), run.duration);
+        let rtt = path.rtt.unwrap_or(Duration::ZERO);
+        let mut trace = match path.jitter.as_ref().map(jitter) {
+            None => PathTrace::fixed(ends, rtt, run.duration),
+            Some(jitter) => {
+                let rtts = jitter.rtts(rtt, run.duration, seed_for(run.seed, "jitter"));
+                PathTrace::varying(ends, &rtts, [run.duration, jitter.every])
+            }
+        };
         trace.header.start = Some(path.start.unwrap_or(DEFAULT_START));
         trace.header.seed = run.seed;
         trace
     }
+}
+
+fn jitter(keys: &JitterKeys) -> Jitter {
+    let &JitterKeys { every, below, above, correlation, .. } = keys;
+    let spikes = Spikes {
+        per_second: keys.spikes_per_second.fraction(),
+        from: keys.spike_from,
+        to: keys.spike_to,
+        lasts: keys.spike_lasts,
+    };
+    let spikes = (spikes.per_second > 0.0).then_some(spikes);
+    Jitter { every, below, above, correlation, spikes }
 }

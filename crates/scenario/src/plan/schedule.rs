@@ -3,7 +3,7 @@
 use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 use skyhop_model::{Direction, DuringOutage, PathEventKind};
 use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
-use skyhop_units::{Duration, Instant, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use crate::plan::change::takes_effect;
 use crate::types::{Change, LinkKeys};
@@ -25,12 +25,13 @@ pub(crate) fn link_schedule(
     settings: &DirectionSettings<'_>,
 ) -> LinkSchedule {
     LinkSchedule {
-        delay: delay_pieces(trace, changes, settings.direction),
+        delay: delay_pieces(trace, changes, settings),
         rate: rate_pieces(trace, changes, settings),
         loss: loss_pieces(trace, changes, settings),
         outages: outages(trace, changes),
         dismantled: dismantled(trace, settings.direction),
         during_outage: settings.during_outage,
+        burst: settings.given.values().burst.unwrap_or(Bytes::ZERO),
     }
 }
 
@@ -42,7 +43,12 @@ fn delay_of(frame: &Frame, direction: Direction) -> Option<Duration> {
 }
 
 /// One piece per frame that has a path; the time without one is an outage, so its delay is unused.
-fn delay_pieces(trace: &PathTrace, changes: &[Change], direction: Direction) -> Vec<DelayPiece> {
+fn delay_pieces(
+    trace: &PathTrace,
+    changes: &[Change],
+    settings: &DirectionSettings<'_>,
+) -> Vec<DelayPiece> {
+    let (direction, reorder) = (settings.direction, settings.given.values().reorder == Some(true));
     // A change is a step, whatever the path does between its frames.
     let steps: Vec<Instant> =
         changes.iter().filter(|c| c.rtt.is_some()).map(takes_effect).collect();
@@ -51,7 +57,8 @@ fn delay_pieces(trace: &PathTrace, changes: &[Change], direction: Direction) -> 
     for (index, frame) in trace.frames.iter().enumerate() {
         let Some(delay) = delay_of(frame, direction) else { continue };
         let from = if pieces.is_empty() { Instant::START } else { frame.at };
-        let new_route = route.is_some_and(|nodes| nodes != frame.nodes);
+        let falls = reorder && pieces.last().is_some_and(|last| delay < last.delay_at_end);
+        let new_route = falls || route.is_some_and(|nodes| nodes != frame.nodes);
         route = Some(&frame.nodes);
         let delay_at_end = match trace.frames.get(index + 1) {
             Some(next)
@@ -182,7 +189,7 @@ fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
 ///
 /// An event names a hop of the new path. The end of it that the old path also had is where the old
 /// path's traffic leaves it: the old hop there is the one that ceases to exist.
-fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
+pub(crate) fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
     let hops = old.nodes.len().saturating_sub(1);
     match (event.kind, event.hop) {
         // Without a path the user's own link is what is down (models.md, LeoEM).
@@ -212,5 +219,5 @@ fn window(frame: &Frame, hop: usize, at: Instant, direction: Direction) -> Disma
     };
     // Until the very end on the last hop: the delay may have grown since the frame began.
     let far = if beyond == Duration::ZERO { Duration::MAX } else { near + length };
-    Dismantled { at, near, far }
+    Dismantled { at, near, far, queue: false }
 }

@@ -146,7 +146,7 @@ fn the_hops_that_an_event_takes_away_are_those_of_the_old_route() {
         ),
     ];
     let built = over(frames, BetweenFrames::Step, "");
-    let lost = |at, near, far| Dismantled { at: at_ms(at), near, far };
+    let lost = |at, near, far| Dismantled { at: at_ms(at), near, far, queue: false };
     assert_eq!(
         built.links[0].forward.schedule.dismantled,
         [lost(1000, ms(3), ms(6)), lost(2000, ms(12), Duration::MAX)]
@@ -172,8 +172,79 @@ fn time_without_a_path_is_an_outage_until_it_is_restored() {
     let schedule = over(frames, BetweenFrames::Linear, "").links.remove(0).forward.schedule;
     assert_eq!(schedule.outages, [Outage { from: at_ms(1000), until: at_ms(3021) }]);
     assert_eq!(schedule.delay, [flat(0, 10, false), flat(3000, 9, true)]);
-    let user_link = Dismantled { at: at_ms(1000), near: ms(0), far: ms(3) };
+    let user_link = Dismantled { at: at_ms(1000), near: ms(0), far: ms(3), queue: false };
     assert_eq!(schedule.dismantled, [user_link]);
+}
+
+/// A path of three hops that loses its second, then is of two hops, then breaks.
+fn hopping() -> Vec<Frame> {
+    vec![
+        frame(0, &[-1, 5, 101, -2], &[3, 4, 5], vec![]),
+        frame(
+            1000,
+            &[-1, 5, 102, -2],
+            &[3, 6, 7],
+            vec![event(1000, PathEventKind::Intermediate, Some(1), 0)],
+        ),
+        frame(2000, &[-1, 6, -2], &[2, 8], vec![event(2000, PathEventKind::End, Some(0), 30)]),
+        frame(3000, &[], &[], vec![event(3000, PathEventKind::Lost, None, 0)]),
+    ]
+}
+
+#[test]
+fn a_queue_at_each_hop_takes_the_path_apart() {
+    let keys = "[link]\nqueues = \"per-hop\"\nrate = \"100 Mbit/s\"\nend_rate = \"150 Mbit/s\"\n\
+                loss = \"1 %\"\n[links.host]\n[[flow]]\nvia = [\"host\", \"path\"]\n";
+    let built = over(hopping(), BetweenFrames::Step, keys);
+    let names: Vec<&str> = built.links.iter().map(|link| &link.name[..]).collect();
+    assert_eq!(names, ["path", "host", "path.2", "path.3"]);
+    assert_eq!(built.flows[0].routes[0].links, [1, 0, 2, 3]);
+    let [first, second, third] =
+        [0, 2, 3].map(|link: usize| built.links[link].forward.schedule.clone());
+    assert_eq!(first.delay, [flat(0, 3, false), flat(2000, 2, true)]);
+    assert_eq!(second.delay, [flat(0, 4, false), flat(1000, 6, true), flat(2000, 8, true)]);
+    assert_eq!(third.delay, [flat(0, 5, false), flat(1000, 7, true), flat(2000, 0, true)]);
+    let rates = |schedule: &skyhop_link::LinkSchedule| -> Vec<(Instant, u64)> {
+        let pieces = schedule.rate.iter();
+        pieces.map(|piece| (piece.from, piece.value.bits_per_second() / 1_000_000)).collect()
+    };
+    assert_eq!(rates(&first), [(at_ms(0), 150)]);
+    assert_eq!(rates(&second), [(at_ms(0), 100), (at_ms(2000), 150)]);
+    assert_eq!(rates(&third), [(at_ms(0), 150), (at_ms(2000), 1_000_000)]);
+    let gone = |at| Dismantled { at: at_ms(at), near: ms(0), far: Duration::MAX, queue: true };
+    assert_eq!(first.dismantled, [gone(2000), gone(3000)]);
+    assert_eq!((second.dismantled, third.dismantled), (vec![gone(1000)], vec![]));
+    let broken = Outage { from: at_ms(3000), until: Instant::NEVER };
+    assert_eq!(first.outages, [Outage { from: at_ms(2000), until: at_ms(2030) }, broken]);
+    assert_eq!((second.outages, third.outages), (vec![], vec![]));
+    let losses = [first.loss, second.loss, third.loss].map(|loss| loss[0].value.fraction());
+    assert_eq!(losses, [0.01, 0.0, 0.0]);
+    // The path as a whole is what is said of it.
+    assert_eq!(built.path().frames.len(), 4);
+    let base_rtt = built.mean_base_rtt(&built.flows[0], Instant::START, at_ms(1000));
+    assert_eq!(base_rtt, ms(24));
+}
+
+#[test]
+fn flows_begin_within_their_spread() {
+    let text = |seed| {
+        format!(
+            "[path]\nkind = \"fixed\"\nrtt = \"1 ms\"\n[run]\nseed = {seed}\n[[flow]]\n\
+             start = \"2 s\"\nstart_spread = \"100 ms\"\ncount = 20\n[[flow]]\nstart = \"1 s\"\n"
+        )
+    };
+    let starts = |seed| -> Vec<Instant> {
+        experiment(&text(seed)).flows.iter().map(|flow| flow.start).collect()
+    };
+    let (some, others) = (starts(1), starts(2));
+    assert_eq!(some, starts(1));
+    assert_eq!((some[20], others[20]), (at_ms(1000), at_ms(1000)));
+    for drawn in some[..20].iter().chain(&others[..20]) {
+        assert!((at_ms(2000)..at_ms(2100)).contains(drawn), "{drawn}");
+    }
+    let early = some[..20].iter().filter(|start| **start < at_ms(2050)).count();
+    assert!((3..=17).contains(&early), "{early}");
+    assert!(some[..20].iter().zip(&others).all(|(one, other)| one != other));
 }
 
 #[test]

@@ -4,3 +4,4 @@ mod damaged;
 mod forecast;
 mod links;
 mod parsing;
+mod sizes;

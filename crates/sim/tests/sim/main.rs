@@ -14,4 +14,5 @@ mod rust_controller;
 mod satcp_table;
 mod scenario;
 mod simulation;
+mod size;
 mod topologies;

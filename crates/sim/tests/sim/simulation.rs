@@ -75,6 +75,12 @@ fn a_finite_transfer_completes_and_says_when() {
     assert!((4.1..5.5).contains(&completion_s), "{completion_s}");
     assert_eq!(flow.goodput_bps, (40e6 / completion_s).round() as u64);
     assert_eq!(flow.stop_s, 1.0 + completion_s);
+    // What comes after tells nothing of it: the last sample is that in which it was over.
+    let last_s = data.flows.last().unwrap().t_ns as f64 / 1e9;
+    assert!((flow.stop_s..flow.stop_s + 0.1).contains(&last_s), "{last_s}");
+    let srtts: Vec<i64> = data.flows.iter().filter_map(|row| row.srtt_us).collect();
+    let mean_us = srtts.iter().sum::<i64>() as f64 / srtts.len() as f64;
+    assert!((flow.srtt_mean_us.unwrap() as f64 - mean_us).abs() < 1.0, "{mean_us}");
 }
 
 #[test]
@@ -109,4 +115,40 @@ fn the_simulator_conforms() {
                  [[flow]]\napp = { kind = \"constant-rate\", rate = \"64 kbit/s\" }\n";
     let text = fixed(10, 30, 75_000, 4, flows);
     skyhop_engine::conformance::check_engine(&Simulator, &experiment(&text));
+}
+
+/// The round trip of the first probe after 1 s, when the path's falls from 100 to 20 ms.
+fn rtt_after_a_fall_ms(reorder: bool) -> f64 {
+    let text = format!(
+        "[path]\nkind = \"fixed\"\nrtt = \"100 ms\"\n[link]\nreorder = {reorder}\n\
+         [[change]]\nat = \"1 s\"\nrtt = \"20 ms\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10 ms\"\n\
+         [run]\nduration = \"2 s\""
+    );
+    let run = simulate(&text);
+    let after = run.probes.iter().find(|probe| probe.t_ns > 1_000_000_000).unwrap();
+    after.rtt_ns.unwrap() as f64 / 1e6
+}
+
+#[test]
+fn packets_overtake_after_a_fall_of_the_delay_only_where_they_may() {
+    let (kept, overtakes) = (rtt_after_a_fall_ms(false), rtt_after_a_fall_ms(true));
+    assert!((overtakes - 20.0).abs() < 0.1, "{overtakes}");
+    // That of 0.99 s is at the other end at 1.04 s, and this one, sent 20 ms later, not before it.
+    assert!((39.9..40.2).contains(&kept), "{kept}");
+}
+
+#[test]
+fn a_jittering_round_trip_is_what_probes_measure() {
+    let text = "[path]\nkind = \"fixed\"\nrtt = \"597 ms\"\n\
+                jitter = { below = \"33 ms\", above = \"28 ms\", correlation = \"1 s\" }\n\
+                [link]\nreorder = true\n[[flow]]\nkind = \"probe\"\ninterval = \"50 ms\"\n\
+                [run]\nduration = \"600 s\"";
+    let run = simulate(text);
+    let rtts_ms: Vec<f64> =
+        run.probes.iter().filter_map(|probe| Some(probe.rtt_ns? as f64 / 1e6)).collect();
+    let mean_ms = rtts_ms.iter().sum::<f64>() / rtts_ms.len() as f64;
+    assert!(rtts_ms.len() > 11_900 && (mean_ms - 595.3).abs() < 2.0, "{} {mean_ms}", rtts_ms.len());
+    assert!(rtts_ms.iter().all(|ms| (563.9..625.1).contains(ms)));
+    let distinct = rtts_ms.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(distinct > 500, "{distinct}");
 }

@@ -1,11 +1,14 @@
 //! The sender and the receiver against each other over a small simulated path.
 
+mod bbr2;
+mod bbr3;
 mod bbr_phases;
 mod bbr_probe_rtt;
 mod behaviour_of_modules;
 mod bursts;
 mod clean_path;
 mod cubic_window;
+mod departures;
 mod duplex_properties;
 mod ecn;
 mod exchanges;

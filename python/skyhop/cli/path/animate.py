@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.options import ForceSize
 from skyhop.cli.path.look import File, Gateways
 from skyhop.cli.terminal import print_note
 
@@ -48,6 +49,7 @@ def animate(
         float, typer.Option("--fps", metavar="N", min=1, max=60, help="Pictures in a second.")
     ] = 10,
     gateways: Gateways = None,
+    force_size: ForceSize = False,
 ) -> None:
     """Draw a path as it goes on."""
     import skyhop
@@ -61,7 +63,7 @@ def animate(
 
     animation_kind(output)
     check_directory(output)
-    path = skyhop.read_path(file)
+    path = skyhop.read_path(file, force_size=force_size)
     times_s = _times_s(path, begin, until, every)
     moments = []
     with progress_bar("looking up satellites") as progress:

@@ -10,7 +10,7 @@ import typer
 
 from skyhop.cli import completing
 from skyhop.cli.figures import Width, figure_width
-from skyhop.cli.options import Csv, Json
+from skyhop.cli.options import Csv, ForceSize, Json, with_size
 from skyhop.cli.path.output import check_figure
 from skyhop.cli.terminal import print_note
 
@@ -67,6 +67,7 @@ def compare(
     width: Width = "page",
     as_json: Json = False,
     as_csv: Csv = False,
+    force_size: ForceSize = False,
 ) -> None:
     """Compare paths."""
     from skyhop.analysis.path_comparison import compare_paths, comparison_rows, comparison_table
@@ -80,7 +81,7 @@ def compare(
     keys = {"duration": duration, "start": start, "handover": handover, "gateways": gateways}
     given = {key: value for key, value in keys.items() if value is not None}
     # The same twice says nothing.
-    paths = _paths(list(dict.fromkeys(whats)), from_, to, given)
+    paths = _paths(list(dict.fromkeys(whats)), (from_, to), given, force_size=force_size)
     records = {name: path_record(path) for name, path in paths.items()}
     rows = comparison_rows(records)
     if as_json:
@@ -99,7 +100,11 @@ def compare(
 
 
 def _paths(
-    whats: Sequence[str], from_: str | None, to: str | None, given: Mapping[str, Any]
+    whats: Sequence[str],
+    ends: tuple[str | None, str | None],
+    given: Mapping[str, Any],
+    *,
+    force_size: bool,
 ) -> dict[str, skyhop.Path]:
     """Return the paths by what to call them.
 
@@ -110,10 +115,11 @@ def _paths(
     from skyhop.data.progress import progress_bar
     from skyhop.errors import InputError
 
+    (from_, to), sets = ends, with_size(None, force_size=force_size)
     found: list[tuple[str, skyhop.Path]] = []
     for what in whats:
         if _is_path_file(what):
-            found.append((Path(what).stem, skyhop.read_path(what)))
+            found.append((Path(what).stem, skyhop.read_path(what, force_size=force_size)))
             continue
         if from_ is None or to is None:
             raise InputError(
@@ -121,7 +127,7 @@ def _paths(
             )
         keys = {**given, **_asked(what)}
         with progress_bar(f"computing {what}") as progress:
-            trace = skyhop.path(from_, to, progress=progress, **keys)
+            trace = skyhop.path(from_, to, sets=sets, progress=progress, **keys)
         found.append((_called(trace), trace))
         for note in trace.notes:
             print_note(f"warning: {what}: {note}")

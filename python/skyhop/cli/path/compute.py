@@ -9,6 +9,7 @@ import typer
 
 from skyhop.cli import completing
 from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.options import ForceSize, with_size
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
@@ -33,7 +34,9 @@ Beside it: skyhop path import | export | stats | compare | ground | sky | animat
 """  # noqa: E501
 
 
-_BESIDE_PATH = {"output", "scenario", "from_", "to", "duration", "sets", "plot", "width"}
+_BESIDE_PATH = {
+    *("output", "scenario", "from_", "to", "duration", "sets", "force_size", "plot", "width")
+}
 """The options of `compute` that are no keys of `[path]`, or are called otherwise."""
 
 
@@ -138,6 +141,7 @@ def compute(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the scenario."),
     ] = None,
+    force_size: ForceSize = False,
     plot: Plot = None,
     width: Width = "page",
 ) -> None:
@@ -156,7 +160,7 @@ def compute(
             from_,
             to,
             scenario=scenario,
-            sets=sets or [],
+            sets=with_size(sets, force_size=force_size),
             duration=duration,
             progress=progress,
             **given,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import completing
-from skyhop.cli.options import PathFile
+from skyhop.cli.options import ForceSize, PathFile
 from skyhop.cli.terminal import print_note
 
 HELP = """\
@@ -56,11 +56,12 @@ def export(
         str | None,
         typer.Option(metavar="LIST", help="czml: the gateways that the path was computed with."),
     ] = None,
+    force_size: ForceSize = False,
 ) -> None:
     """Export a path."""
     import skyhop
 
     keys = {"rate": rate, "step": step, "gateways": gateways}
     given = {key: value for key, value in keys.items() if value is not None}
-    skyhop.read_path(file).export(output, path_format, **given)
+    skyhop.read_path(file, force_size=force_size).export(output, path_format, **given)
     print_note(f"{output}: {path_format} of {file}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.options import ForceSize
 from skyhop.cli.path.output import check_figure
 from skyhop.cli.terminal import print_note
 
@@ -48,11 +49,12 @@ def ground(
     at: At = "0 s",
     gateways: Gateways = None,
     width: Width = "page",
+    force_size: ForceSize = False,
 ) -> None:
     """Draw a map."""
     check_figure(output)
     laid_out = figure_width(width)
-    _, moment = _read(file, at, gateways)
+    _, moment = _read(file, at, gateways, force_size=force_size)
     from skyhop.analysis.ground import ground_view
     from skyhop.figures import save
     from skyhop.figures.ground import draw_ground
@@ -68,6 +70,7 @@ def sky(
     end: Annotated[str, typer.Option(help="Over which end: from or to.")] = "from",
     gateways: Gateways = None,
     width: Width = "page",
+    force_size: ForceSize = False,
 ) -> None:
     """Draw a sky."""
     from skyhop.errors import InputError
@@ -76,7 +79,7 @@ def sky(
     laid_out = figure_width(width)
     if end not in ("from", "to"):
         raise InputError(f'--end: "{end}" is not an end of a path; expected from or to')
-    path, moment = _read(file, at, gateways)
+    path, moment = _read(file, at, gateways, force_size=force_size)
     from skyhop.analysis.sky import sky_view
     from skyhop.data.positions import end_deg
     from skyhop.figures import save
@@ -89,12 +92,14 @@ def sky(
     print_note(f"figure: {output}")
 
 
-def _read(file: Path, at: str, gateways: str | None) -> tuple[skyhop.Path, Moment]:
+def _read(
+    file: Path, at: str, gateways: str | None, *, force_size: bool
+) -> tuple[skyhop.Path, Moment]:
     import skyhop
     from skyhop import _core
     from skyhop.analysis.moment import moment_of
     from skyhop.data.positions import GATEWAYS
 
-    path = skyhop.read_path(file)
+    path = skyhop.read_path(file, force_size=force_size)
     at_s = _core.duration_s("--at", at)
     return path, moment_of(path, at_s, gateways=gateways or GATEWAYS)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from skyhop.cli.options import Json, PathFile
+from skyhop.cli.options import ForceSize, Json, PathFile
 from skyhop.cli.terminal import print_rows
 
 HELP = """\
@@ -26,13 +26,14 @@ Examples:
 def stats(
     file: PathFile,
     as_json: Json = False,
+    force_size: ForceSize = False,
 ) -> None:
     """Print the figures of a path."""
     import skyhop
     from skyhop.analysis.path_statistics import path_statistics
     from skyhop.data.reading import path_record
 
-    figures = path_statistics(path_record(skyhop.read_path(file)))
+    figures = path_statistics(path_record(skyhop.read_path(file, force_size=force_size)))
     if as_json:
         print(json.dumps({"file": str(file), **figures}, indent=2, ensure_ascii=False))
     else:

@@ -1,0 +1,104 @@
+//! Checks of how much a scenario makes: worked out before anything is computed, of what its keys alone say.
+
+use skyhop_app::Kind as _;
+use skyhop_model::{OR_FORCE, thousands};
+use skyhop_path::MOST_STEPS;
+use skyhop_units::Duration;
+
+use crate::ScenarioError;
+use crate::named::NamedScenario;
+use crate::types::{FixedPath, Flow, FlowKind, PathKind, PathSection, SignalSource};
+
+/// Rows of a run's tables: some 10 GB.
+const MOST_ROWS: u64 = 300_000_000;
+/// TCP flows and probes in all: each takes some 20 kB.
+const MOST_FLOWS: u64 = 50_000;
+/// Announcements of a schedule.
+const MOST_ANNOUNCEMENTS: u64 = 1_000_000;
+
+impl NamedScenario {
+    /// Checks all sizes but that of a run's tables, unless the scenario says that it may be large.
+    pub(crate) fn check_size(&self) -> Result<(), ScenarioError> {
+        let scenario = &self.scenario;
+        let run = &scenario.run;
+        self.within(
+            ("flow", "flows", "have fewer"),
+            scenario.flow.iter().map(|flow| u64::from(flow.common.count)).sum(),
+            MOST_FLOWS,
+        )?;
+        self.check_steps(&scenario.path, "path")?;
+        for (name, link) in &scenario.links {
+            if let Some(path) = &link.path {
+                self.check_steps(path, &format!("links.{name}.path"))?;
+            }
+        }
+        match scenario.signal.source {
+            SignalSource::Schedule => self.within(
+                ("signal.period", "announcements", "lengthen it, shorten run.duration"),
+                times(run.duration, scenario.signal.period),
+                MOST_ANNOUNCEMENTS,
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the size of a run's tables, which a path has none of.
+    pub(crate) fn check_rows(&self) -> Result<(), ScenarioError> {
+        self.within(
+            ("run.sample", "rows", "lengthen it, shorten run.duration"),
+            self.rows(),
+            MOST_ROWS,
+        )
+    }
+
+    fn check_steps(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
+        let (key, step) = match &path.kind {
+            PathKind::Constellation(path) => (format!("{key}.step"), path.step),
+            PathKind::Fixed(FixedPath { jitter: Some(jitter), .. }) => {
+                (format!("{key}.jitter.every"), jitter.every)
+            }
+            _ => return Ok(()),
+        };
+        let steps = times(self.scenario.run.duration, step);
+        self.within((&key, "steps", "lengthen it, shorten run.duration"), steps, MOST_STEPS)
+    }
+
+    fn within(
+        &self,
+        (key, what, remedy): (&str, &str, &str),
+        count: u64,
+        most: u64,
+    ) -> Result<(), ScenarioError> {
+        if count <= most || self.scenario.run.force_size {
+            return Ok(());
+        }
+        let (count, most) = (thousands(count), thousands(most));
+        Err(self.wrong(key, format!("makes {count} {what}; at most {most}: {remedy}, {OR_FORCE}")))
+    }
+
+    /// The rows of flows, links, probes and messages; lost packets aside, of which only a run knows.
+    fn rows(&self) -> u64 {
+        let scenario = &self.scenario;
+        let run = &scenario.run;
+        let of_links =
+            times(run.duration, run.sample).saturating_mul(2 + 2 * scenario.links.len() as u64);
+        scenario.flow.iter().map(|flow| self.rows_of(flow)).fold(of_links, u64::saturating_add)
+    }
+
+    fn rows_of(&self, flow: &Flow) -> u64 {
+        let run = &self.scenario.run;
+        let stop = flow.common.stop.unwrap_or(run.duration).min(run.duration);
+        let lasts = stop.saturating_sub(flow.common.start);
+        let (samples, per_s) = match &flow.kind {
+            FlowKind::Tcp(tcp) => (times(lasts, run.sample), tcp.app().messages_per_s()),
+            FlowKind::Probe(probe) => (0, probe.messages_per_s()),
+        };
+        let messages = per_s.map_or(0.0, |per_s| per_s * lasts.as_secs_f64());
+        samples.saturating_add(messages as u64).saturating_mul(flow.common.count.into())
+    }
+}
+
+/// How often a time fits into another one.
+fn times(whole: Duration, part: Duration) -> u64 {
+    whole.as_nanos().div_ceil(part.as_nanos().max(1))
+}

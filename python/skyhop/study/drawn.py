@@ -1,0 +1,87 @@
+"""Changes of a scenario that are drawn from a seed, or read from a file, for each value of an axis.
+
+What is drawn is what Python's own `random` gives for the seed, so that experiments that were drawn
+with it can be run again.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from skyhop.data.quantities import seconds
+from skyhop.errors import InputError
+from skyhop.study.file import Changes, Draw, Value
+
+_CHANGED = ("link", "rtt", "rate", "loss", "outage")
+
+
+def drawn_changes(changes: Changes, seed: int) -> list[dict[str, Any]]:
+    """Return the `[[change]]` entries of one seed: at each moment one per link."""
+    source = Random(seed)
+    first_s, every_s = seconds(changes.first), seconds(changes.every or "0 s")
+    return [
+        entry
+        for place in range(changes.count or 0)
+        for entry in _at(first_s + place * every_s, changes.draw or (), source)
+    ]
+
+
+def _at(t_s: float, draws: Sequence[Draw], source: Random) -> Iterator[dict[str, Any]]:
+    """Yield the changes at a moment; all values are drawn, in their order, used or not."""
+    by_link: dict[str | None, dict[str, Any]] = {}
+    for draw in draws:
+        value = _drawn(draw, source)
+        if draw.key is not None:
+            entry = by_link.setdefault(draw.link, {"at": f"{t_s:.9g} s"})
+            if draw.link is not None:
+                entry["link"] = draw.link
+            entry[draw.key] = f"{value:.9g} {draw.unit}"
+    yield from by_link.values()
+
+
+def _drawn(draw: Draw, source: Random) -> float:
+    if draw.law == "randint":
+        return source.randint(int(draw.low), int(draw.high))
+    value = source.uniform(draw.low, draw.high)
+    return value if draw.digits is None else round(value, draw.digits)
+
+
+def read_changes(file: str, column: str, value: Value) -> list[dict[str, Any]]:
+    """Return the `[[change]]` entries of the rows of a CSV that have `value` in `column`.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or has none of these rows.
+    """
+    header, rows = _table(file)
+    for name in (column, "at"):
+        if name not in header:
+            raise InputError(f"{file}: the column `{name}` is missing")
+    for name in header:
+        if name not in (column, "at", *_CHANGED):
+            expected = ", ".join((column, "at", *_CHANGED))
+            raise InputError(f"{file}: unknown column `{name}`; expected some of {expected}")
+    found = [row for row in rows if row[column] == str(value)]
+    if not found:
+        raise InputError(f"{file}: no row with {column} = {value}")
+    return [{name: row[name] for name in ("at", *_CHANGED) if row.get(name)} for row in found]
+
+
+@lru_cache(8)
+def _table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as source:
+            reader = csv.DictReader(source, strict=True)
+            rows = list(reader)
+    except OSError as error:
+        raise InputError(f"{file}: cannot read: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{file}: not CSV: {error}") from None
+    for line, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{file}: row {line} has not as many cells as there are columns")
+    return reader.fieldnames or (), rows

@@ -1,0 +1,81 @@
+"""What is sampled of a flow, by the names that study files use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skyhop._core import DIRECTIONS, PATH_LINK
+from skyhop.analysis.base_rtt import base_rtt_by_second, entry_of
+from skyhop.analysis.binning import binned
+from skyhop.data.arrays import FloatArray
+from skyhop.data.records import LinkSeries, RunRecord
+
+_WIRE_BYTES = 1514
+"""What a link counts for a full packet."""
+
+
+def samples_of(
+    record: RunRecord, flow_id: int, name: str, bin_s: float | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return times (s) and values of a flow's series; where binned, the bins' ends and means."""
+    flow = record.flows[flow_id]
+    if name == "retransmit_share":
+        return _retransmit_share(record, flow_id, bin_s)
+    if name == "throughput":
+        values = _delivered_bytes(record, flow_id) * 8e-6 / np.diff(flow.t_s, prepend=0.0)
+    elif name == "srtt_over_base":
+        values = _over_base_rtt(record, flow_id)
+    else:
+        values = {
+            "goodput": flow.goodput_mbps, "cwnd": flow.cwnd_packets, "srtt": flow.srtt_ms,
+        }[name]  # fmt: skip
+    return _means(flow.t_s, values, bin_s)
+
+
+def _means(
+    t_s: FloatArray, values: FloatArray, bin_s: float | None
+) -> tuple[FloatArray, FloatArray]:
+    if bin_s is None or not len(values):
+        return t_s, values
+    middles_s, means = binned(t_s, values, bin_s)
+    known = np.isfinite(means)
+    return (middles_s + bin_s / 2)[known], means[known]
+
+
+def _retransmit_share(
+    record: RunRecord, flow_id: int, bin_s: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return how many packets were sent again, in % of those delivered; not where none were."""
+    flow = record.flows[flow_id]
+    # The share of a bin is that of its sums, not the mean of its samples' shares.
+    t_s, again = _means(flow.t_s, flow.retransmits, bin_s)
+    packets = _means(flow.t_s, _delivered_bytes(record, flow_id) / _WIRE_BYTES, bin_s)[1]
+    known = packets > 0
+    return t_s[known], 100.0 * again[known] / packets[known]
+
+
+def _delivered_bytes(record: RunRecord, flow_id: int) -> FloatArray:
+    """Return what the path's link delivered in the flow's direction in each of its samples."""
+    t_s, link = record.flows[flow_id].t_s, _link_of(record, flow_id)
+    if link is None or not len(link.t_s):
+        return np.zeros(len(t_s))
+    # Links are sampled when flows are.
+    at = np.clip(np.searchsorted(link.t_s, t_s - 1e-9), 0, len(link.t_s) - 1)
+    return np.asarray(link.delivered_bytes[at], dtype=np.float64)
+
+
+def _link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
+    entry = entry_of(record.scenario, flow_id)
+    goes_back = entry is not None and entry[1].get("from") == "to"
+    names = (DIRECTIONS[1], f"{PATH_LINK} back") if goes_back else (DIRECTIONS[0], PATH_LINK)
+    return next((record.link[name] for name in names if name in record.link), None)
+
+
+def _over_base_rtt(record: RunRecord, flow_id: int) -> FloatArray:
+    """Return the smoothed RTT over the mean base RTT of the same second."""
+    flow, base_ms = record.flows[flow_id], base_rtt_by_second(record, flow_id)
+    if base_ms is None:
+        return np.full(len(flow.t_s), np.nan)
+    # A sample at the end of a second is of that second.
+    at = np.clip(np.ceil(flow.t_s - 1e-9).astype(np.int64) - 1, 0, len(base_ms) - 1)
+    return flow.srtt_ms / np.where(base_ms[at] > 0, base_ms[at], np.nan)

@@ -1,0 +1,50 @@
+"""studies/measured.toml: where its path files stand, and what leaves it out."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import measured_paths
+import polars as pl
+import pytest
+import reproduce
+
+import skyhop as sh
+from skyhop.data.toml import toml_text
+from skyhop.study import load_study, run_study
+from skyhop.study.catalogue import find_study
+
+STUDY = find_study("measured")
+
+
+def test_its_files_are_those_that_are_made_of_reference_files() -> None:
+    paths = [run.resolved["path"] for run in load_study(STUDY).runs()]
+    named = {path["file"] for path in paths if path["kind"] == "trace"}
+    assert named == {f"measured/{name}.parquet" for name in measured_paths.MEASUREMENTS}
+
+
+def test_it_is_left_out_until_its_files_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("measured").mkdir()
+    for name in measured_paths.MEASUREMENTS:
+        assert not reproduce.is_whole(STUDY)
+        path = sh.path(kind="fixed", rtt="30 ms", duration="2 s")
+        path.write(f"measured/{name}.parquet")
+    assert reproduce.is_whole(STUDY)
+    assert reproduce.is_whole(find_study("satpipe-fig13"))
+    assert not reproduce.is_whole(find_study("satcp-fig4"))
+    # Beside a copy of the study they are not, but in the current directory.
+    table = tomllib.loads(STUDY.read_text("utf-8"))
+    table |= {"repeats": 1, "claim": [], "panel": [], "metric": []}
+    kept = {name: table["axis"][0]["points"][name] for name in ("Victoria 1", "Iowa")}
+    table["axis"][0]["points"] = kept
+    table["scenario"]["run"]["duration"] = "2 s"
+    Path("elsewhere").mkdir()
+    Path("elsewhere/own.toml").write_text(toml_text(table), "utf-8")
+    done = run_study(load_study("elsewhere/own.toml"), "out", jobs=1)
+    assert not done.failures
+    assert done.results.frame.get_column("path").unique().sort().to_list() == ["Iowa", "Victoria 1"]
+    assert done.results.frame.select(pl.col("goodput_bps").min()).item() > 0

@@ -1,0 +1,99 @@
+"""The pages that make reproduce writes: study by study, and which sender serves whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import reproduce
+import which_sender
+from small_study import content
+
+from skyhop.study import StudyRun, load_study, run_study
+from skyhop.study.claims import judge
+
+QUEUES = {
+    "deep": {"link.queue": "1 MB"},
+    "shallow": {"link.queue": "10 kB"},
+}
+
+
+def matrix() -> dict[str, object]:
+    """Return a study with the axes and the metrics of leo-beyond, of two senders."""
+    beside = {"nobody": {"flow.1.count": 0}, "Cubic": {"flow.1.count": 1}}
+    samples = {"kind": "samples", "from": "1 s"}
+    return content(
+        repeats=3,
+        scenario={
+            "path": {"kind": "fixed", "rtt": "20 ms"},
+            "link": {"rate": "10 Mbit/s"},
+            "flow": [{"start_spread": "200 ms"}, {"cc": "cubic", "start_spread": "200 ms"}],
+            "run": {"duration": "4 s"},
+        },
+        axis=[
+            {"name": "path", "points": {"clean": {}, "lossy": {"link.loss": "2 %"}}},
+            {"name": "queue", "points": QUEUES},
+            {"name": "beside", "points": beside},
+            {
+                "name": "sender",
+                "points": {"Cubic": {"flow.0.cc": "cubic"}, "BBR": {"flow.0.cc": "bbr"}},
+            },
+        ],
+        metric=[
+            {"name": "used", "unit": "Mbit/s", **samples},
+            {"name": "inflation", "series": "srtt_over_base", **samples},
+            {"name": "inflation_p95", "series": "srtt_over_base", "stat": "p95", **samples},
+            {"name": "sum", "kind": "flows", "over": "sum", "from": "1 s"},
+            {"name": "share", "kind": "expression", "value": "used / sum * 100", "unit": "%"},
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
+    return run_study(load_study(matrix()), tmp_path_factory.mktemp("matrix"))
+
+
+def test_the_best_sender_is_named_with_those_that_chance_cannot_tell_from_it(
+    done: StudyRun,
+) -> None:
+    bulk, interactive, neighbour = which_sender.NEEDS
+    alone = {"beside": "nobody", "queue": "deep"}
+    lossy = which_sender.best(done.results, bulk, {**alone, "path": "lossy"})
+    # CUBIC takes loss for congestion.
+    assert [name for name, _ in lossy] == ["BBR"]
+    assert which_sender.named(bulk, lossy).startswith("BBR: 9.")
+    clean = which_sender.best(done.results, interactive, {**alone, "path": "clean"})
+    assert clean[0][0] == "BBR"
+    even = {"beside": "Cubic", "flow": 0, "queue": "deep", "path": "clean"}
+    assert which_sender.best(done.results, neighbour, even)[0][0] == "Cubic"
+
+
+def test_the_page_has_every_path_and_queue(done: StudyRun) -> None:
+    page = which_sender.page(done, "here")
+    assert "reproduced.md#here" in page
+    for need in which_sender.NEEDS:
+        assert f"## {need.who}" in page
+    rows = [line for line in page.splitlines() if line.startswith(("| clean", "| lossy"))]
+    assert len(rows) == 2 * len(which_sender.NEEDS)
+    assert all(row.count("|") == 2 + len(QUEUES) and " - " not in row for row in rows)
+
+
+def test_a_study_replaces_what_the_page_has_of_it(
+    done: StudyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "page.md")
+    names = [SimpleNamespace(name=name) for name in ("first", "second")]
+    monkeypatch.setattr(reproduce, "list_studies", lambda: names)
+    claims = judge(done.study.claims, done.results)
+    for name in ("second", "first", "second"):
+        reproduce.write_page(reproduce.Reproduced(name, done, claims))
+    text = reproduce.PAGE.read_text("utf-8")
+    assert list(reproduce.read_sections(text)) == ["first", "second"]
+    assert "All of it was made by one build." in text
+    assert "| 48 | 0 | 0 | 0 |" in text
+    old = text.replace("first: build ", "first: build 0")
+    reproduce.PAGE.write_text(old, "utf-8")
+    reproduce.write_page(reproduce.Reproduced("second", done, claims))
+    assert "Made by 2 builds: 0" in reproduce.PAGE.read_text("utf-8")

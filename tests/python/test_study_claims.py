@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_study import content
 
+from skyhop.data.shipped import shipped_files
 from skyhop.errors import InputError
 from skyhop.study import Results, load_study
-from skyhop.study.axes import numeric_axes
+from skyhop.study.axes import expand, numeric_axes
+from skyhop.study.catalogue import find_study
 from skyhop.study.claims import judge
 from skyhop.study.expression import UnknownValueError, parse_expression
 from skyhop.study.page import verdict_text
@@ -222,3 +225,21 @@ def test_a_run_counts_its_flows_as_one() -> None:
     assert results.values(goodput, {"cc": "cubic"}).tolist() == [10.5, 20.5]
     assert results.values(goodput, {"cc": "cubic", "flow": 1}).tolist() == [11.0, 21.0]
     assert np.isnan(results.values(goodput, {"cc": "bbr"})).all()
+
+
+@pytest.mark.parametrize("name", sorted(shipped_files("studies")))
+def test_every_claim_that_comes_with_skyhop_can_be_judged(name: str) -> None:
+    study = load_study(find_study(name))
+    rng = random.Random(1)
+    columns = study.metrics.columns - {"run", "seed", "flow", "flow_cc"}
+    rows = [
+        {column: rng.uniform(1, 2) for column in sorted(columns)}
+        | {**point.labels, "seed": seed, "run": f"{place} {seed}", "flow": flow}
+        for place, point in enumerate(expand(study.file, name))
+        for seed in (1, 2)
+        for flow in range(10)
+    ]
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    for result in judge(study.claims, results):
+        told_not = bool(result.claim.cannot_be_told)
+        assert (result.verdict == "cannot be told") == told_not, result

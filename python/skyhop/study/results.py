@@ -68,7 +68,7 @@ class Results:
                 frame = frame.filter(column.is_in([str(value) for value in values]))
             elif frame.schema[name].is_float():
                 # Numbers along an axis are of floating point, and claims write 1 for 1.0.
-                wanted_numbers = pl.Series(values, dtype=pl.Float64, strict=False)
+                wanted_numbers = pl.Series(values, dtype=pl.Float64, strict=False).to_list()
                 frame = frame.filter(column.is_in(wanted_numbers))
             else:
                 frame = frame.filter(column.is_in(values))

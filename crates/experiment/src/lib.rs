@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, End, LiveDevice, PATH_LINK};
+use skyhop_model::{Direction, Dscp, End, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
@@ -102,6 +102,8 @@ pub struct FlowPlan {
     pub routes: Vec<Route>,
     /// Round trip of its own beside that of the links.
     pub extra_rtt: Duration,
+    /// What its packets ask of queues, both ways.
+    pub dscp: Dscp,
     /// What it sends.
     pub traffic: Traffic,
 }

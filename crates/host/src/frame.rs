@@ -1,8 +1,10 @@
 //! Packets as live carries them, and what can be told from their headers.
 
-use skyhop_link::{NO_FLOW, Packet};
+use skyhop_link::{CarriesTcp, NO_FLOW, Packet, TcpFacts};
 use skyhop_model::{ETHERNET_HEADER, Ecn};
 use skyhop_units::Bytes;
+
+use crate::tcp_header;
 
 /// The largest IP packet, bytes.
 pub const MTU: usize = skyhop_model::MTU.as_u64() as usize;
@@ -38,8 +40,8 @@ impl Frame {
             Some(Own::Udp { index, .. } | Own::Tcp { index }) => index as u32,
             None => NO_FLOW,
         };
-        let (ecn, connection) = (ecn(self.ip()), connection(self.ip()));
-        Packet::new(wire_size, self).of(flow, ecn).over(connection)
+        let (tos, connection) = (tos(self.ip()), connection(self.ip()));
+        Packet::new(wire_size, self).of(flow, Ecn::from_tos(tos)).with_tos(tos).over(connection)
     }
 
     /// Writes ECN bits into the packet, as a router that marks it does.
@@ -59,6 +61,12 @@ impl Frame {
     /// The IP packet.
     pub fn ip(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+}
+
+impl CarriesTcp for Frame {
+    fn tcp(&self) -> Option<TcpFacts> {
+        tcp_header::read(self.ip())
     }
 }
 
@@ -123,12 +131,17 @@ fn connection(ip: &[u8]) -> u16 {
     (hash ^ (hash >> 16)) as u16
 }
 
-/// The ECN bits of an IPv4 packet; what is not IPv4 says nothing.
-fn ecn(ip: &[u8]) -> Ecn {
+/// The TOS of an IPv4 packet, with its ECN bits; what is not IPv4 says nothing.
+fn tos(ip: &[u8]) -> u8 {
     match ip {
-        [version, tos, ..] if version >> 4 == 4 => Ecn::from_tos(*tos),
-        _ => Ecn::NotEct,
+        [version, tos, ..] if version >> 4 == 4 => *tos,
+        _ => 0,
     }
+}
+
+/// The ECN bits of an IPv4 packet.
+fn ecn(ip: &[u8]) -> Ecn {
+    Ecn::from_tos(tos(ip))
 }
 
 /// Changes the ECN bits of an IPv4 packet and mends its header's checksum (RFC 1624 3).

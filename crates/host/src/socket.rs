@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, sockopt};
+use skyhop_model::Dscp;
 
 use crate::error::{Context, HostError};
 
@@ -21,6 +22,15 @@ pub fn open() -> Result<OwnedFd, HostError> {
     set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_LOW_WATER)
         .context("cannot limit a flow's unsent data")?;
     Ok(socket)
+}
+
+/// Has its packets carry a DSCP; those that a listening socket accepts carry it too.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn set_dscp(socket: impl AsFd, dscp: Dscp) -> Result<(), HostError> {
+    set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, dscp.tos().into())
+        .context("cannot set a flow's DSCP")
 }
 
 /// Sets an option that is an int.

@@ -4,13 +4,13 @@ use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
 use crate::onward::{Doomed, Onward};
-use crate::qdisc::{AnyQdisc, Backlog, Limit, Qdisc, QueueDiscipline, Queued};
+use crate::qdisc::{AnyQdisc, Backlog, Limit, Qdisc, QueueDiscipline, Queued, ReadTcp};
 use crate::stats::Verdicts;
 
 /// A queue and what the transmitter behind it is doing.
 #[derive(Debug)]
 pub(crate) struct ByStep<P> {
-    fresh: FreshQdisc,
+    fresh: FreshQdisc<P>,
     qdisc: AnyQdisc<P>,
     service: Service,
     /// The packet that is being transmitted, where it will be lost.
@@ -20,15 +20,21 @@ pub(crate) struct ByStep<P> {
 
 /// What an empty queue is made from.
 #[derive(Debug)]
-pub(crate) struct FreshQdisc {
+pub(crate) struct FreshQdisc<P> {
     pub(crate) qdisc: QueueDiscipline,
     pub(crate) limit: Limit,
     pub(crate) seed: u64,
+    /// How it learns what packets' TCP headers say, where it may.
+    pub(crate) read_tcp: Option<ReadTcp<P>>,
 }
 
-impl FreshQdisc {
-    fn make<P>(&self) -> AnyQdisc<P> {
-        AnyQdisc::new(&self.qdisc, self.limit, self.seed)
+impl<P> FreshQdisc<P> {
+    fn make(&self) -> AnyQdisc<P> {
+        let mut qdisc = AnyQdisc::new(&self.qdisc, self.limit, self.seed);
+        if let Some(read_tcp) = self.read_tcp {
+            qdisc.read_tcp_with(read_tcp);
+        }
+        qdisc
     }
 }
 
@@ -46,9 +52,15 @@ enum Service {
 }
 
 impl<P> ByStep<P> {
-    pub(crate) fn new(fresh: FreshQdisc) -> Self {
+    pub(crate) fn new(fresh: FreshQdisc<P>) -> Self {
         let (service, transmitted_bytes) = (Service::Idle, Bytes::ZERO);
         Self { qdisc: fresh.make(), fresh, service, doomed: None, transmitted_bytes }
+    }
+
+    /// Lets the queue look into TCP headers; it is empty yet.
+    pub(crate) fn read_tcp_with(&mut self, read_tcp: ReadTcp<P>) {
+        self.fresh.read_tcp = Some(read_tcp);
+        self.qdisc = self.fresh.make();
     }
 
     /// Loses all that waits at `now`, until which everything has happened. The queue is as new then, as Linux's behind a

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use skyhop_units::{Duration, Instant};
 
-use crate::{Arrival, Drop, Link, LinkConfig, LinkError, LinkStats, Packet};
+use crate::{Arrival, CarriesTcp, Drop, Link, LinkConfig, LinkError, LinkStats, Packet, TcpFacts};
 
 /// The links that packets cross, and a constant delay behind the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,12 @@ struct Crosser<P> {
     payload: P,
 }
 
+impl<P: CarriesTcp> CarriesTcp for Crosser<P> {
+    fn tcp(&self) -> Option<TcpFacts> {
+        self.payload.tcp()
+    }
+}
+
 /// A packet behind the last link of its route; the earliest is the greatest, for the heap's sake.
 #[derive(Debug)]
 struct Leaving<P> {
@@ -54,7 +60,7 @@ struct Leaving<P> {
     packet: Packet<P>,
 }
 
-impl<P> Fabric<P> {
+impl<P: CarriesTcp> Fabric<P> {
     /// Links with nothing in them, and the routes over them; arrivals at the end of the link
     /// `watched` are noted.
     ///
@@ -65,8 +71,9 @@ impl<P> Fabric<P> {
         routes: Vec<Crossing>,
         watched: Option<usize>,
     ) -> Result<Self, LinkError> {
+        let link = |config| Link::new(config).map(Link::reading_tcp);
         Ok(Self {
-            links: links.into_iter().map(Link::new).collect::<Result<_, _>>()?,
+            links: links.into_iter().map(link).collect::<Result<_, _>>()?,
             routes,
             leaving: BinaryHeap::new(),
             crossed: 0,
@@ -74,7 +81,9 @@ impl<P> Fabric<P> {
             seen: Vec::new(),
         })
     }
+}
 
+impl<P> Fabric<P> {
     /// Hands a packet to the first link of a route.
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
         self.advance(now);
@@ -222,6 +231,12 @@ mod tests {
     /// A packet that takes a millisecond at 12 Mbit/s.
     fn packet(payload: u32) -> Packet<u32> {
         Packet::new(Bytes::new(1500), payload)
+    }
+
+    impl CarriesTcp for u32 {
+        fn tcp(&self) -> Option<TcpFacts> {
+            None
+        }
     }
 
     fn at(us: u64) -> Instant {

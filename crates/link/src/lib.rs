@@ -89,8 +89,9 @@ pub use fabric::{Crossing, Fabric};
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
-    CakeConfig, CodelConfig, FifoConfig, FqCodelConfig, FqConfig, FqPieConfig, Isolation,
-    PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig, SfqConfig, ThresholdDropConfig,
+    AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FqCodelConfig, FqConfig,
+    FqPieConfig, Isolation, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig, SfqConfig,
+    TcpFacts, ThresholdDropConfig,
 };
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

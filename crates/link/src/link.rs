@@ -11,7 +11,7 @@ use crate::on_arrival::OnArrival;
 use crate::onward::Onward;
 use crate::qdisc::{Limit, QueueDiscipline, Queued};
 use crate::stats::{LinkStats, Verdicts};
-use crate::{Arrival, Dismantled, Drop, LinkConfig, LinkError, Packet};
+use crate::{Arrival, CarriesTcp, Dismantled, Drop, LinkConfig, LinkError, Packet};
 
 /// One direction of a link. See the [crate's documentation](crate) for what it does to a packet.
 ///
@@ -53,7 +53,8 @@ impl<P> Link<P> {
                 Service::OnArrival(OnArrival::new(limit))
             }
             qdisc => {
-                let fresh = FreshQdisc { qdisc: qdisc.clone(), limit, seed: config.seed };
+                let fresh =
+                    FreshQdisc { qdisc: qdisc.clone(), limit, seed: config.seed, read_tcp: None };
                 Service::ByStep(Box::new(ByStep::new(fresh)))
             }
         };
@@ -81,6 +82,19 @@ impl<P> Link<P> {
         };
         link.plan_ahead();
         Ok(link)
+    }
+
+    /// The same link, whose queue may look into TCP headers, as some do (`cake`'s ack_filter). Nothing is in it yet.
+    #[must_use]
+    pub fn reading_tcp(mut self) -> Self
+    where
+        P: CarriesTcp,
+    {
+        debug_assert_eq!(self.enqueued_packets, 0, "what is in the queue would be lost");
+        if let Service::ByStep(service) = &mut self.service {
+            service.read_tcp_with(P::tcp);
+        }
+        self
     }
 
     /// Hands a packet to the link. Its wire size is not zero.

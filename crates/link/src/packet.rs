@@ -12,12 +12,15 @@ pub struct Packet<P> {
     pub flow: u32,
     /// Which of the flow's connections it belongs to: what queues tell apart by a hash.
     connection: u16,
-    /// The IP header's ECN bits, as a number: an enum would let `Option` hide its tag in there, and packets are moved
-    /// slower then.
-    ecn: u8,
+    /// The IP header's TOS, with its ECN bits, as a number: an enum would let `Option` hide its tag in there, and packets
+    /// are moved slower then.
+    tos: u8,
     /// What the link carries without looking at it.
     pub payload: P,
 }
+
+/// Of the TOS (RFC 3168 5).
+const ECN_BITS: u8 = 3;
 
 /// The flow of packets of which it is not known.
 pub const NO_FLOW: u32 = u32::MAX;
@@ -25,13 +28,19 @@ pub const NO_FLOW: u32 = u32::MAX;
 impl<P> Packet<P> {
     /// A packet of no known flow that does not speak ECN.
     pub const fn new(wire_size: Bytes, payload: P) -> Self {
-        Self { wire_size, flow: NO_FLOW, connection: 0, ecn: Ecn::NotEct.bits(), payload }
+        Self { wire_size, flow: NO_FLOW, connection: 0, tos: Ecn::NotEct.bits(), payload }
     }
 
     /// The same packet as one of a flow's, with the ECN bits that its sender gave it.
     #[inline]
     pub fn of(self, flow: u32, ecn: Ecn) -> Self {
-        Self { flow, ecn: ecn.bits(), ..self }
+        Self { flow, tos: (self.tos & !ECN_BITS) | ecn.bits(), ..self }
+    }
+
+    /// The same packet with this TOS, of which the ECN bits stay as they are.
+    #[inline]
+    pub fn with_tos(self, tos: u8) -> Self {
+        Self { tos: (tos & !ECN_BITS) | (self.tos & ECN_BITS), ..self }
     }
 
     /// The same packet as one of a certain connection of its flow, which queues that separate flows tell apart too.
@@ -49,18 +58,24 @@ impl<P> Packet<P> {
     /// The IP header's ECN bits; a queue makes CE of them where it marks the packet.
     #[inline]
     pub const fn ecn(&self) -> Ecn {
-        Ecn::from_tos(self.ecn)
+        Ecn::from_tos(self.tos)
+    }
+
+    /// The IP header's DSCP: six bits.
+    #[inline]
+    pub(crate) const fn dscp(&self) -> u8 {
+        self.tos >> 2
     }
 
     /// Marks it.
     pub(crate) fn mark(&mut self) {
-        self.ecn = Ecn::Ce.bits();
+        self.tos |= Ecn::Ce.bits();
     }
 
     /// The same packet with another payload.
     pub(crate) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Packet<Q> {
-        let Self { wire_size, flow, connection, ecn, payload } = self;
-        Packet { wire_size, flow, connection, ecn, payload: change(payload) }
+        let Self { wire_size, flow, connection, tos, payload } = self;
+        Packet { wire_size, flow, connection, tos, payload: change(payload) }
     }
 }
 

@@ -10,6 +10,7 @@ mod words;
 mod app;
 mod cc;
 mod counts;
+mod dscp;
 mod ecn;
 mod ends;
 mod event;
@@ -26,6 +27,7 @@ pub use cc::{
     plain_cc_name,
 };
 pub use counts::{Counts, Drops, LossReason};
+pub use dscp::Dscp;
 pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};

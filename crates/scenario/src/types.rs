@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_app::{App, Bulk, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
-use skyhop_model::{Compat, DuringOutage, End, LiveDevice, PATH_LINK, Relay, layered};
+use skyhop_model::{Compat, Dscp, DuringOutage, End, LiveDevice, PATH_LINK, Relay, layered};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
@@ -452,6 +452,9 @@ pub struct FlowKeys {
     /// Round trip of its own beside that of the links, half of it each way, without queueing.
     #[serde(skip_serializing_if = "is_zero")]
     pub extra_rtt: Duration,
+    /// The DSCP of its packets, both ways: queues with classes (cake's tins) tell flows apart by it.
+    #[serde(skip_serializing_if = "is_best_effort")]
+    pub dscp: Dscp,
 }
 
 impl Default for FlowKeys {
@@ -464,12 +467,17 @@ impl Default for FlowKeys {
             count: 1,
             via: vec![PATH_LINK.to_owned()],
             extra_rtt: Duration::ZERO,
+            dscp: Dscp::default(),
         }
     }
 }
 
 fn is_path_alone(via: &[String]) -> bool {
     via == [PATH_LINK]
+}
+
+fn is_best_effort(dscp: &Dscp) -> bool {
+    *dscp == Dscp::default()
 }
 
 fn is_zero(time: &Duration) -> bool {

@@ -42,8 +42,8 @@ impl Outlet for Departure<'_> {
         let start = self.way.start(self.plan, self.now);
         let (route, ahead, link) = (start.route, start.ahead, start.first_link(self.to));
         let (flow, connection, to) = (self.flow as u32, self.connection, self.to);
-        let message = Message::Tcp(packet);
-        let packet = InFlight { flow, connection, route, ahead, to, message }.packet();
+        let (tos, message) = (self.plan.dscp.tos(), Message::Tcp(packet));
+        let packet = InFlight { flow, connection, route, ahead, to, tos, message }.packet();
         self.links[link].enqueue(self.now, packet);
         self.first_link = Some(link);
     }

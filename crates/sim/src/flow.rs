@@ -5,6 +5,7 @@ use std::cell::Cell;
 use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
+use skyhop_link::{CarriesTcp, TcpFacts};
 use skyhop_model::{Ecn, End, UDP_HEADERS};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(crate) struct InFlight {
     pub(crate) ahead: u16,
     /// Which end it goes to.
     pub(crate) to: Side,
+    /// Its IP header's, without ECN bits.
+    pub(crate) tos: u8,
     pub(crate) message: Message,
 }
 
@@ -46,7 +49,7 @@ impl InFlight {
         let (flow, ecn) = (self.flow, self.message.ecn());
         // Two that are 65,536 apart are not there at the same time.
         let connection = self.connection as u16;
-        Packet::new(wire_size, Cell::new(self)).of(flow, ecn).over(connection)
+        Packet::new(wire_size, Cell::new(self)).of(flow, ecn).with_tos(self.tos).over(connection)
     }
 }
 
@@ -73,6 +76,29 @@ impl Message {
             Self::Tcp(packet) => packet.ip_size(),
             Self::Udp(datagram) => datagram.size + UDP_HEADERS,
         }
+    }
+}
+
+/// ECE's bit among the flags of a TCP header (RFC 3168 6.1).
+const ECE: u8 = 0x40;
+
+impl CarriesTcp for Cell<InFlight> {
+    fn tcp(&self) -> Option<TcpFacts> {
+        let InFlight { flow, connection, to, message, .. } = self.get();
+        let Message::Tcp(packet) = message else { return None };
+        let (ack, is_pure) = packet.acknowledgement().filter(|(ack, _)| !ack.syn)?;
+        let mut sacks = [None; 4];
+        // Numbers count segments; that they begin again at some time is as in a header.
+        let blocks = ack.sack.as_slice().iter().map(|block| [block.start as u32, block.end as u32]);
+        sacks.iter_mut().zip(blocks).for_each(|(place, block)| *place = Some(block));
+        Some(TcpFacts {
+            connection: u64::from(flow) << 33 | u64::from(connection) << 1 | to as u64,
+            acknowledged: ack.cumulative as u32,
+            is_pure,
+            ecn_flags: if ack.ece { ECE } else { 0 },
+            timestamps: (ack.tsval != 0).then_some([ack.tsval, ack.tsecr]),
+            sacks,
+        })
     }
 }
 

@@ -48,7 +48,8 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new(experiment: &Experiment) -> Result<Self, Unsupported> {
         let built = |config: &LinkConfig| {
-            Link::new(config.clone()).map_err(|error| Unsupported::new("link", error.to_string()))
+            let link = Link::new(config.clone());
+            link.map(Link::reading_tcp).map_err(|error| Unsupported::new("link", error.to_string()))
         };
         let mut links = Vec::with_capacity(2 * experiment.links.len());
         for link in &experiment.links {
@@ -275,7 +276,8 @@ impl Network {
             };
             let &Start { route, ahead, .. } = way.start(plan, now);
             let (flow, to, message) = (index as u32, side.other(), Message::Udp(datagram));
-            let packet = InFlight { flow, connection: 0, route, ahead, to, message };
+            let tos = plan.dscp.tos();
+            let packet = InFlight { flow, connection: 0, route, ahead, to, tos, message };
             self.carry(packet.packet(), now);
         }
     }

@@ -22,9 +22,9 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     seeded
 }
 
-/// Everything that tells a flow from others, but its number, its congestion control, ECN and hosts.
+/// Everything that tells a flow from others, but its number, its congestion control, ECN, DSCP and hosts.
 fn identity_but_cc(plan: &FlowPlan) -> String {
-    let FlowPlan { id: _, from, start, stop, routes, extra_rtt, traffic } = plan;
+    let FlowPlan { id: _, from, start, stop, routes, extra_rtt, dscp: _, traffic } = plan;
     let sends = match traffic {
         Traffic::Tcp {
             cc: _,
@@ -64,7 +64,7 @@ fn set_on_sockets(options: &TcpOptions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use skyhop_model::End;
+    use skyhop_model::{Dscp, End};
     use std::collections::BTreeSet;
 
     use skyhop_experiment::seed_for;
@@ -82,6 +82,7 @@ mod tests {
             stop: Instant::START + Duration::from_secs(10),
             routes: vec![Route { from: Instant::START, links: vec![0] }],
             extra_rtt: Duration::ZERO,
+            dscp: Dscp::default(),
             traffic,
         }
     }

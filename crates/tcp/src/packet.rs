@@ -124,6 +124,15 @@ impl Packet {
         }
     }
 
+    /// What it acknowledges, and whether it carries nothing else.
+    pub fn acknowledgement(&self) -> Option<(Ack, bool)> {
+        match self {
+            Self::Ack(ack) => Some((ack.whole(), true)),
+            Self::Both(_, ack) => Some((ack.whole(), false)),
+            Self::Segment(_) | Self::Reset => None,
+        }
+    }
+
     /// The size of the IP packet.
     #[inline]
     pub fn ip_size(&self) -> Bytes {

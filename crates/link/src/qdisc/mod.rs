@@ -22,7 +22,8 @@ mod conformance;
 #[cfg(test)]
 mod trial;
 
-pub use cake::Isolation;
+pub(crate) use cake::ReadTcp;
+pub use cake::{AckFilter, CarriesTcp, Diffserv, Isolation, TcpFacts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Instant, QueueLimit, Ratio};
@@ -63,6 +64,9 @@ pub(crate) trait Qdisc<P> {
     fn ready(&self) -> Instant {
         Instant::NEVER
     }
+
+    /// How it learns what packets' TCP headers say.
+    fn read_tcp_with(&mut self, _read_tcp: ReadTcp<P>) {}
 
     /// The transmitter is free from `now` on, and nothing waits.
     fn rest(&mut self, _now: Instant) {}

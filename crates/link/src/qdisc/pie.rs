@@ -336,7 +336,7 @@ impl<P> Qdisc<P> for Pie<P> {
 #[cfg(test)]
 pub(super) mod tests {
     use proptest::prelude::*;
-    use skyhop_model::Ecn;
+    use skyhop_model::{Dscp, Ecn};
 
     use super::super::trial::{Fate, Ledger, Offered, Restated, fates, train};
     use super::*;
@@ -538,8 +538,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_burst_is_let_in_whole() {
-        let offered =
-            |n: u64| Offered { at_ns: 1 + n * 1_000, flow: 1, bytes: 1514, is_capable: false };
+        let offered = |n: u64| Offered {
+            at_ns: 1 + n * 1_000,
+            flow: 1,
+            bytes: 1514,
+            is_capable: false,
+            dscp: Dscp::Cs0,
+        };
         let burst: Vec<Offered> = (0..140).map(offered).collect();
         let config = PieConfig::default();
         let (ledger, variables) = (Ledger::default(), Variables::new(&config));

@@ -92,6 +92,10 @@ macro_rules! table {
                 match self { $(Self::$variant(qdisc) => qdisc.ready()),+ }
             }
 
+            fn read_tcp_with(&mut self, read_tcp: ReadTcp<P>) {
+                match self { $(Self::$variant(qdisc) => qdisc.read_tcp_with(read_tcp)),+ }
+            }
+
             #[inline]
             fn rest(&mut self, now: Instant) {
                 match self { $(Self::$variant(qdisc) => qdisc.rest(now)),+ }

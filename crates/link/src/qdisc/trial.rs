@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use skyhop_model::Ecn;
+use skyhop_model::{Dscp, Ecn};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use super::{Qdisc, Queued};
@@ -24,12 +24,14 @@ pub(super) struct Offered {
     pub(super) flow: u32,
     pub(super) bytes: u64,
     pub(super) is_capable: bool,
+    /// What it asks of queues with classes.
+    pub(super) dscp: Dscp,
 }
 
 impl Offered {
     pub(super) fn packet(self) -> Packet<()> {
         let ecn = if self.is_capable { Ecn::Ect0 } else { Ecn::NotEct };
-        Packet::new(Bytes::new(self.bytes), ()).of(self.flow, ecn)
+        Packet::new(Bytes::new(self.bytes), ()).of(self.flow, ecn).with_tos(self.dscp.tos())
     }
 }
 
@@ -80,12 +82,13 @@ pub(super) trait Restated {
 /// A train of packets, and the times between which something is taken out: about half of what comes.
 pub(super) fn train() -> impl Strategy<Value = (Vec<Offered>, Vec<u64>)> {
     let bytes = prop_oneof![1 => 64_u64..1_515, 2 => Just(1_514_u64)];
-    let packet = (0_u64..8_000_000, 0_u32..6, bytes, any::<bool>());
+    let dscp = prop::sample::select(Dscp::ALL);
+    let packet = (0_u64..8_000_000, 0_u32..6, bytes, any::<bool>(), dscp);
     let packets = prop::collection::vec(packet, 1..400).prop_map(|packets| {
         let mut at_ns = 1;
-        let follow = |(gap_ns, flow, bytes, is_capable)| {
+        let follow = |(gap_ns, flow, bytes, is_capable, dscp)| {
             at_ns += gap_ns;
-            Offered { at_ns, flow, bytes, is_capable }
+            Offered { at_ns, flow, bytes, is_capable, dscp }
         };
         packets.into_iter().map(follow).collect()
     });

@@ -2,7 +2,7 @@
 
 use skyhop_app::{App, FlowFacts, Probe};
 use skyhop_experiment::{Experiment, Traffic, seed_for};
-use skyhop_model::End;
+use skyhop_model::{Dscp, End};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use super::Addresses;
@@ -54,6 +54,7 @@ impl TrafficPlan {
                     kernel_cc: modules.kernel_name(cc, parameters)?,
                     app: app.clone(),
                     options: *options,
+                    dscp: flow.dscp,
                     seed,
                     addresses: match flow.crosses(experiment.path_link()) {
                         true => Addresses::Path,
@@ -62,7 +63,8 @@ impl TrafficPlan {
                 }),
                 Traffic::Udp { app } => {
                     let (app, facts) = (app.clone(), FlowFacts { seed, start, stop });
-                    plan.over_udp.push(UdpPlan { id, index, from, app, facts });
+                    let dscp = flow.dscp;
+                    plan.over_udp.push(UdpPlan { id, index, from, app, dscp, facts });
                 }
             }
         }
@@ -89,6 +91,7 @@ fn timing_probe(experiment: &Experiment) -> UdpPlan {
         index: 0,
         from: End::From,
         app: App::Probe(Probe { interval, size: Bytes::new(64) }),
+        dscp: Dscp::default(),
         facts: FlowFacts { seed: 0, start: Instant::START, stop: Instant::NEVER },
     }
 }

@@ -17,8 +17,9 @@ use skyhop_app::{
 use skyhop_host::clock::{sleep_until, wait, wake_precisely};
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::frame::FIRST_PORT;
+use skyhop_host::socket;
 use skyhop_host::thread::{Worker, join, spawn};
-use skyhop_model::End;
+use skyhop_model::{Dscp, End};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use super::{Stage, address};
@@ -33,6 +34,7 @@ pub(crate) struct UdpPlan {
     /// Where the client is.
     pub(crate) from: End,
     pub(crate) app: App,
+    pub(crate) dscp: Dscp,
     pub(crate) facts: FlowFacts,
 }
 
@@ -102,6 +104,7 @@ impl UdpEnd {
             socket.set_nonblocking(true).context("cannot set up a flow's UDP socket")?;
             Ok(socket)
         })?;
+        socket::set_dscp(&socket, plan.dscp)?;
         hold_a_burst(&socket)?;
         let datagram = vec![0; DATAGRAM_SIZES.end().as_u64() as usize];
         Ok(Self { side, app, start: plan.facts.start, socket, stage: stage.clone(), datagram })

@@ -1,6 +1,6 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
-use skyhop_model::{End, LiveDevice, PATH_LINK};
+use skyhop_model::{Dscp, End, LiveDevice, PATH_LINK};
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -129,6 +129,7 @@ fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
         stop: Instant::NEVER,
         routes: vec![Route { from: Instant::START, links: vec![0] }],
         extra_rtt: Duration::ZERO,
+        dscp: Dscp::default(),
         traffic,
     }
 }

@@ -54,6 +54,7 @@ impl NamedScenario {
                 stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
                 routes: self.routes_of(entry, flow, path_links),
                 extra_rtt: flow.common.extra_rtt,
+                dscp: flow.common.dscp,
                 traffic: self.traffic_of(flow),
             })
             .collect()

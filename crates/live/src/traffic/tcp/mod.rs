@@ -21,7 +21,7 @@ use skyhop_host::clock::wait;
 use skyhop_host::error::HostError;
 use skyhop_host::frame::FIRST_PORT;
 use skyhop_host::thread::{Worker, join, spawn};
-use skyhop_model::End;
+use skyhop_model::{Dscp, End};
 use skyhop_units::Instant;
 
 use self::connection::Connection;
@@ -45,6 +45,7 @@ pub(crate) struct TcpPlan {
     pub(crate) kernel_cc: String,
     pub(crate) app: App,
     pub(crate) options: TcpOptions,
+    pub(crate) dscp: Dscp,
     /// Of what the application draws.
     pub(crate) seed: u64,
     pub(crate) addresses: Addresses,

@@ -49,6 +49,7 @@ pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     if side == plan.app.sends() {
         socket::set_congestion_control(&socket, &plan.kernel_cc)?;
     }
+    socket::set_dscp(&socket, plan.dscp)?;
     reset_when_closed(&socket).context("cannot set up a flow's connection")?;
     set(&socket, &plan.options).context("cannot set a flow's socket options")?;
     if let Some(bytes) = plan.options.receive_buffer {
@@ -118,7 +119,7 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
     use skyhop_app::App;
-    use skyhop_model::End;
+    use skyhop_model::{Dscp, End};
     use skyhop_units::Instant;
 
     use super::*;
@@ -135,6 +136,7 @@ mod tests {
             kernel_cc: "reno".to_owned(),
             app: App::default(),
             options,
+            dscp: Dscp::Ef,
             seed: 1,
             addresses: Addresses::Path,
         }
@@ -174,6 +176,7 @@ mod tests {
             let alive = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(tcp);
             assert_eq!(alive, [2, 3, 4]);
             assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+            assert_eq!(get(socket, libc::IPPROTO_IP, libc::IP_TOS), 0xb8);
             assert_eq!(get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF), 100_000);
         }
         let chosen = |socket| getsockopt(socket, sockopt::TcpCongestion).unwrap();

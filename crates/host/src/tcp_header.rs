@@ -61,7 +61,7 @@ impl Options {
             match (*kind, rest) {
                 (END_OF_OPTIONS, _) => break,
                 (NO_OPTION, _) => bytes = rest,
-                (kind, [length @ 2.., ..]) if usize::from(*length) <= bytes.len() => {
+                (kind, [length, ..]) if (2..=bytes.len()).contains(&usize::from(*length)) => {
                     let (option, behind) = bytes.split_at(usize::from(*length));
                     options.take(kind, &option[2..]);
                     bytes = behind;

@@ -82,9 +82,9 @@ impl Message {
 /// ECE's bit among the flags of a TCP header (RFC 3168 6.1).
 const ECE: u8 = 0x40;
 
-impl CarriesTcp for Cell<InFlight> {
+impl CarriesTcp for InFlight {
     fn tcp(&self) -> Option<TcpFacts> {
-        let InFlight { flow, connection, to, message, .. } = self.get();
+        let InFlight { flow, connection, to, message, .. } = self;
         let Message::Tcp(packet) = message else { return None };
         let (ack, is_pure) = packet.acknowledgement().filter(|(ack, _)| !ack.syn)?;
         let mut sacks = [None; 4];
@@ -92,7 +92,7 @@ impl CarriesTcp for Cell<InFlight> {
         let blocks = ack.sack.as_slice().iter().map(|block| [block.start as u32, block.end as u32]);
         sacks.iter_mut().zip(blocks).for_each(|(place, block)| *place = Some(block));
         Some(TcpFacts {
-            connection: u64::from(flow) << 33 | u64::from(connection) << 1 | to as u64,
+            connection: u64::from(*flow) << 33 | u64::from(*connection) << 1 | *to as u64,
             acknowledged: ack.cumulative as u32,
             is_pure,
             ecn_flags: if ack.ece { ECE } else { 0 },

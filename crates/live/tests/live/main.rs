@@ -2,6 +2,7 @@
 
 mod applications;
 mod blind;
+mod classes;
 mod devices;
 mod flows;
 mod hosts;

@@ -3,6 +3,7 @@
 mod announced;
 mod applications;
 mod blind;
+mod cake;
 mod codel;
 mod every_module;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]

@@ -1,5 +1,6 @@
 //! Acknowledgements that a later one makes superfluous (`cake_ack_filter`): where the way back is slow, they would fill it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;
@@ -24,6 +25,12 @@ pub enum AckFilter {
 pub trait CarriesTcp {
     /// What its TCP header says; `None` where it has none, or acknowledges nothing, or opens a connection (SYN).
     fn tcp(&self) -> Option<TcpFacts>;
+}
+
+impl<P: CarriesTcp + Copy> CarriesTcp for Cell<P> {
+    fn tcp(&self) -> Option<TcpFacts> {
+        self.get().tcp()
+    }
 }
 
 /// How the queue learns it; a function, so that payloads need no bounds.

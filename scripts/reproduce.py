@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ With names, `.venv/bin/python scripts/reproduce.py STUDY …`, it runs those, an
 stands here of them.
 """
 MARK = re.compile(
-    r"^<!-- (?P<name>\S+): build (?P<core>\w+), (?P<runs>\d+) runs, "
+    r"^<!-- (?P<name>\S+): build (?P<core>\w+), (?P<runs>\d+) runs(?: in (?P<took>\d+) s)?, "
     r"(?P<holds>\d+) hold, (?P<fails>\d+) do not, (?P<unknown>\d+) cannot be told -->$",
     re.MULTILINE,
 )
@@ -76,6 +76,8 @@ class Reproduced:
     name: str
     done: StudyRun
     verdicts: list[ClaimResult]
+    took_s: float | None = None
+    """How long it took; None where runs were there already."""
 
 
 def main() -> int:
@@ -88,8 +90,12 @@ def main() -> int:
     arguments = parser.parse_args()
     ran = []
     try:
-        for name in planned(arguments.names or known):
+        names = arguments.names or known
+        left = Left({name: simulated_s(name) for name in names}, times_of(read_sections(page())))
+        for place, name in enumerate(names, start=1):
+            print_note(f"{place} of {len(names)} studies{left.told()}")
             ran.append(reproduce(name, arguments.jobs))
+            left.done(name, ran[-1].took_s)
             # What has been run stands there, whatever becomes of the rest.
             write_page(ran[-1])
     except SkyhopError as error:
@@ -120,32 +126,52 @@ def is_whole(file: Path) -> bool:
 def reproduce(name: str, jobs: int | None) -> Reproduced:
     """Run one study and write its report."""
     study = load_study(find_study(name))
-    started_s = time.monotonic()
+    started_s, is_new = time.monotonic(), not (RUNS / name).exists()
     print_note(f"{name}: {study.run_count} runs")
     with progress_bar(name) as progress:
         done = run_study(study, RUNS / name, jobs=jobs, reuse=beside(name), progress=progress)
     verdicts = judge(study.claims, done.results)
-    page = write_study_report(done, verdicts)
-    print_note(f"{name}: {time.monotonic() - started_s:.0f} s; {page}")
-    return Reproduced(name, done, verdicts)
+    report = write_study_report(done, verdicts)
+    took_s = time.monotonic() - started_s
+    print_note(f"{name}: {took_s:.0f} s; {report}")
+    return Reproduced(name, done, verdicts, took_s if is_new else None)
 
 
-def planned(names: Sequence[str]) -> Iterator[str]:
-    """Yield the studies' names, and say how far it is each time."""
-    left_s = {name: simulated_s(name) for name in names}
-    total_s, began_s = sum(left_s.values()), time.monotonic()
-    for name in names:
-        gone_s, spent_s = total_s - sum(left_s.values()), time.monotonic() - began_s
-        rest = ""
-        if gone_s > 0:
-            minutes = spent_s / gone_s * (total_s - gone_s) / 60
-            rest = f"; about {minutes:,.0f} min are left"
-        print_note(
-            f"{len(names) - len(left_s) + 1} of {len(names)} studies, "
-            f"{gone_s / 3600:,.0f} of {total_s / 3600:,.0f} simulated hours done{rest}"
-        )
-        yield name
-        del left_s[name]
+class Left:
+    """What is left to be run, and how long that will take."""
+
+    def __init__(self, simulated_s: Mapping[str, float], times_s: Mapping[str, float]) -> None:
+        """Expect of studies the times that they took before, of others what their length says."""
+        timed = [name for name in simulated_s if name in times_s]
+        length_s = sum(simulated_s[name] for name in timed)
+        pace = sum(times_s[name] for name in timed) / length_s if length_s else None
+        self._left_s = {
+            name: times_s[name] if name in times_s else pace and long_s * pace
+            for name, long_s in simulated_s.items()
+        }
+        self._expected_s = self._spent_s = 0.0
+
+    def done(self, name: str, took_s: float | None) -> None:
+        """Count a study as run, in so long if it had to be."""
+        expected_s = self._left_s.pop(name)
+        if took_s is not None and expected_s:
+            self._expected_s += expected_s
+            self._spent_s += took_s
+
+    def told(self) -> str:
+        """Return how long the rest will take; nothing where nothing is known of it."""
+        left_s = [expected_s for expected_s in self._left_s.values() if expected_s is not None]
+        if len(left_s) < len(self._left_s):
+            return ""
+        # This machine may be faster or slower than that of before.
+        scale = self._spent_s / self._expected_s if self._expected_s else 1.0
+        return f"; about {sum(left_s) * scale / 60:,.0f} min are left"
+
+
+def times_of(sections: Mapping[str, str]) -> dict[str, float]:
+    """Return how long studies took, as the page has it."""
+    marks = [mark for text in sections.values() if (mark := MARK.match(text))]
+    return {mark["name"]: float(mark["took"]) for mark in marks if mark["took"]}
 
 
 def simulated_s(name: str) -> float:
@@ -158,11 +184,13 @@ def simulated_s(name: str) -> float:
 
 def write_page(study: Reproduced) -> None:
     """Put a study into the page in the place of what was there of it."""
-    sections = read_sections(PAGE.read_text("utf-8") if PAGE.exists() else "")
+    sections = read_sections(page())
     name = study.name
+    took_s = study.took_s or times_of(sections).get(name)
+    time_taken = f" in {took_s:.0f} s" if took_s else ""
     verdicts = Counter(result.verdict for result in study.verdicts)
     mark = (
-        f"<!-- {name}: build {core_digest()}, {study.done.study.run_count} runs, "
+        f"<!-- {name}: build {core_digest()}, {study.done.study.run_count} runs{time_taken}, "
         f"{verdicts['holds']} hold, {verdicts['does not hold']} do not, "
         f"{verdicts['cannot be told']} cannot be told -->"
     )
@@ -175,6 +203,11 @@ def write_page(study: Reproduced) -> None:
     for picture in PICTURES.get(name, ()):
         drawn = figures_directory(RUNS / name / "report.html")
         (ROOT / "docs" / picture.file).write_bytes(next(drawn.glob(picture.figure)).read_bytes())
+
+
+def page() -> str:
+    """Return what the page has now."""
+    return PAGE.read_text("utf-8") if PAGE.exists() else ""
 
 
 def read_sections(page: str) -> dict[str, str]:

@@ -97,3 +97,24 @@ def test_a_study_replaces_what_the_page_has_of_it(
     reproduce.PAGE.write_text(old, "utf-8")
     reproduce.write_page(reproduce.Reproduced("second", done, claims))
     assert "Made by 2 builds: 0" in reproduce.PAGE.read_text("utf-8")
+
+
+def test_what_is_left_is_told_from_what_studies_took_before(
+    done: StudyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "page.md")
+    names = [SimpleNamespace(name=name) for name in ("first", "second")]
+    monkeypatch.setattr(reproduce, "list_studies", lambda: names)
+    reproduce.write_page(reproduce.Reproduced("first", done, [], 600.0))
+    reproduce.write_page(reproduce.Reproduced("second", done, []))
+    # Where runs were there already, what it took before stands.
+    reproduce.write_page(reproduce.Reproduced("first", done, []))
+    times = reproduce.times_of(reproduce.read_sections(reproduce.page()))
+    assert times == {"first": 600.0}
+    left = reproduce.Left({"first": 10.0, "second": 20.0, "third": 30.0}, times)
+    assert left.told() == "; about 60 min are left"
+    left.done("first", 1200.0)
+    assert left.told() == "; about 100 min are left", "this machine is half as fast"
+    left.done("second", None)
+    assert left.told() == "; about 60 min are left"
+    assert reproduce.Left({"second": 20.0}, {}).told() == ""

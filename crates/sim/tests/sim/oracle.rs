@@ -17,7 +17,11 @@ const SRTT: f64 = 0.03;
 const SRTT_WITH_LOSS: f64 = 0.05;
 /// The same with a queue that drops or marks early.
 const SRTT_OF_QUEUES: f64 = 0.05;
-/// Of retransmits and of marks: this part of Linux's, and so many.
+/// Of drops and marks of such queues, relative. Where these or srtt are not kept, Linux's only draw is within [`SPREAD`] of
+/// ours: BBR chooses its phases at random, and how often it overruns fq's limit of 100 packets (2,700 to 7,900 times in 20
+/// runs of ours) or finds PIE at less than 10 % (69 to 3,380 marks) hangs on these; RED strikes at random (96 to 182 drops).
+const STRUCK: f64 = 0.2;
+/// Of retransmits: this part of Linux's, and so many.
 const RETRANSMITS: (f64, f64) = (0.25, 20.0);
 /// Of a flow's share of the goodput of all, absolute.
 const SHARE: f64 = 0.05;
@@ -52,10 +56,6 @@ const MODULES_OPEN: [&str; 4] = [
     "mixed-cubic-copafrac-50m-40ms-1bdp",
     "single-copafrac-50m-40ms-1bdp",
 ];
-/// Queues whose drops or marks, or one flow's srtt, are out of tolerance, and nobody knows yet why: BBR loses a third more
-/// to fq's limit of 100 packets, PIE marks twice as many of BBR's (1 % of what it strikes), RED takes a third more of Reno's.
-const OPEN: [&str; 3] =
-    ["aqm-fq-bbr-50m-40ms", "aqm-pie-ecn-bbr-50m-40ms", "aqm-red-reno-50m-40ms"];
 
 /// Our draws of random loss.
 const SEEDS: u64 = 20;
@@ -335,27 +335,36 @@ fn queues_do_what_they_do_on_linux() {
         let linux = [0, 1].map(|k| row.flows[k].goodput_bps);
         let all = mean_of(&|flows| goodputs(flows).iter().sum()) / linux.iter().sum::<f64>();
         let shares = [mean_of(&|flows| share(goodputs(flows))), share(linux)];
-        let marks = mean_of(&|flows| flows.iter().map(|flow| flow.marks as f64).sum());
-        let retransmits = mean_of(&|flows| flows.iter().map(|flow| flow.retransmits as f64).sum());
-        let linux_retransmits = row.flows.iter().map(|flow| flow.retransmits).sum();
-        let srtts = [0, 1].map(|k: usize| {
-            mean_of(&|flows| flows[k].srtt_mean_us.unwrap_or(0) as f64) / row.flows[k].srtt_mean_us
-        });
+        let struck = |count: fn(&FlowSummary) -> u64| {
+            spread(runs.iter().map(|flows| flows.iter().map(count).sum::<u64>() as f64))
+        };
+        let (marks, lost) = (struck(|flow| flow.marks), struck(|flow| flow.retransmits));
+        let linux_lost = row.flows.iter().map(|flow| flow.retransmits).sum();
+        let srtts =
+            [0, 1].map(|k: usize| {
+                spread(runs.iter().map(|flows| {
+                    flows[k].srtt_mean_us.unwrap_or(0) as f64 / row.flows[k].srtt_mean_us
+                }))
+            });
         let line = format!(
-            "{}: x{all:.4}, shares {shares:.3?}, srtts x{srtts:.3?}, {marks} marks for {}, \
-             {retransmits} retransmits for {linux_retransmits}",
-            row.name, row.ecn_marks
+            "{}: x{all:.4}, shares {shares:.3?}, srtts x{srtts:.3?}, {:.0} +- {:.0} marks for {}, \
+             {:.0} +- {:.0} retransmits for {linux_lost}",
+            row.name, marks.0, marks.1, row.ecn_marks, lost.0, lost.1
         );
         println!("{line}");
-        let is_near = srtts.iter().all(|srtt| (srtt - 1.0).abs() <= SRTT_OF_QUEUES)
-            && are_near(marks, row.ecn_marks)
-            && are_near(retransmits, linux_retransmits);
-        let within = (all - 1.0).abs() <= GOODPUT
-            && (shares[0] - shares[1]).abs() <= SHARE
-            && (is_near || OPEN.contains(&row.name.as_str()));
+        let is_near = srtts.iter().all(|srtt| is_as_likely(*srtt, 1.0, SRTT_OF_QUEUES))
+            && is_as_likely(marks, row.ecn_marks, STRUCK)
+            && is_as_likely(lost, linux_lost, STRUCK);
+        let within =
+            (all - 1.0).abs() <= GOODPUT && (shares[0] - shares[1]).abs() <= SHARE && is_near;
         (!within).then_some(line)
     });
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// Whether Linux's value is near the mean of ours, by this part of it, or could well be a draw of the same.
+fn is_as_likely((mean, sd): (f64, f64), linux: f64, part: f64) -> bool {
+    (mean - linux).abs() <= (part * linux).max(SPREAD * sd)
 }
 
 /// The mean of some runs and their standard deviation.

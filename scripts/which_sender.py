@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ ALONE, BESIDE = {"beside": "nobody"}, {"beside": "Cubic", "flow": 0}
 ENOUGH = 0.8
 """Of the best goodput: what an interactive user wants to keep."""
 MOST_NAMED = 3
+MOST_IN_SHORT = 4
 
 HEAD = """\
 # Which sender, which queue, for whom
@@ -62,7 +64,7 @@ def page(done: StudyRun, anchor: str) -> str:
     """Return the page, pictures and tables and what they say."""
     results = done.results
     queues = [str(queue) for queue in results.levels("queue", {})]
-    lines = [HEAD.format(anchor=anchor)]
+    lines = [HEAD.format(anchor=anchor), *in_short(results, queues)]
     lines += ["![Goodput alone behind FIFO](which-sender-goodput.png)\n"]
     lines += ["![Delay inflation alone behind FIFO](which-sender-delay.png)\n"]
     lines += ["![Share beside Cubic behind FIFO](which-sender-share.png)\n"]
@@ -70,6 +72,20 @@ def page(done: StudyRun, anchor: str) -> str:
         lines += [f"## {need.who}: {need.what}\n", *best_table(results, need, queues)]
     lines += ["## Which queue: what each does to all senders\n", *queue_table(results, queues)]
     return "\n".join(lines)
+
+
+def in_short(results: Results, queues: Sequence[str]) -> Iterator[str]:
+    """Yield for each need how often which senders are the best, or as good as chance can tell."""
+    places = [
+        {"path": path, "queue": queue} for path in results.levels("path", {}) for queue in queues
+    ]
+    for need in NEEDS:
+        ranked = [best(results, need, {**need.where, **place}) for place in places]
+        tally = Counter(name for cell in ranked for name, _ in cell)
+        foremost = [f"{name} {times}" for name, times in tally.most_common(MOST_IN_SHORT)]
+        yield f"- {need.who} ({need.what}): {', '.join(foremost)}"
+    yield f"\nThese are how many of the {len(places)} cells below a sender stands in, the best or "
+    yield "what chance cannot tell from it; the most frequent four.\n"
 
 
 def best_table(results: Results, need: Need, queues: Sequence[str]) -> Iterator[str]:

@@ -73,6 +73,8 @@ def test_the_best_sender_is_named_with_those_that_chance_cannot_tell_from_it(
 def test_the_page_has_every_path_and_queue(done: StudyRun) -> None:
     page = which_sender.page(done, "here")
     assert "reproduced.md#here" in page
+    assert "- A bulk transfer, alone (the most goodput): BBR " in page
+    assert "how many of the 4 cells below" in page
     for need in which_sender.NEEDS:
         assert f"## {need.who}" in page
     rows = [line for line in page.splitlines() if line.startswith(("| clean", "| lossy"))]

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bench_previous import previous
 
+from skyhop import _core
 from skyhop.cli.terminal import print_rows
 
 # At the top, so that loading it does not count as time of a run.
@@ -56,6 +57,9 @@ SIMULATIONS = (
     Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 4),
 )
 
+TIMES = 3
+"""The fastest of so many runs stands for a discipline."""
+
 # A ring of links, of which every flow crosses five in a row: ten flows share each link.
 LINKS, FLOWS, LINKS_OF_A_FLOW, RING_S = 100, 200, 5, 20
 RING = f"{LINKS} links, {FLOWS} flows"
@@ -67,6 +71,8 @@ def bench_sim() -> None:
     print("simulator, whole runs in a process each")
     print_rows(rows, as_json=False)
     print_rows([ring_row()], as_json=False)
+    print("the same with each queue discipline: two CUBIC flows over 200 Mbit/s and 40 ms")
+    print_rows(list(qdisc_rows()), as_json=False)
 
 
 def simulation_row(simulation: Simulation) -> dict[str, object]:
@@ -98,6 +104,33 @@ def ring_row() -> dict[str, object]:
         "of the engine's time": round(run.packet_hops / run.engine_s / 1e6, 2),
         "peak memory MB": round(run.peak_bytes / 1e6),
         "MB before": previous("sim", RING, "peak_memory_mb"),
+    }
+
+
+def qdisc_rows() -> Iterator[dict[str, object]]:
+    """Yield how fast runs are with each queue discipline, and the part of fifo's speed."""
+    names = [entry.name for entry in _core.list_qdiscs()]
+    fifo = None
+    for name in sorted(names, key=lambda name: name != "fifo"):
+        runs = [alone(with_qdisc(name)) for _ in range(TIMES)]
+        speed = max(run.data_packets / run.engine_s for run in runs) / 1e6
+        fifo = fifo or speed
+        yield {
+            "qdisc": name,
+            "M packets/s of the engine's time": round(speed, 2),
+            "of fifo's": f"{speed / fifo:.0%}",
+        }
+
+
+def with_qdisc(name: str) -> Mapping[str, Any]:
+    """Return the scenario of a queue discipline."""
+    # CAKE's own limit is its memory (docs/scenario.md).
+    room = {"queue": "64 MB"} if name == "cake" else {}
+    return {
+        "path": {"kind": "fixed", "rtt": "40 ms"},
+        "link": {"rate": "200 Mbit/s", "qdisc": name, **room},
+        "flow": [{"cc": "cubic", "count": 2}],
+        "run": {"duration": "120 s"},
     }
 
 

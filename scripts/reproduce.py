@@ -59,8 +59,7 @@ class Picture:
 
 
 PICTURES = {
-    "satcp-table1": [Picture("*-goodput-with-*.png", "satcp-table1.png")],
-    "leo-fig1": [Picture("*-figure-1b-*.png", "leo-fig1.png")],
+    "leo-fig1": [Picture("*-figure-1a-*.png", "leo-fig1.png")],
     which_sender.STUDY: [
         Picture("*-goodput-alone-fifo.png", "which-sender-goodput.png"),
         Picture("*-delay-inflation-alone-fifo.png", "which-sender-delay.png"),

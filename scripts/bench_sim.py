@@ -117,7 +117,7 @@ def qdisc_rows() -> Iterator[dict[str, object]]:
         fifo = fifo or speed
         yield {
             "qdisc": name,
-            "M packets/s of the engine's time": round(speed, 2),
+            "M packets/s": round(speed, 2),
             "of fifo's": f"{speed / fifo:.0%}",
         }
 

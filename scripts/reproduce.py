@@ -273,13 +273,15 @@ def section(study: Reproduced) -> Iterator[str]:
 
 
 def numbers(result: ClaimResult) -> str:
-    """Write what each comparison of a claim came to; nothing where there can be none."""
+    """Write what each comparison of a claim came to, and its note; nothing where it has none."""
     if result.claim.cannot_be_told:
         return ""
     found = []
     for finding in result.findings:
         where = f"{describe(finding.at)}: " if finding.at else ""
         found.append(where + numbers_text(finding))
+    if result.claim.note:
+        found.append(f"*{result.claim.note}*")
     return "<br>".join(found)
 
 

@@ -96,7 +96,7 @@ def _repeat(
 
     from skyhop.data.processes import check_processes
     from skyhop.data.scenarios import load_cc_files, load_scenario
-    from skyhop.errors import InterruptedRunError, RunError
+    from skyhop.errors import InterruptedRunError, RunError, SkyhopError
     from skyhop.study.workers import CONTEXT
 
     stop_on_signals()
@@ -119,9 +119,14 @@ def _repeat(
                 future.result()
                 progress(finished, len(waiting))
         except BaseException as error:
-            for worker in active_children():
-                worker.terminate()
-            pool.shutdown(cancel_futures=True)
+            try:
+                if isinstance(error, SkyhopError):
+                    # The others come to their end, which leaves nothing half-written.
+                    pool.shutdown(cancel_futures=True)
+            finally:
+                for worker in active_children():
+                    worker.terminate()
+                pool.shutdown(cancel_futures=True)
             done = sum(_is_done(place, mark) for place in places.values())
             if not done:
                 mark.unlink()

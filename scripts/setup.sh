@@ -163,6 +163,17 @@ build_ahead() {
     trap 'kill "$ahead" 2>/dev/null || true' EXIT
 }
 
+# What python/skyhop/**/*.proto describes, as modules beside them, and their types.
+generate_protocols() {
+    local file
+    while read -r file; do
+        [ "${file%.proto}_pb2.py" -ot "$file" ] || [ "${file%.proto}_pb2.py" -ot requirements.lock ] || continue
+        PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m grpc_tools.protoc -Ipython --python_out=python \
+            --grpc_python_out=python --mypy_out=quiet:python --mypy_grpc_out=quiet:python "$file" \
+            || fail "the build of $file failed; its messages are above"
+    done < <(find python -name "*.proto")
+}
+
 build_core() {
     echo "setup: building skyhop (the first time takes some minutes)"
     # shellcheck disable=SC2086  # the features are words
@@ -180,4 +191,4 @@ ahead=""
 [ -n "$tools_only" ] || { choose_features; build_ahead; }
 for lock in requirements.lock "$@"; do install_locked "$lock"; done
 [ -z "$ahead" ] || wait "$ahead" || true
-[ -n "$tools_only" ] || build_core
+[ -n "$tools_only" ] || { generate_protocols; build_core; }

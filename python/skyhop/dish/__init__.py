@@ -1,0 +1,1 @@
+"""A satellite terminal: one that is read, and one that is emulated for tests and demonstrations."""

@@ -1,7 +1,8 @@
 """The columns of telemetry: what a terminal says each second, and what its host adds.
 
-Each word stands in files, triggers and tables, and is written down here once. A value that is not known is null: a terminal that does not answer says nothing, not 0. `time_ns` is
-the second's end in UTC.
+Each word stands in files, triggers and tables, and is written down here once. A value that is not
+known is null: a terminal that does not answer says nothing, not 0. `time_ns` is the second's end
+in UTC.
 """
 
 from __future__ import annotations

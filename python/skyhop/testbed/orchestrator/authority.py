@@ -1,0 +1,256 @@
+"""The testbed's own authority, which signs nodes' certificates, and the key that signs orders.
+
+Nodes make their keys themselves and send a request; a certificate is valid for 90 days and is
+renewed from the 60th on. Schedules and tasks are signed with Ed25519, so that a node needs to trust
+nobody between.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from skyhop.errors import InputError, RunError
+
+NODE_DAYS = 90
+RENEWED_AFTER_DAYS = 60
+_AUTHORITY_DAYS = 3650
+_SERVER_DAYS = 825
+_PRIVATE = 0o600
+_LARGEST_REQUEST = 16_384
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The keys of a testbed, in its state directory."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    orders: ed25519.Ed25519PrivateKey
+    server_key_pem: bytes
+    server_certificate_pem: bytes
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """What users and nodes trust."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def orders_key(self) -> bytes:
+        """The public key, 32 bytes, of what the orchestrator signs."""
+        return self.orders.public_key().public_bytes(
+            serialization.Encoding.Raw, serialization.PublicFormat.Raw
+        )
+
+    def sign_order(self, body: bytes) -> bytes:
+        """Return the signature of an order to a node, 64 bytes."""
+        return self.orders.sign(body)
+
+    def sign_node(self, node: str, request_pem: bytes, now: dt.datetime) -> bytes:
+        """Return a node's certificate, PEM.
+
+        Raises:
+            InputError: the request is none, or its signature is wrong.
+        """
+        if len(request_pem) > _LARGEST_REQUEST:
+            raise InputError("the certificate request is too long")
+        try:
+            request = x509.load_pem_x509_csr(request_pem)
+            key = request.public_key()
+        except ValueError as error:
+            raise InputError(f"the certificate request cannot be read: {error}") from None
+        if not request.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise InputError(
+                "the certificate request is not signed by an elliptic-curve key of its own"
+            )
+        builder = _builder(node, key, self.certificate.subject, now, NODE_DAYS)
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        certificate = builder.add_extension(usage, critical=True).sign(self.key, hashes.SHA256())
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def fingerprint(certificate_pem: bytes) -> bytes:
+    """Return the SHA-256 of a certificate, by which it is known here.
+
+    Raises:
+        ValueError: it is none.
+    """
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    return certificate.fingerprint(hashes.SHA256())
+
+
+def valid_until(certificate_pem: bytes) -> tuple[dt.datetime, dt.datetime]:
+    """Return from when and until when a certificate is valid."""
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
+def make_request(node: str) -> tuple[bytes, bytes]:
+    """Return a new key, and the request that asks for its certificate, both PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return _key_pem(key), request.public_bytes(serialization.Encoding.PEM)
+
+
+def is_signed(orders_key: bytes, body: bytes, signature: bytes) -> bool:
+    """Return whether the orchestrator signed this."""
+    try:
+        ed25519.Ed25519PublicKey.from_public_bytes(orders_key).verify(signature, body)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def secret_hash(secret: str) -> bytes:
+    """Return what is kept of a secret of 256 random bits: no salt is needed for those."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def open_authority(directory: Path, names: list[str], now: dt.datetime) -> Authority:
+    """Read the keys of a state directory; make those that are not there.
+
+    Args:
+        directory: for the keys, made with permissions for nobody else.
+        names: host names and addresses under which the orchestrator is reached.
+        now: the time, with its zone.
+
+    Raises:
+        InputError: what is there is no key, or others may read it.
+        RunError: it cannot be written.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = _key(directory / "authority.key")
+        certificate = _authority(directory / "authority.pem", key, now)
+        orders = _orders(directory / "orders.key")
+        server_key, server = _server(directory, key, certificate, names, now)
+    except OSError as error:
+        raise RunError(f"{error.filename or directory}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{directory}: a key or certificate cannot be read: {error}") from None
+    return Authority(key, certificate, orders, server_key, server)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read: whole, or not at all."""
+    aside = path.with_name(f".{path.name}.partial")
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+def read_private(path: Path) -> bytes:
+    """Read a file that nobody else may read.
+
+    Raises:
+        InputError: others may.
+    """
+    if path.stat().st_mode & 0o077:
+        raise InputError(f"{path}: others may read this secret; run chmod 600 on it")
+    return path.read_bytes()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _key(path: Path) -> ec.EllipticCurvePrivateKey:
+    if not path.exists():
+        write_private(path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
+    key = serialization.load_pem_private_key(read_private(path), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path} holds another kind of key")
+    return key
+
+
+def _orders(path: Path) -> ed25519.Ed25519PrivateKey:
+    if not path.exists():
+        write_private(path, _key_pem(ed25519.Ed25519PrivateKey.generate()))
+    key = serialization.load_pem_private_key(read_private(path), None)
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise ValueError(f"{path} holds another kind of key")
+    return key
+
+
+def _authority(path: Path, key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:
+    if not path.exists():
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "skyhop testbed")])
+        builder = _builder("skyhop testbed", key.public_key(), name, now, _AUTHORITY_DAYS)
+        certificate = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        ).sign(key, hashes.SHA256())
+        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def _server(
+    directory: Path,
+    authority_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    names: list[str],
+    now: dt.datetime,
+) -> tuple[bytes, bytes]:
+    """Return the server's key and certificate, new where the names are others or it ends soon."""
+    key = _key(directory / "server.key")
+    path = directory / "server.pem"
+    wanted = x509.SubjectAlternativeName([_alternative(name) for name in sorted(set(names))])
+    if path.exists():
+        old = x509.load_pem_x509_certificate(path.read_bytes())
+        kept = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        if kept == wanted and old.not_valid_after_utc - now > dt.timedelta(days=RENEWED_AFTER_DAYS):
+            return _key_pem(key), path.read_bytes()
+    builder = _builder(names[0], key.public_key(), authority.subject, now, _SERVER_DAYS)
+    certificate = (
+        builder.add_extension(wanted, critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    path.write_bytes(pem)
+    return _key_pem(key), pem
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(
+    subject: str,
+    key: ec.EllipticCurvePublicKey,
+    issuer: x509.Name,
+    now: dt.datetime,
+    days: int,
+) -> x509.CertificateBuilder:
+    # Clocks of nodes may be slow.
+    begin = now - dt.timedelta(minutes=10)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(now + dt.timedelta(days=days))
+    )

@@ -1,0 +1,295 @@
+"""Runs: what is told of them, and what becomes of those that were stopped or never heard of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from skyhop.errors import InputError
+from skyhop.testbed.ids import is_id
+from skyhop.testbed.orchestrator import access
+from skyhop.testbed.orchestrator.desk import ITSELF, DeniedError, Desk, NotFoundError, as_json
+from skyhop.testbed.states import Change, allowed
+from skyhop.testbed.store.tables import artefact, event, job, run, task
+from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
+
+_SECOND = 1_000_000_000
+_MADE_ROOM = frozenset({Reason.SCAVENGER, Reason.BUSY})
+"""Why a run that happens once is given another time."""
+
+
+def get(desk: Desk, name: str) -> sa.RowMapping:
+    """Return a run.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    row = desk.one(sa.select(run).where(run.c.id == name)) if is_id(name) else None
+    if row is None:
+        raise NotFoundError(f"there is no run {name[:40]}")
+    return row
+
+
+def apply(desk: Desk, row: sa.RowMapping, change: Change) -> State:
+    """Enter a change into a run's life; return its state then.
+
+    What its life does not allow (a node tells of a run that was ended meanwhile) is kept beside,
+    and changes nothing.
+    """
+    before = State(row["state"])
+    change = _with_another_time(desk, row, change) if allowed(before, change.state) else change
+    applied = allowed(before, change.state)
+    desk.do(
+        sa.insert(event).values(
+            run=row["id"],
+            at_ns=change.at_ns,
+            received_ns=desk.now_ns,
+            actor=change.actor,
+            state=change.state.value,
+            reason=change.reason.value if change.reason else None,
+            details=as_json(change.details),
+            applied=applied,
+        )
+    )
+    desk.watched.add(row["id"])
+    if not applied:
+        return before
+    values: dict[str, Any] = {"state": change.state.value}
+    if change.reason is not None or change.state in ENDED:
+        values["reason"] = change.reason.value if change.reason else None
+    if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
+        # What is left of its time is free again.
+        values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
+    desk.do(sa.update(run).where(run.c.id == row["id"]).values(**values))
+    if change.state in ENDED or before is State.LOST:
+        desk.touch({row["client"]})
+    return change.state
+
+
+def _with_another_time(desk: Desk, row: sa.RowMapping, change: Change) -> Change:
+    """Return the change, or that a run which had to make room begins anew later."""
+    stopped = change.state in (State.ABORTED, State.SKIPPED) and change.reason in _MADE_ROOM
+    if not stopped:
+        return change
+    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+    if found is None or found["kind"] != JobKind.AT or found["state"] != "active":
+        return change
+    from skyhop.testbed.orchestrator.planning import move_run
+
+    moved = move_run(desk, row, found, change.at_ns)
+    details = {**change.details, "because": change.reason.value if change.reason else None}
+    if moved is None:
+        return Change(change.at_ns, change.state, change.actor, Reason.NO_SLOT, details)
+    details |= {"run": moved["id"], "start_ns": moved["start_ns"]}
+    return Change(change.at_ns, State.RESCHEDULED, change.actor, change.reason, details)
+
+
+def claim(desk: Desk, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
+    """Give a run to its node.
+
+    Args:
+        desk: the node's.
+        name: the run's.
+        fence: a number of the node's making, kept there before it asks: the same one twice is the
+            same claim.
+        at_ns: when it took it.
+
+    Returns:
+        whether it is granted, and why not.
+    """
+    row = get(desk, name)
+    if row["client"] != desk.caller.name:
+        return False, "it is another node's"
+    state = State(row["state"])
+    if state in ACTIVE and row["fence"] == fence:
+        return True, ""
+    if state not in (State.PLANNED, State.ARMED):
+        return False, f"it is {state.value}"
+    if fence <= row["fence"]:
+        return False, "a newer claim was granted"
+    desk.do(sa.update(run).where(run.c.id == name).values(fence=fence))
+    details = {"fence": fence}
+    apply(desk, row, Change(at_ns, State.CLAIMED, desk.caller.actor, None, details))
+    return True, ""
+
+
+def told(desk: Desk, body: dict[str, Any]) -> None:
+    """Enter what a node tells of a run, one that it made itself among them.
+
+    Raises:
+        InputError: it is not that node's to tell.
+    """
+    made = body.get("new")
+    if made:
+        _adopt(desk, made)
+    change = Change.from_json(body["change"])
+    row = get(desk, str(body["run"]))
+    if desk.caller.name not in (row["client"], row["server"]):
+        raise InputError(f"run {row['id']} is not {desk.caller.name}'s")
+    if row["client"] != desk.caller.name and change.state in ENDED | {State.CLAIMED}:
+        raise InputError(f"run {row['id']} is only served by {desk.caller.name}")
+    change = Change(change.at_ns, change.state, desk.caller.actor, change.reason, change.details)
+    fence = change.details.get("fence")
+    if change.state is State.CLAIMED and isinstance(fence, int):
+        if State(row["state"]) is State.CLAIMED and row["fence"] == fence:
+            # Granted before; the node could not know.
+            return
+        desk.do(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+    apply(desk, row, change)
+
+
+def _adopt(desk: Desk, made: dict[str, Any]) -> None:
+    """Take over a run that a node made: the next one of a trigger's window."""
+    name, after = str(made["run"]), str(made["after"])
+    if not is_id(name) or desk.one(sa.select(run.c.id).where(run.c.id == name)):
+        return
+    old = get(desk, after)
+    found = desk.one(sa.select(job).where(job.c.id == old["job"]))
+    if old["client"] != desk.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
+        raise InputError(f"run {name} follows none of {desk.caller.name}'s")
+    row = {key: old[key] for key in ("job", "client", "server")}
+    row |= {"start_ns": int(made["start_ns"]), "end_ns": int(made["end_ns"]), "after": after}
+    desk.do(
+        sa.insert(run).values(id=name, state=State.PLANNED, created_ns=desk.now_ns, fence=0, **row)
+    )
+
+
+def abort(desk: Desk, name: str, reason: str) -> dict[str, Any]:
+    """Stop a run, or take one that is to come off the calendar.
+
+    Raises:
+        NotFoundError, DeniedError: it is none, or not the caller's.
+        InputError: it has ended.
+    """
+    row = get(desk, name)
+    why = _right_to_stop(desk, row)
+    if State(row["state"]) in ENDED:
+        raise InputError(f"run {name} has ended: it is {row['state']}")
+    apply(
+        desk,
+        row,
+        Change(desk.now_ns, State.ABORTED, desk.caller.actor, why, {"text": reason[:200]}),
+    )
+    end_tasks(desk, name)
+    desk.touch({row["client"]} | ({row["server"]} if row["server"] else set()))
+    return document(desk, name)
+
+
+def _right_to_stop(desk: Desk, row: sa.RowMapping) -> Reason:
+    owner = desk.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    if desk.caller.is_admin or owner == desk.caller.name:
+        return Reason.USER
+    if any(access.owns_node(desk, node) for node in (row["client"], row["server"]) if node):
+        return Reason.OWNER
+    raise DeniedError(f"run {row['id']} is not yours")
+
+
+def end_tasks(desk: Desk, name: str) -> None:
+    """Forget what a run wanted of its server."""
+    opened = (task.c.run == name) & (task.c.state == "open")
+    desk.do(sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"})))
+
+
+def find_lost(desk: Desk) -> None:
+    """Give up runs of which nothing was heard for longer than they can last."""
+    limit_ns = round(desk.settings.lost_after_s * _SECOND)
+    last = (
+        sa.select(sa.func.max(event.c.received_ns)).where(event.c.run == run.c.id).scalar_subquery()
+    )
+    waiting = [State.PLANNED.value, State.ARMED.value, *(state.value for state in ACTIVE)]
+    query = (
+        sa.select(run)
+        .where(run.c.state.in_(waiting))
+        .where(run.c.end_ns + limit_ns < desk.now_ns)
+        .where(sa.func.coalesce(last, run.c.created_ns) + limit_ns < desk.now_ns)
+        .limit(500)
+    )
+    for row in desk.all(query):
+        apply(desk, row, Change(desk.now_ns, State.LOST, ITSELF.actor, Reason.OFFLINE))
+        end_tasks(desk, row["id"])
+
+
+def visible(desk: Desk, row: sa.RowMapping, owner: str) -> bool:
+    """Return whether the caller may see a run's files and reasons; that it is there, all may."""
+    if desk.caller.role is Role.ADMIN or owner == desk.caller.name:
+        return True
+    return any(access.owns_node(desk, node) for node in (row["client"], row["server"]) if node)
+
+
+def check_files(desk: Desk, name: str) -> sa.RowMapping:
+    """Return a run whose files the caller may have: its user's and administrators', not its hosts'.
+
+    Raises:
+        NotFoundError, DeniedError: there is none, or it is another's.
+    """
+    row = get(desk, name)
+    owner = desk.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    access.check_owns_job(desk, str(owner), f"run {name}")
+    return row
+
+
+def document(desk: Desk, name: str) -> dict[str, Any]:
+    """Return all that is known of a run: events, tasks and files.
+
+    Raises:
+        NotFoundError, DeniedError: there is none, or it is not the caller's to see.
+    """
+    row = get(desk, name)
+    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+    if found is None or not visible(desk, row, found["owner"]):
+        raise DeniedError(f"run {name} is not yours")
+    events = desk.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
+    files = desk.all(
+        sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
+    )
+    return {
+        **_row(row, found),
+        "events": [{**e, "details": json.loads(e["details"])} for e in map(dict, events)],
+        "files": [dict(file) for file in files],
+        "spec": json.loads(found["spec"]),
+    }
+
+
+def listing(
+    desk: Desk,
+    *,
+    of_job: str = "",
+    node: str = "",
+    user: str = "",
+    states: Iterable[str] = (),
+    from_ns: int = 0,
+    to_ns: int = 0,
+    limit: int = 0,
+) -> list[dict[str, Any]]:
+    """Return runs that the caller may see, the latest first."""
+    query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
+    if not desk.caller.is_admin:
+        mine = access.my_nodes(desk)
+        query = query.where(
+            sa.or_(job.c.owner == desk.caller.name, run.c.client.in_(mine), run.c.server.in_(mine))
+        )
+    for wanted, clause in (
+        (of_job, sa.or_(job.c.name == of_job, job.c.id == of_job)),
+        (node, sa.or_(run.c.client == node, run.c.server == node)),
+        (user, job.c.owner == user),
+        (from_ns, run.c.end_ns > from_ns),
+        (to_ns, run.c.start_ns < to_ns),
+        (list(states), run.c.state.in_(list(states))),
+    ):
+        query = query.where(clause) if wanted else query
+    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(min(limit or 100, 10_000))
+    return [dict(row) for row in desk.all(query)]
+
+
+def _row(row: sa.RowMapping, found: sa.RowMapping) -> dict[str, Any]:
+    return {**row, "job_name": found["name"], "owner": found["owner"], "kind": found["kind"]}
+
+
+def side_of(row: sa.RowMapping, node: str) -> Side | None:
+    """Return which side of a run a node is, None where it is neither."""
+    if node == row["client"]:
+        return Side.CLIENT
+    return Side.SERVER if node == row["server"] else None

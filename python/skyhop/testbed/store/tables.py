@@ -1,0 +1,222 @@
+"""The orchestrator's tables. Times are UTC in nanoseconds, ids ULIDs; users and nodes have names.
+
+A run's state is the fold of its rows in `event`; `run.state` is that fold kept, changed in the same
+transaction as the event.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite counts up only what it calls INTEGER.
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+user = Table(
+    "user",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("full_name", Text, nullable=False, default=""),
+    Column("team", Text, nullable=False, default=""),
+    Column("role", String(16), nullable=False),
+    Column("created_ns", BigInteger, nullable=False),
+    Column("disabled", Boolean, nullable=False, default=False),
+)
+
+credential = Table(
+    "credential",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    # "token", "session", "invitation" or "certificate".
+    Column("kind", String(16), nullable=False),
+    Column("user", ForeignKey("user.name", ondelete="CASCADE"), nullable=True),
+    Column("node", ForeignKey("node.name", ondelete="CASCADE"), nullable=True),
+    # SHA-256 of the secret, or of the certificate: neither is kept.
+    Column("hash", LargeBinary(32), nullable=False, unique=True),
+    Column("label", Text, nullable=False, default=""),
+    Column("created_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=True),
+    Column("used_ns", BigInteger, nullable=True),
+    Column("spent", Boolean, nullable=False, default=False),
+)
+
+node = Table(
+    "node",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("owner", ForeignKey("user.name"), nullable=True),
+    Column("description", Text, nullable=False, default=""),
+    Column("provider", Text, nullable=False, default=""),
+    # Where its clients find it, if it serves.
+    Column("address", Text, nullable=False, default=""),
+    # Rounded to a tenth of a degree unless the owner allows more.
+    Column("latitude_deg", Float, nullable=True),
+    Column("longitude_deg", Float, nullable=True),
+    Column("policy", Text, nullable=False, default="{}"),
+    Column("health", Text, nullable=False, default="{}"),
+    Column("scavenger_mode", String(8), nullable=False, default="auto"),
+    Column("scavenger_active", Boolean, nullable=False, default=False),
+    Column("last_seen_ns", BigInteger, nullable=True),
+    Column("last_seq", BigInteger, nullable=False, default=0),
+    Column("revision", BigInteger, nullable=False, default=1),
+    Column("created_ns", BigInteger, nullable=False),
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("owner", ForeignKey("user.name"), nullable=False, index=True),
+    Column("name", String(63), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("overhead", Boolean, nullable=False),
+    # "active", "over" or "cancelled".
+    Column("state", String(16), nullable=False, index=True),
+    Column("created_ns", BigInteger, nullable=False),
+    # Runs exist for all occurrences before this.
+    Column("planned_ns", BigInteger, nullable=False, default=0),
+    UniqueConstraint("owner", "name"),
+)
+
+job_node = Table(
+    "job_node",
+    metadata,
+    Column("job", ForeignKey("job.id", ondelete="CASCADE"), primary_key=True),
+    Column("node", ForeignKey("node.name"), primary_key=True, index=True),
+    Column("side", String(8), nullable=False),
+)
+
+job_file = Table(
+    "job_file",
+    metadata,
+    Column("job", ForeignKey("job.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("job", ForeignKey("job.id"), nullable=False, index=True),
+    Column("client", ForeignKey("node.name"), nullable=False),
+    Column("server", ForeignKey("node.name"), nullable=True, index=True),
+    # Of a run that waits for a trigger: its window.
+    Column("start_ns", BigInteger, nullable=False),
+    Column("end_ns", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("reason", String(16), nullable=True),
+    # Goes up with each claim; who claims with an older one is refused.
+    Column("fence", BigInteger, nullable=False, default=0),
+    # The run that this one took the place of, or followed.
+    Column("after", String(26), nullable=True),
+    Column("created_ns", BigInteger, nullable=False),
+    Index(None, "client", "state", "start_ns"),
+    Index(None, "start_ns"),
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("run", ForeignKey("run.id"), nullable=False, index=True),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("received_ns", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", String(16), nullable=True),
+    Column("details", Text, nullable=False, default="{}"),
+    # Whether the run's life allowed it; what it did not is kept all the same.
+    Column("applied", Boolean, nullable=False),
+)
+
+task = Table(
+    "task",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("run", ForeignKey("run.id"), nullable=False, index=True),
+    Column("node", ForeignKey("node.name"), nullable=False),
+    Column("kind", String(8), nullable=False),
+    # "open", "done" or "failed".
+    Column("state", String(8), nullable=False),
+    Column("created_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=False),
+    Column("result", Text, nullable=False, default="{}"),
+    Index(None, "node", "state"),
+)
+
+artefact = Table(
+    "artefact",
+    metadata,
+    Column("run", ForeignKey("run.id"), primary_key=True),
+    Column("side", String(8), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=False, index=True),
+)
+
+trigger_log = Table(
+    "trigger_log",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("job", ForeignKey("job.id"), nullable=False, index=True),
+    Column("node", ForeignKey("node.name"), nullable=False),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("fired", Boolean, nullable=False),
+    Column("run", String(26), nullable=True),
+    Column("body", Text, nullable=False),
+)
+
+preemption = Table(
+    "preemption",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("node", ForeignKey("node.name"), nullable=False, index=True),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("at_ns", BigInteger, nullable=False, index=True),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+)
+
+config = Table(
+    "config",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import operator
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -48,6 +49,14 @@ from skyhop.testbed.triggers.windows import Past, Values, least_count
 STALE_PERIODS = 3
 """A field older than so many of its periods is null."""
 _S_NS = 1_000_000_000
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class Outcome(StrEnum):
@@ -99,6 +108,7 @@ class Trigger:
     def __init__(
         self,
         expression: str,
+        *,
         hold_s: float = 0.0,
         cooldown_s: float = 0.0,
         max_runs: int | None = None,
@@ -149,7 +159,7 @@ class Trigger:
         if last_ns is not None and now_ns <= last_ns:
             return None
         for name, past in self._past.items():
-            value = known(past.field, sample.get(name))
+            value = known(past.used, sample.get(name))
             if value is not None:
                 past.add(now_ns, value)
             else:
@@ -166,9 +176,9 @@ class Trigger:
         edge.last_ns = now_ns
         if value is not True:
             edge.since_ns, edge.is_spent = None, False
-            if value is None:
-                return Outcome.NULL, f"null: {missing[0] if missing else 'not known'}"
-            return Outcome.FALSE, "false"
+            if value is False:
+                return Outcome.FALSE, "false"
+            return Outcome.NULL, f"null: {missing[0] if missing else 'not known'}"
         if edge.since_ns is None:
             edge.since_ns, edge.is_spent = now_ns, False
         held_ns = now_ns - edge.since_ns
@@ -177,6 +187,10 @@ class Trigger:
         if held_ns < self.hold_ns:
             return Outcome.HOLDING, f"holding {held_ns / 1e9:.1f} of {self.hold_ns / 1e9:g} s"
         edge.is_spent = True
+        return self._fire(now_ns)
+
+    def _fire(self, now_ns: int) -> tuple[Outcome, str]:
+        edge = self._edge
         if self.max_runs is not None and edge.fired >= self.max_runs:
             return Outcome.MAX_RUNS, f"max_runs: has fired {edge.fired} times"
         if edge.fired_ns is not None and now_ns < edge.fired_ns + self.cooldown_ns:
@@ -317,18 +331,7 @@ class _Look:
         a, b = self.number(left), self.number(right)
         if a is None or b is None:
             return None
-        match sign:
-            case "==":
-                return a == b
-            case "!=":
-                return a != b
-            case "<":
-                return a < b
-            case "<=":
-                return a <= b
-            case ">":
-                return a > b
-        return a >= b
+        return _COMPARE[sign](a, b)
 
     def _text(self, node: Node) -> str | None:
         if isinstance(node, Constant):
@@ -339,23 +342,19 @@ class _Look:
     def number(self, node: Node) -> float | None:
         """Return what a number is worth, None where that is not known."""
         match node:
-            case Constant(value=value):
-                return float(value)
+            case Constant(value=fixed):
+                return float(fixed)
             case Minus(node=part):
-                number = self.number(part)
-                return None if number is None else -number
+                found = self.number(part)
+                return None if found is None else -found
             case Absolute(node=part):
-                number = self.number(part)
-                return None if number is None else abs(number)
-            case Sum(terms=terms):
-                return self._folded([(sign, self.number(part)) for sign, part in terms])
-            case Product(factors=factors):
-                return self._folded([(sign, self.number(part)) for sign, part in factors])
-            case Not() | All() | Either() | Compare():
-                truth = self.truth(node)
-                return None if truth is None else float(truth)
-        found = self._input(node)
-        return None if found is None else float(found)
+                found = self.number(part)
+                return None if found is None else abs(found)
+            case Sum(terms=parts) | Product(factors=parts):
+                return self._folded([(sign, self.number(part)) for sign, part in parts])
+        is_condition = isinstance(node, Not | All | Either | Compare)
+        value = self.truth(node) if is_condition else self._input(node)
+        return None if value is None else float(value)
 
     def _folded(self, parts: list[tuple[str, float | None]]) -> float | None:
         """Reckon from the left."""
@@ -396,21 +395,25 @@ class _Look:
                 before = self._earlier(used, 1)
                 return None if before is None else float(before != self._current(used))
             case Age(field=used):
-                last = self.past[used.name].last
-                return self._no_value(used) if last is None else (self.now_ns - last[0]) / 1e9
+                return self._age(used)
             case Random(rate_hz=rate, index=index):
                 return float(self._event(rate, index))
             case Over():
                 return self._over(node)
         raise AssertionError(f"{type(node).__name__} is no leaf")
 
-    def _no_value(self, used: Field) -> None:
-        self.missing.append(f"{used.name} has no value yet")
+    def _age(self, used: Field) -> float | None:
+        last = self.past[used.name].last
+        if last is None:
+            self.missing.append(f"{used.name} has no value yet")
+            return None
+        return (self.now_ns - last[0]) / 1e9
 
     def _current(self, used: Field) -> float | str | None:
         past = self.past[used.name]
         if past.last is None:
-            return self._no_value(used)
+            self.missing.append(f"{used.name} has no value yet")
+            return None
         age_ns = self.now_ns - past.last[0]
         if age_ns > STALE_PERIODS * past.period_ns:
             self.missing.append(f"{used.name} is {age_ns / 1e9:,.0f} s old")

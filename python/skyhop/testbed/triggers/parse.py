@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import UnexpectedInput, VisitError
 
 from skyhop.errors import InputError
@@ -52,6 +52,8 @@ MOST_WINDOWS = 16
 """Different windows of a trigger: each keeps its values."""
 MOST_UPDATES = 10_000
 """What a window may hold, at a field's own period."""
+SHORTEST_S = 1e-3
+"""The shortest window in time."""
 HISTORY = 5
 """F_1 to F_5; F_avg is over these and the current value."""
 FASTEST_HZ = 1.0
@@ -154,16 +156,17 @@ def _place(text: str, at: int) -> str:
 
 def _syntax(text: str, error: UnexpectedInput) -> _RefusalError:
     """Return what is wrong in the words of this language instead of the parser's."""
-    match error:
-        case UnexpectedToken(token=token, accepts=accepts, expected=expected):
-            at = len(text) if token.type == "$END" else token.start_pos or 0
-            words = set(accepts or expected)
-            found = "the end" if token.type == "$END" else f'"{str(token)[:40]}"'
-        case UnexpectedCharacters(pos_in_stream=at, allowed=allowed):
-            words = set(allowed or ())
-            found = f'"{text[at]}"'
-        case _:
-            return _RefusalError(len(text), f"expected {_OPERAND}, not the end")
+    at, found = len(text), "the end"
+    words: set[str] = set()
+    if isinstance(error, UnexpectedToken):
+        words = set(error.accepts or error.expected)
+        if error.token.type != "$END":
+            at, found = error.token.start_pos or 0, f'"{str(error.token)[:40]}"'
+    elif isinstance(error, UnexpectedCharacters):
+        at, words = int(error.pos_in_stream or 0), set(error.allowed or ())
+        found = f'"{text[at]}"'
+    if "NUMBER" in words:
+        words = {"NUMBER"}
     if text[at : at + 1] == "=":
         return _RefusalError(at, 'expected a comparison: equality is written "=="')
     named = [said for word, said in _EXPECTED.items() if word in words]
@@ -236,8 +239,7 @@ class _Build(Transformer[Token, Any]):
         return _Part(made, _deeper(at, part))
 
     def inside(self, children: list[Any]) -> _Part:
-        part = _part(children[0])
-        return part
+        return _part(children[0])
 
     def absolute(self, children: list[Any]) -> _Part:
         return _absolute(children[0].start_pos, _part(children[1]))
@@ -444,27 +446,28 @@ def _called(at: int, name: str, given: Sequence[_Part]) -> _Part:
     Raises:
         _RefusalError: it is given what it does not take.
     """
+    made: Node
     match name, list(given):
         case "abs", [part]:
             return _absolute(at, part)
         case "random", [part]:
-            return _Part(_random(at, part), 1)
-        case (("changed" | "age"), [part]):
-            of = _plain_field(name, part)
-            if name == "age":
-                return _Part(Age(at, Kind.NUMBER, "s", of), 1)
-            return _Part(Changed(at, Kind.BOOLEAN, "", of), 1)
+            made = _random(at, part)
+        case "age", [part]:
+            made = Age(at, Kind.NUMBER, "s", _plain_field(name, part))
+        case "changed", [part]:
+            made = Changed(at, Kind.BOOLEAN, "", _plain_field(name, part))
         case "delta", [part]:
-            of = _plain_field(name, part)
-            return _Part(_over(at, name, of, Window(updates=2, text="2")), 1)
+            made = _over(at, name, _plain_field(name, part), Window(updates=2, text="1"))
         case "p", [part, percent, width]:
             of = _plain_field(name, part)
-            window = _window(name, of, width)
-            return _Part(_over(at, name, of, window, _percent(percent)), 1)
+            made = _over(at, name, of, _window(name, of, width), _percent(percent))
         case _, [part, width] if name in _WINDOWED:
             of = _plain_field(name, part)
-            return _Part(_over(at, name, of, _window(name, of, width)), 1)
-    raise _RefusalError(at, f"{name} takes {FUNCTIONS[name][0]}, not {len(given)} arguments")
+            made = _over(at, name, of, _window(name, of, width))
+        case _:
+            takes = FUNCTIONS[name][0]
+            raise _RefusalError(at, f"{name} takes {takes}, not {len(given)} arguments")
+    return _Part(made, 1)
 
 
 def _plain_field(name: str, part: _Part) -> Field:
@@ -485,7 +488,7 @@ def _window(name: str, of: Field, part: _Part) -> Window:
         return Window(updates=int(value) + (name == "delta"), text=f"{value:g}")
     span_s = units.converted(value, node.unit, "s")
     longest_s = MOST_UPDATES * of.period_s
-    if span_s is None or not 1e-3 <= span_s <= longest_s:
+    if span_s is None or not SHORTEST_S <= span_s <= longest_s:
         raise _RefusalError(
             node.at, f"a window of {of.name} is from 1 ms to {longest_s:,.0f} s, or a number"
         )

@@ -230,19 +230,19 @@ def label(node: Node) -> str | None:
     """Return what logs call an input, None where a node is none."""
     match node:
         case Current(field=used):
-            return used.name
+            text = used.name
         case Earlier(field=used, steps=steps):
-            return f"{used.name}_{steps}"
+            text = f"{used.name}_{steps}"
         case Over(function="avg", field=used, window=Window(text="")):
-            return f"{used.name}_avg"
+            text = f"{used.name}_avg"
         case Over(function="p", field=used, window=window, percent=percent):
-            return f"p({used.name}, {percent:g}, {window.text})"
+            text = f"p({used.name}, {percent:g}, {window.text})"
         case Over(function=function, field=used, window=window):
-            return f"{function}({used.name}, {window.text})"
-        case Age(field=used):
-            return f"age({used.name})"
-        case Changed(field=used):
-            return f"changed({used.name})"
+            text = f"{function}({used.name}, {window.text})"
+        case Age(field=used) | Changed(field=used):
+            text = f"{type(node).__name__.lower()}({used.name})"
         case Random():
-            return "random"
-    return None
+            text = "random"
+        case _:
+            return None
+    return text

@@ -5,8 +5,10 @@ The reference evaluator works out everything from the whole history at each step
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import operator
 import random
 import re
 import time
@@ -15,9 +17,9 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from damaged import Trial
 from needs import cases
 
+from damaged import Trial
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import BY_NAME, FIELDS, Field, Sample, Type
 from skyhop.testbed.triggers import Evaluation, Outcome, Trigger, parse
@@ -101,7 +103,7 @@ MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ("currently_obstructed", {"currently_obstructed": False}, False),
     ("currently_obstructed == 1", {"currently_obstructed": True}, True),
     ("currently_obstructed == false", {"currently_obstructed": False}, True),
-    ("(tilt > 1) + (gps_sats > 1) + outage >= 2", {"tilt": 2, "gps_sats": 2, "outage": False}, True),
+    ("(tilt > 1) + (gps_sats > 1) + outage >= 2", {"tilt": 2, "gps_sats": 2, "outage": 0}, True),
     ("(tilt > 1) == (gps_sats > 1)", {"tilt": 0, "gps_sats": 0}, True),
     ('state == "CONNECTED"', {"state": "CONNECTED"}, True),
     ("'OBSTRUCTED' != state", {"state": "CONNECTED"}, True),
@@ -286,7 +288,7 @@ def test_random_fires_at_its_rate_and_repeats_itself() -> None:
     times = fired(1)
     expected = count * 0.05
     assert abs(len(times) - expected) < 5 * math.sqrt(expected)
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     assert abs(sum(gap <= 14 for gap in gaps) / len(gaps) - 0.5) < 0.06, "exponential gaps"
     assert fired(1) == times
     assert fired(2) != times
@@ -314,7 +316,8 @@ REFUSED = [
     ("avg(tilt, 3 km) > 3", "a window of tilt"), ("p(tilt, 101, 5) > 3", "0 to 100"),
     ("random(0)", "a rate above 0"), ("random(2)", "a rate above 0"), ("random(tilt)", "a rate"),
     ("mean(tilt, 5) > 3", "is no function: there are avg"), ("1e999 > tilt", "too large"),
-    ("!" * 60 + "outage", "more than 50"), ("tilt > $", 'not "$"'), ("tilt\n> &", "line 2, column 3"),
+    ("!" * 60 + "outage", "more than 50"), ("tilt > $", 'not "$"'),
+    ("tilt\n> &", "line 2, column 3"),
     ("||tilt - |gps_sats|| > 2 || outage || |tilt > 1", "expected"), ("x" * 5000, "longer than"),
     (" | ".join(f"avg(tilt, {n}) > 1" for n in range(1, 18)), "17 different windows"),
 ]  # fmt: skip
@@ -405,6 +408,11 @@ def test_damaged_states_are_read_or_refused() -> None:
 # The reference: everything from the whole history, at each step.
 
 
+_SIGNS: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv
+}  # fmt: skip
+
+
 class Reference:
     """A tree over all samples so far, kept whole."""
 
@@ -413,69 +421,69 @@ class Reference:
         self.samples: list[tuple[int, Sample]] = []
 
     def look(self, now_ns: int, sample: Sample) -> bool | None:
+        """Return what the trigger is worth with one more sample."""
         self.samples.append((now_ns, sample))
-        return self.truth(self.tree)
+        return self._truth(self.tree)
 
-    def updates(self, used: Field) -> list[tuple[int, float | str]]:
+    def _updates(self, used: Field) -> list[tuple[int, float | str]]:
         found = [(at, known(used, sample.get(used.name))) for at, sample in self.samples]
         return [(at, value) for at, value in found if value is not None]
 
-    def truth(self, node: Node) -> bool | None:
+    def _truth(self, node: Node) -> bool | None:
         match node:
             case Not(node=part):
-                inner = self.truth(part)
+                inner = self._truth(part)
                 return None if inner is None else not inner
             case All(nodes=nodes):
-                values = [self.truth(part) for part in nodes]
+                values = [self._truth(part) for part in nodes]
                 return False if False in values else (None if None in values else True)
             case Either(nodes=nodes):
-                values = [self.truth(part) for part in nodes]
+                values = [self._truth(part) for part in nodes]
                 return True if True in values else (None if None in values else False)
             case Compare(sign=sign, left=left, right=right):
-                a, b = self.worth(left), self.worth(right)
+                a, b = self._worth(left), self._worth(right)
                 if a is None or b is None:
                     return None
                 return bool(eval(f"a {sign} b", {}, {"a": a, "b": b}))
-        number = self.worth(node)
+        number = self._worth(node)
         return None if number is None else number != 0
 
-    def worth(self, node: Node) -> Any:
+    def _worth(self, node: Node) -> Any:  # noqa: PLR0911
         match node:
             case Constant(value=fixed):
                 return fixed
             case Minus(node=part) | Absolute(node=part):
-                inner = self.worth(part)
+                inner = self._worth(part)
                 if inner is None:
                     return None
                 return -inner if isinstance(node, Minus) else abs(inner)
             case Sum(terms=parts) | Product(factors=parts):
-                return self.reckoned([(sign, self.worth(part)) for sign, part in parts])
+                return self._reckoned([(sign, self._worth(part)) for sign, part in parts])
             case Not() | All() | Either() | Compare():
-                return self.truth(node)
+                return self._truth(node)
             case Random(rate_hz=rate, index=index):
-                return self.event(rate, index)
-        return self.leaf(node)
+                return self._event(rate, index)
+        return self._leaf(node)
 
-    def reckoned(self, parts: list[tuple[str, Any]]) -> Any:
+    def _reckoned(self, parts: list[tuple[str, Any]]) -> Any:
         if any(worth is None for _, worth in parts):
             return None
         total = -parts[0][1] if parts[0][0] == "-" else float(parts[0][1])
         for sign, worth in parts[1:]:
             if sign == "/" and worth == 0:
                 return None
-            total = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
-                     "*": lambda a, b: a * b, "/": lambda a, b: a / b}[sign](total, worth)  # fmt: skip
+            total = _SIGNS[sign](total, worth)
             if not math.isfinite(total):
                 return None
         return total
 
-    def leaf(self, node: Node) -> Any:
+    def _leaf(self, node: Node) -> Any:
         assert isinstance(node, Current | Earlier | Over | Age | Changed)
-        now, updates = self.samples[-1][0], self.updates(node.field)
+        now, updates = self.samples[-1][0], self._updates(node.field)
         period = round(node.field.period_s * S)
         is_fresh = bool(updates) and now - updates[-1][0] <= 3 * period
         if isinstance(node, Over):
-            return self.over(node, updates, is_fresh)
+            return self._over(node, updates, is_fresh)
         if isinstance(node, Age):
             return (now - updates[-1][0]) / 1e9 if updates else None
         steps = {Current: 0, Changed: 1}.get(type(node), getattr(node, "steps", 0))
@@ -484,7 +492,7 @@ class Reference:
         then = updates[-1 - steps][1]
         return then != updates[-1][1] if isinstance(node, Changed) else then
 
-    def over(self, node: Over, updates: list[Any], is_fresh: bool) -> Any:
+    def _over(self, node: Over, updates: list[Any], is_fresh: bool) -> Any:
         now, span, count = self.samples[-1][0], node.window.span_ns, node.window.updates
         if node.function == "before_avg":
             last = updates[-1][0] if updates else now
@@ -502,9 +510,9 @@ class Reference:
             return None
         if not is_fresh and (span is None or node.function in ("before_avg", "delta")):
             return None
-        return self.function(node, values, updates)
+        return self._function(node, values, updates)
 
-    def function(self, node: Over, values: list[float], updates: list[Any]) -> float:
+    def _function(self, node: Over, values: list[float], updates: list[Any]) -> float:
         match node.function:
             case "min":
                 return min(values)
@@ -519,7 +527,7 @@ class Reference:
                 return values[low] + (values[low + 1] - values[low]) * part if part else values[low]
         return float(sum(map(Fraction, values)) / len(values))
 
-    def event(self, rate: float, index: int) -> bool:
+    def _event(self, rate: float, index: int) -> bool:
         count, next_ns, happened = 0, -1, False
         for now, _ in self.samples:
             happened = 0 <= next_ns <= now
@@ -542,8 +550,9 @@ def random_number(draw: random.Random, depth: int) -> str:
         return draw.choice([name, f"{name}_{draw.randint(1, 5)}", f"{name}_avg", "3", "0.5", "40"])
     if kind < 0.6:
         function = draw.choice(["avg", "min", "max", "median", "count", "before_avg", "delta"])
-        return draw.choice([f"{function}({name}, {window})", f"p({name}, {draw.randint(0, 100)}, {window})",
-                            f"age({name})", f"delta({name})"])  # fmt: skip
+        percentile = f"p({name}, {draw.randint(0, 100)}, {window})"
+        plain = f"{function}({name}, {window})"
+        return draw.choice([plain, percentile, f"age({name})", f"delta({name})"])
     inner = random_number(draw, depth + 1)
     if kind < 0.7:
         return draw.choice([f"|{inner}|", f"(-{inner})", f"abs({inner})"])
@@ -584,11 +593,7 @@ def test_the_evaluator_is_the_reference_on_random_programs() -> None:
     tried = 0
     for _ in range(cases(250)):
         text = random_condition(draw)
-        try:
-            trigger = Trigger(text, hold_s=draw.choice([0, 2]), seed=3)
-        except InputError as refused:
-            assert "different windows" in str(refused) or "more than 50" in str(refused), text
-            continue
+        trigger = Trigger(text, hold_s=draw.choice([0, 2]), seed=3)
         reference = Reference(trigger.tree, 3)
         for now, sample in random_samples(draw):
             if draw.random() < 0.05:  # the agent is started anew
@@ -616,7 +621,9 @@ def test_memory_is_that_of_the_longest_window() -> None:
 
 def test_a_restored_trigger_goes_on_as_if_nothing_had_been() -> None:
     def samples(numbers: range) -> list[Sample]:
-        return [{"time_ns": T0 + i * S, LATENCY: (i * 37) % 101, "outage": i % 5 > 2} for i in numbers]
+        return [
+            {"time_ns": T0 + i * S, LATENCY: (i * 37) % 101, "outage": i % 5 > 2} for i in numbers
+        ]
 
     text = f"{LATENCY} > before_avg({LATENCY}, 10 s) & (outage | random(0.2))"
     whole = Trigger(text, hold_s=1, cooldown_s=7, max_runs=9)
@@ -648,11 +655,13 @@ def test_replay_is_what_the_agent_would_have_done() -> None:
     text = f"{LATENCY} >= 2 * before_avg({LATENCY}, 5 s)"
     live = Trigger(text, cooldown_s=20)
     expected = [one for row in rows if (one := live.update(int(row["time_ns"] or 0), dict(row)))]
-    found = replay(Trigger(text, cooldown_s=20), pl.DataFrame(rows).sample(500, shuffle=True, seed=1))
+    found = replay(
+        Trigger(text, cooldown_s=20), pl.DataFrame(rows).sample(500, shuffle=True, seed=1)
+    )
     assert list(found.evaluations) == expected
     assert len(found.firings) == live.fired > 5
     assert all(b.at_ns - a.at_ns >= 20 * S
-               for a, b in zip(found.firings, found.firings[1:], strict=False))  # fmt: skip
+               for a, b in itertools.pairwise(found.firings))  # fmt: skip
 
 
 def test_the_table_says_when_it_fired_and_why_not() -> None:
@@ -690,7 +699,9 @@ PAGE = ROOT / "docs" / "triggers.md"
 
 def test_the_page_lists_all_fields_as_they_are() -> None:
     text = PAGE.read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (\w+), ([\d,]+) s \| ([^|]*) \|$", text, re.M)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (\w+), ([\d,]+) s \| ([^|]*) \|$", text, re.M
+    )
     found = [(n, t, u.strip(), s, p, h.strip()) for n, t, u, s, p, h in rows]
     assert found == [
         (f.name, f.type.value, f.unit, f.source.value, f"{f.period_s:,g}", f.help) for f in FIELDS

@@ -23,6 +23,7 @@ _S_NS = 1_000_000_000
 _DAY_MIN = 1440
 _LONGEST_STEP_NS = 2 * _S_NS
 """A quiet sample stands for no more time than this."""
+MOST_SAMPLES = 60
 MOST_BPS = 10e9
 """No terminal's host receives more: what seems to be is a counter that began anew."""
 _QUIET = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2})", re.ASCII)
@@ -90,6 +91,15 @@ class Rule:
     idle_s: float = 60.0
     """How long it has to be below `idle_share` of both thresholds."""
     idle_share: float = 0.5
+    slack: float = 0.0
+    """Share of runs' traffic that is added to both thresholds: for nodes whose counters of the
+    terminal and of runs are not read at the same moment."""
+
+    def thresholds(self, rates: Rates | None) -> tuple[float, float]:
+        """Return what received and sent have to exceed beside a second's runs."""
+        runs_rx = 0.0 if rates is None else rates.runs_rx_bps or 0.0
+        runs_tx = 0.0 if rates is None else rates.runs_tx_bps or 0.0
+        return self.rx_bps + self.slack * runs_rx, self.tx_bps + self.slack * runs_tx
 
 
 @dataclass(frozen=True)
@@ -163,27 +173,27 @@ class Scavenger:
     def update(self, now_ns: int, rates: Rates | None) -> Decision:
         """Take a second's traffic in, None where nothing is known of it, and decide."""
         rx, tx = (None, None) if rates is None else (rates.user_rx_bps, rates.user_tx_bps)
-        self._sense(now_ns, rx, tx)
+        self._sense(now_ns, rates, rx, tx)
         active, cause = self._decide(now_ns)
         last = self._last
         since_ns = last.since_ns if last is not None and last.active == active else now_ns
         self._last = Decision(active, since_ns, cause, rx, tx)
         return self._last
 
-    def _sense(self, now_ns: int, rx: float | None, tx: float | None) -> None:
+    def _sense(self, now_ns: int, rates: Rates | None, rx: float | None, tx: float | None) -> None:
         rule = self.rule
         # A sample is about the second before it; what was not sampled was not seen to be quiet.
         last_ns = now_ns - _S_NS if self._sample_ns is None else self._sample_ns
         step_ns = min(max(0, now_ns - last_ns), _LONGEST_STEP_NS)
         self._sample_ns = now_ns
-        loud = [rx is not None and rx > rule.rx_bps, tx is not None and tx > rule.tx_bps]
         if rx is None and tx is None:
             return
-        self._loud.append(any(loud))
+        rx_bps, tx_bps = rule.thresholds(rates)
+        self._loud.append((rx or 0.0) > rx_bps or (tx or 0.0) > tx_bps)
         if sum(self._loud) >= rule.of_them:
             self._traffic = True
         share = rule.idle_share
-        if (rx or 0.0) >= share * rule.rx_bps or (tx or 0.0) >= share * rule.tx_bps:
+        if (rx or 0.0) >= share * rx_bps or (tx or 0.0) >= share * tx_bps:
             self._quiet_ns = 0
         elif rx is not None and tx is not None:
             # One direction alone may say that there is traffic, not that there is none.
@@ -209,8 +219,8 @@ class Meter:
     def update(self, now_ns: int, counters: Counters | None) -> Rates | None:
         """Return the rates since the last counters, None where there were none before.
 
-        A counter that went back says nothing of this second, unless it passed 2^32 by less than
-        `MOST_BPS` allows.
+        A counter that went back began anew and says nothing of this second, unless it was in
+        the last quarter below 2^32 and can have passed it at `MOST_BPS`.
         """
         before, self._before = self._before, None if counters is None else (now_ns, counters)
         if before is None or counters is None or now_ns <= before[0]:
@@ -265,14 +275,26 @@ def rule_of(values: Mapping[str, Any]) -> Rule:
             given["mode"] = ScavengerMode(given["mode"])
     except ValueError:
         raise InputError(f'scavenger: mode is auto, on or off, not "{given["mode"]}"') from None
-    if "quiet" in given:
-        given["quiet"] = tuple(QuietHours.read(str(text)) for text in given["quiet"])
-    rule = Rule(**given)
-    numbers = (rule.rx_bps, rule.tx_bps, rule.idle_s, rule.idle_share)
-    if not all(isinstance(n, int | float) and 0 <= n < float("inf") for n in numbers):
-        raise InputError("scavenger: thresholds and times are numbers, at least 0")
-    if rule.idle_share > 1:
-        raise InputError("scavenger: idle_share is at most 1")
-    if not 1 <= rule.of_them <= rule.samples <= 60:  # noqa: PLR2004
-        raise InputError("scavenger: of_them is from 1 to samples, which is at most 60")
+    quiet = given.get("quiet", ())
+    if not isinstance(quiet, list | tuple):
+        raise InputError('scavenger: quiet is a list of times of the day, such as ["22:00-06:30"]')
+    rule = Rule(**{**given, "quiet": tuple(QuietHours.read(str(text)) for text in quiet)})
+    _check_numbers(rule)
     return rule
+
+
+def _check_numbers(rule: Rule) -> None:
+    for name in ("rx_bps", "tx_bps", "idle_s", "idle_share", "slack"):
+        value = getattr(rule, name)
+        least = 0.0 if name == "slack" else 1e-9
+        most = 1.0 if name in ("idle_share", "slack") else 1e12
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
+            raise InputError(f"scavenger: {name} is a number from {least:g} to {most:g}")
+    counts = (rule.of_them, rule.samples)
+    if not all(type(count) is int for count in counts) or not (
+        1 <= rule.of_them <= rule.samples <= MOST_SAMPLES
+    ):
+        raise InputError(
+            f"scavenger: of_them is from 1 to samples, which is at most {MOST_SAMPLES}"
+        )

@@ -70,7 +70,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "delta": ("(field), (field, window)", "the current value less the one before, or the oldest"),
     "changed": ("(field)", "whether it is another than one update ago"),
     "age": ("(field)", "seconds since its last update"),
-    "abs": ("(number)", "without its sign, as |number|"),
+    "abs": ("(number)", "without its sign, as between two bars"),
     "random": ("(rate)", "true at random moments, so many a second; or 6 /h, 1 /min"),
 }
 """Each function, what it takes and what it is worth."""

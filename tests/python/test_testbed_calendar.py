@@ -250,6 +250,22 @@ def test_what_is_under_way_still_has_its_nodes() -> None:
     assert check(plan("o", at="now", submitted=now + 30 * MIN), [cron], now_ns=now).total == 0
 
 
+def test_what_has_ended_has_no_nodes() -> None:
+    under_way = plan("o", at=at("10:00"), length_s=3600)
+    over = Booking("m", "r", frozenset("a"), at("9:50"), at("10:20"))
+    assert check(under_way, [], [over], now_ns=at("10:19")).total == 1
+    assert check(under_way, [], [over], now_ns=at("10:20")).total == 0
+
+
+def test_an_occurrence_that_was_moved_leaves_room() -> None:
+    cron = plan("c", cron="0 10 * * *", length_s=600, gone=[at("10:00")])
+    moved = Booking("c", "r1", frozenset("a"), at("10:20"), at("10:30"))
+    ask = {"length_ns": 20 * MIN, "from_ns": at("10:00")}
+    assert nearest_slot([cron], [moved], frozenset("a"), **ask) == at("10:00")
+    again = plan("c", cron="0 10 * * *", length_s=600)
+    assert nearest_slot([again], [moved], frozenset("a"), **ask) == at("10:30")
+
+
 def test_too_many_occurrences_are_refused_with_the_reason() -> None:
     with pytest.raises(InputError, match="more than 1,000,000 occurrences: give an earlier end"):
         check(plan(cron="* * * * *", length_s=60), [], now_ns=NOW)

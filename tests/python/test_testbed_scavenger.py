@@ -191,6 +191,17 @@ def test_counters_wrap_or_begin_anew(before: int | None, after: int | None, rate
     assert found.user_rx_bps == rate
 
 
+def test_a_counter_far_below_its_top_began_anew_however_long_ago() -> None:
+    found = metered(Counters(5_000_000, 0), Counters(1000, 0), every_ns=60 * S)[-1]
+    assert found is not None
+    assert found.total_rx_bps is None
+
+
+def test_what_runs_had_more_than_the_total_is_nothing() -> None:
+    assert Rates(0, 10, 8000, 4).user_rx_bps == 0
+    assert Rates(0, 10, 8000, 4).user_tx_bps == 6
+
+
 def test_after_a_lost_reading_the_next_one_begins_anew() -> None:
     found = metered(Counters(0, 0), None, Counters(10**6, 0), Counters(10**6 + 1, 0))
     assert found[1:3] == [None, None]

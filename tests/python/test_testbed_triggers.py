@@ -129,6 +129,8 @@ MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ("pop_ping_latency_ms - 10 ms > 20 ms", {LATENCY: 31}, True),
     ("downlink_throughput_bps < 100 kbit/s", {"downlink_throughput_bps": 99_999}, True),
     ("exp_rx_rate_bytes >= 8 kbit/s", {"exp_rx_rate_bytes": 1000}, True),
+    ("exp_rx_rate_bytes * 2 >= 1 kB/s", {"exp_rx_rate_bytes": 500}, True),
+    ("exp_rx_rate_bytes * 8 >= 1 kbit/s", {"exp_rx_rate_bytes": 125}, True),
     ("uplink_throughput_bps - exp_tx_rate_bytes * 8 > 100 kbit/s",
      {"uplink_throughput_bps": 200_001, "exp_tx_rate_bytes": 12_500}, True),
     ("pop_ping_drop_rate > 5 %", {"pop_ping_drop_rate": 0.06}, True),

@@ -102,7 +102,8 @@ def test_a_trigger_has_its_window_and_reserves_nothing() -> None:
     window = Interval(at("10:00"), at("12:00"))
     assert list(occurrences(one.job, NOW, FAR, submitted_ns=NOW)) == [window]
     assert list(bookings_of(one, NOW, FAR)) == []
-    assert check(one, [plan("k", cron="* * * * *", length_s=60)], now_ns=NOW).total == 0
+    found = check(one, [plan("k", cron="* * * * *", length_s=60)], now_ns=at("11:00"))
+    assert (found.total, found.first) == (0, window), "it is open"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,8 @@ def test_a_trigger_has_its_window_and_reserves_nothing() -> None:
         ({"cron": "0 10 * * *", "end": at("9:00")}, "no time of"),
         ({"at": at("10:00"), "end": at("10:05")}, "at"),
         ({"at": at("10:00"), "start": at("11:00"), "end": at("12:00")}, "at"),
+        ({"at": FAR}, "at"),
+        ({"cron": "0 0 1 1 *", "start": FAR - 1}, "does not fit"),
         ({"trigger": "tilt > 1", "start": at("10:00"), "end": at("10:09")}, "does not fit"),
     ],
 )
@@ -264,6 +267,15 @@ def test_an_occurrence_that_was_moved_leaves_room() -> None:
     assert nearest_slot([cron], [moved], frozenset("a"), **ask) == at("10:00")
     again = plan("c", cron="0 10 * * *", length_s=600)
     assert nearest_slot([again], [moved], frozenset("a"), **ask) == at("10:30")
+
+
+def test_jobs_are_compared_from_when_both_are_valid() -> None:
+    endless = plan("c", cron="0 10 * * *")
+    later = plan("l", cron="5 10 * * *", start=NOW + 10 * 366 * DAY)
+    assert check(endless, [later], now_ns=NOW).total == check(later, [endless], now_ns=NOW).total
+    assert check(later, [endless], now_ns=NOW).total == 1461
+    years_on = Booking("m", "r", frozenset("a"), at("10:05") + 3660 * DAY, at("10:06") + 3660 * DAY)
+    assert check(endless, [], [years_on], now_ns=NOW).total == 1
 
 
 def test_too_many_occurrences_are_refused_with_the_reason() -> None:

@@ -2,8 +2,9 @@
 
 Two jobs conflict if both are overhead, have a node in common, as client or server, and an
 occurrence a of one and b of the other overlap: a.start < b.end and b.start < a.end. Touching is no
-conflict. A cron job whose gaps are shorter than its length conflicts with itself. Kernel requests
-change nothing but the run's own namespace, so that they are no reason of their own.
+conflict. Compared are four years from when both jobs are valid. A cron job whose gaps are shorter
+than its length conflicts with itself. Kernel requests change nothing but the run's own namespace,
+so that they are no reason of their own.
 
 A job with several clients and a server would be that many runs on the server at one time: it is
 refused where its times are fixed and it is overhead. Triggers fire on each client by themselves,
@@ -28,6 +29,7 @@ from skyhop.testbed.calendar.occurrences import (
     validity,
     why_never,
 )
+from skyhop.testbed.words import JobKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +71,7 @@ class Findings:
     total: int
     """How many there are."""
     first: Interval | None
-    """The job's next occurrence; None of a trigger."""
+    """The job's next occurrence, of a trigger its window; None where it has none left."""
 
     def refuse(self) -> None:
         """Do nothing if there is no conflict.
@@ -111,19 +113,26 @@ def check(
         raise InputError(f"job {plan.job.id} would never run: {never}")
     _refuse_crowd(plan)
     if not plan.reserves:
-        window = occurrences(plan.job, now_ns, 2**63 - 1, submitted_ns=plan.submitted_ns)
-        return Findings((), 0, next(window, None))
-    mine = _Times.of(plan, now_ns)
+        # A window that is open has begun before now.
+        from_ns = 0 if plan.job.when.kind is JobKind.TRIGGER else now_ns
+        times = occurrences(plan.job, from_ns, 2**63 - 1, submitted_ns=plan.submitted_ns)
+        return Findings((), 0, next(times, None))
+    begin_ns = max(now_ns, validity(plan.job, plan.submitted_ns).start_ns)
+    mine = _Times.of(plan, begin_ns)
     found = _Found(limit)
     mine.meet_themselves(found)
     for other in others:
         shared = plan.nodes & other.nodes if other.reserves else frozenset()
         if shared:
-            mine.meet(_Times.of(other, now_ns), shared, found)
+            both_ns = max(begin_ns, validity(other.job, other.submitted_ns).start_ns)
+            then = mine if both_ns == begin_ns else _Times.of(plan, both_ns)
+            then.meet(_Times.of(other, both_ns), shared, found)
     for booking in booked:
         shared = plan.nodes & booking.nodes
         if shared and booking.end_ns > now_ns:
-            mine.meet_booking(booking, shared, found)
+            is_near = booking.end_ns <= begin_ns + HORIZON_NS
+            then = mine if is_near else _Times.of(plan, max(begin_ns, booking.start_ns))
+            then.meet_booking(booking, shared, found)
     first = next(iter(mine.intervals(0, 1)), None)
     return Findings(tuple(sorted(found.conflicts)[:limit]), found.total, first)
 
@@ -154,7 +163,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Times:
-    """A plan's occurrences in the time that is compared."""
+    """A plan's occurrences in the four years that are compared."""
 
     plan: Plan
     starts: NDArray[np.int64]
@@ -162,13 +171,12 @@ class _Times:
     length_ns: int
 
     @staticmethod
-    def of(plan: Plan, now_ns: int) -> _Times:
+    def of(plan: Plan, begin_ns: int) -> _Times:
         import numpy as np
 
         length = plan.length_ns
-        # What is under way now still has its nodes.
-        begin = max(0, now_ns - length + 1)
-        end = max(now_ns, validity(plan.job, plan.submitted_ns).start_ns) + HORIZON_NS
+        # What is under way at the beginning has its nodes.
+        begin, end = max(0, begin_ns - length + 1), begin_ns + HORIZON_NS
         try:
             times = starts(
                 plan.job, begin, end, submitted_ns=plan.submitted_ns, most=MOST_OCCURRENCES

@@ -254,7 +254,10 @@ class _Edge:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> _Edge:
         def instant(name: str) -> int | None:
-            return None if values[name] is None else int(values[name])
+            found = None if values[name] is None else int(values[name])
+            if found is not None and not 0 <= found < 2**63:
+                raise ValueError(f"{name} is no instant")
+            return found
 
         return cls(
             instant("last_ns"),

@@ -189,6 +189,8 @@ class Terminal:
         self._rings = _Rings(self._rings.length)
         self._outages, self._last = [], None
         self._boot_ns, self._booted_at = now_ns, self._taken + BOOT_S
+        begin_ns = self._taken * SECOND_NS
+        self._add_cut(Cut(begin_ns, begin_ns, DishOutage.BOOTING))
         self._bootcount += 1
 
     def stow(self, now_ns: int, *, stowed: bool) -> None:
@@ -273,6 +275,7 @@ class Terminal:
         newest_end_ns = self._begin_ns + self._taken * SECOND_NS
         last = self._outages[-1] if self._outages else None
         if last is not None and last.end_ns >= newest_end_ns:
+            status.pop_ping_drop_rate = status.pop_ping_drop_rate if rings.current else 1.0
             status.outage.CopyFrom(last.message())
             status.is_snr_above_noise_floor = False
             status.seconds_to_first_nonempty_slot = -1.0

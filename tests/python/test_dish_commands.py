@@ -1,0 +1,107 @@
+"""`skyhop dish` as a user sees it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+from dish_sources import (
+    MADE_UP,
+    PATIENCE_S,
+)
+
+from skyhop.telemetry.fields import TIME
+
+# The command line.
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the address of a terminal that the command line emulates; Ctrl-C ends it."""
+    directory = tmp_path_factory.mktemp("emulated")
+    history = {"dishGetHistory": {**MADE_UP["dishGetHistory"]}}
+    (directory / "history.json").write_text(json.dumps(history), "utf-8")
+    status = {"dishGetStatus": {"deviceInfo": {"id": "ut-cli"}, "popPingLatencyMs": 26.5}}
+    (directory / "status.json").write_text(json.dumps(status), "utf-8")
+    files = ["--json", "status.json", "--history", "history.json", "--allow-location", "41.4,2.15"]
+    process = subprocess.Popen(
+        [*skyhop_command(), "dish", "emulate", *files, "--listen", "127.0.0.1:0"],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("a terminal listens at 127.0.0.1:"), line
+        yield line.split()[4].rstrip(";")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_command_line_reads_a_terminal(skyhop: Skyhop, emulated: str, tmp_path: Path) -> None:
+    told = skyhop("dish", "status", "--address", emulated)
+    assert told.returncode == 0, told.stderr
+    assert "ut-cli" in told.stdout
+    assert "41.4000, 2.1500" in told.stdout
+    sample = json.loads(skyhop("dish", "status", "--address", emulated, "--json").stdout)
+    assert sample["state"] == "CONNECTED"
+    assert sample["location"] == {"latitude_deg": 41.4, "longitude_deg": 2.15, "altitude_m": 0}
+    history = json.loads(skyhop("dish", "history", "--address", emulated, "--json").stdout)
+    assert (history["ring"], len(history["seconds"])) == (3, 3)
+    assert history["outages"][0]["cause"] == "NO_PINGS"
+    drawn = skyhop("dish", "map", "--address", emulated, "-o", "sky.png")
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "sky.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_watching_prints_a_line_a_second_until_ctrl_c(emulated: str) -> None:
+    watch = subprocess.Popen(
+        [*skyhop_command(), "dish", "watch", "--address", emulated, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watch.stdout is not None
+    try:
+        samples = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        watch.send_signal(signal.SIGINT)
+        _, errors = watch.communicate(timeout=PATIENCE_S)
+    finally:
+        watch.kill()
+    assert (watch.returncode, errors) == (0, "")
+    assert samples[1][TIME] > samples[0][TIME]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("status", "--address", "127.0.0.1:1"), 1, "no terminal answers there"),
+        (("status", "--address", "a b"), 2, "not an address"),
+        (("history", "--file", "missing.json"), 2, "missing.json: cannot read"),
+        (("emulate",), 2, "give one of"),
+        (("emulate", "--path", "x.parquet", "--run", "y"), 2, "give one of"),
+        (("emulate", "--path", "x.parquet", "--probe", "a"), 2, "--probe is for --interface"),
+        (("emulate", "--interface", "lo"), 2, "--interface needs --probe"),
+        (("emulate", "--interface", "none0", "--probe", "127.0.0.1"), 2, "no such interface"),
+        (("emulate", "--json", "s", "--allow-location", "95,0"), 2, "LAT,LON"),
+        (("emulate", "--json", "s", "--listen", "nowhere"), 2, "expected HOST:PORT"),
+        (("emulate", "--path", "x.parquet", "--obstruct", "1-2"), 2, "such as 90-150:45"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(
+    skyhop: Skyhop, words: Sequence[str], status: int, said: str
+) -> None:
+    done = skyhop("dish", *words)
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
+    assert said in done.stderr

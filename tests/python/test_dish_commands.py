@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import Skyhop, skyhop_command
@@ -15,9 +16,8 @@ from dish_sources import (
     PATIENCE_S,
 )
 
-from skyhop.telemetry.fields import TIME
-
-# The command line.
+from skyhop.cli.dish import watch
+from skyhop.telemetry.fields import TIME, Sample
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,37 @@ def test_watching_prints_a_line_a_second_until_ctrl_c(emulated: str) -> None:
         watch.kill()
     assert (watch.returncode, errors) == (0, "")
     assert samples[1][TIME] > samples[0][TIME]
+
+
+def test_what_is_watched_is_kept_with_what_was_before(
+    emulated: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept: list[tuple[str, list[Sample]]] = []
+
+    class Store:
+        def __init__(self, directory: Path) -> None:
+            assert directory == tmp_path / "telemetry"
+
+        def append(self, node: str, samples: list[Sample]) -> None:
+            kept.append((node, samples))
+
+        def close(self) -> None:
+            kept.append(("closed", []))
+
+    # The handlers of signals are pytest's.
+    monkeypatch.setattr("skyhop.cli.dish.stop_on_signals", lambda: None)
+    monkeypatch.setattr("skyhop.cli.dish.import_module", lambda _: SimpleNamespace(Store=Store))
+    watch(emulated, record=tmp_path / "telemetry", node="bcn-1", count=1, as_json=True)
+    (printed,) = capsys.readouterr().out.splitlines()
+    (node, samples), _, (end, _) = kept
+    assert (node, end) == ("bcn-1", "closed")
+    assert len(samples) == 3 + 1, "the terminal remembers three seconds"
+    assert samples[-1] == json.loads(printed)
+    # Both are on the same seconds.
+    assert all(int(sample[TIME] or 0) % 10**9 == 0 for sample in samples)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from skyhop.dish.emulate.measuring import Prober
     from skyhop.dish.emulate.of_path import Obstacle
     from skyhop.dish.emulate.source import Source
-    from skyhop.dish.readings import Joined, ObstructionMap, Outage
+    from skyhop.dish.readings import ObstructionMap, Outage
     from skyhop.telemetry.fields import Sample, Value
 
 app = group(
@@ -201,35 +203,22 @@ def watch(
 
     Example: skyhop dish watch --record telemetry --node bcn-1
     """
-    from skyhop.errors import RunError
-
     stop_on_signals()
-    store = None if record is None else _store(record)
     with _dish(address, timeout) as dish:
+        recorder = None if record is None else _Recorder(record, node, dish)
         try:
-            for second in _seconds(count):
-                try:
-                    sample = dish.sample()
-                    joined = _joined(dish, second) if store is not None else None
-                except RunError as error:
-                    # Whom nobody has seen yet is not waited for.
-                    if second == 0:
-                        raise
-                    print_note(str(error))
-                    continue
-                if store is not None:
-                    store.append(node, [*([] if joined is None else joined.rows), sample])
-                if joined is not None and joined.rebooted:
-                    print_note("the terminal was started anew")
-                print(json.dumps(sample) if as_json else _line(sample), flush=True)
-            if store is not None:
-                store.append(node, dish.new_rows().rows)
-        except KeyboardInterrupt:
-            # That is how it ends.
-            return
+            # Ctrl-C is how it ends.
+            with suppress(KeyboardInterrupt):
+                for second in _seconds(count):
+                    sample = _asked(dish, second)
+                    if sample is None:
+                        continue
+                    if recorder is not None:
+                        recorder.add(sample, second)
+                    print(json.dumps(sample) if as_json else _line(sample), flush=True)
         finally:
-            if store is not None:
-                store.close()
+            if recorder is not None:
+                recorder.close()
 
 
 @app.command()
@@ -580,14 +569,46 @@ def _seconds(count: int | None) -> Iterator[int]:
             time.sleep(max(begin_s + second - time.monotonic(), 0))
 
 
-def _joined(dish: Dish, second: int) -> Joined | None:
-    return dish.new_rows() if second % _HISTORY_S == 0 else None
+class _Recorder:
+    """Keeps what is watched; the terminal's history fills gaps, and has the power."""
+
+    def __init__(self, directory: Path, node: str, dish: Dish) -> None:
+        self._store: Any = import_module("skyhop.telemetry.store").Store(directory)
+        self._node, self._dish = node, dish
+
+    def add(self, sample: Sample, second: int) -> None:
+        rows = self._new_rows() if second % _HISTORY_S == 0 else []
+        self._store.append(self._node, [*rows, sample])
+
+    def close(self) -> None:
+        self._store.append(self._node, self._new_rows())
+        self._store.close()
+
+    def _new_rows(self) -> list[Sample]:
+        from skyhop.errors import RunError
+
+        try:
+            joined = self._dish.new_rows()
+        except RunError:
+            # The next history has them too.
+            return []
+        if joined.rebooted:
+            print_note("the terminal was started anew")
+        return joined.rows
 
 
-def _store(directory: Path) -> Any:
-    from importlib import import_module
+def _asked(dish: Dish, second: int) -> Sample | None:
+    """Return a second's sample; None, with a note, where the terminal does not answer."""
+    from skyhop.errors import RunError
 
-    return import_module("skyhop.telemetry.store").Store(directory)
+    try:
+        return dish.sample()
+    except RunError as error:
+        # Whom nobody has seen yet is not waited for.
+        if second == 0:
+            raise
+        print_note(str(error))
+        return None
 
 
 def _line(sample: Sample) -> str:

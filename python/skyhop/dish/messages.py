@@ -122,6 +122,8 @@ def _answer(content: bytes, origin: str, name: str) -> device_pb2.Response:
     """Return an answer: all of it as grpcurl prints it, or what it says alone."""
     try:
         read: Any = json.loads(content)
+        # Halves of characters, which the protocol's library stumbles over.
+        json.dumps(read, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"{origin}: not JSON: {error}") from None
     if not isinstance(read, dict):

@@ -2,7 +2,8 @@
 
 `Meter` keeps what was measured and says what a second amounted to. `Prober` is the thread that
 measures: fifteen times a second it sends a probe through the link, an ICMP echo or, to HOST:PORT,
-a UDP datagram to whoever sends it back, and reads the counters of the interface towards it.
+a UDP datagram to whoever sends it back, and reads the counters of the interface towards it. Its
+own packets, which a terminal does not count as use, are taken off, without their link's headers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ECHO = struct.Struct("!BBHHHQ")
 """Type, code, checksum, identifier, sequence; then which probe it is."""
 _NUMBER = struct.Struct("!Q")
 _ECHO_REQUEST, _ECHO_REPLY = 8, 0
-_IP_BYTES = 20
+_IP_BYTES, _UDP_BYTES = 20, 8
 _LAST_PORT = 65_535
 
 
@@ -156,6 +157,8 @@ class Counters:
 class _Pings:
     """ICMP echoes: as any user where the system allows it, else as root."""
 
+    packet_bytes = _IP_BYTES + _ECHO.size
+
     def __init__(self, host: str) -> None:
         try:
             self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)
@@ -184,6 +187,8 @@ class _Pings:
 
 class _Datagrams:
     """UDP datagrams to whoever sends them back."""
+
+    packet_bytes = _IP_BYTES + _UDP_BYTES + _NUMBER.size
 
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -217,6 +222,7 @@ class Prober:
         self._meter, self._counters, self._clock = meter, counters, clock
         self._probes = _probes(target)
         self._probes.socket.setblocking(False)
+        self._sent = self._received = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
 
@@ -245,16 +251,22 @@ class Prober:
                     self._receive()
 
     def _measure(self, probe: int, now_ns: int) -> None:
-        self._meter.counted(*self._counters.read(), now_ns)
+        received_bytes, sent_bytes = self._counters.read()
+        size = self._probes.packet_bytes
+        self._meter.counted(
+            received_bytes - size * self._received, sent_bytes - size * self._sent, now_ns
+        )
         self._meter.sent(probe, now_ns)
         # Without a route it is lost like any other.
         with suppress(OSError):
             self._probes.send(probe)
+            self._sent += 1
 
     def _receive(self) -> None:
         with suppress(OSError):
             probe = self._probes.receive()
             if probe is not None:
+                self._received += 1
                 self._meter.answered(probe, self._clock())
 
 

@@ -24,6 +24,7 @@ _LEAST_OUTAGE_NS = 100_000_000
 _MOST_OUTAGES = 4096
 _PROLONGED_NS = 2 * SECOND_NS
 _POWER_W = 50.0
+"""What it says that it takes: it is not measured."""
 _SEEN_AT_MOST_S = 3600
 """How far back a terminal that nobody asked looks up what it missed."""
 

@@ -361,7 +361,14 @@ def test_who_is_no_terminal_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -
     assert "no terminal answers there" in failure(address)
 
 
-def test_who_does_not_answer_is_not_waited_for() -> None:
+@pytest.mark.parametrize("pending", [True, False])
+def test_who_does_not_answer_is_not_waited_for(
+    pending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whether reflection is asked for first, or the status.
+    with served(Recorded(BEGIN_NS, recorded_status())) as address, Dish(address) as dish:
+        dish.status()
+    monkeypatch.setattr(starlink_grpc, "imports_pending", pending)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started_s = time.monotonic()
         text = failure(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3)

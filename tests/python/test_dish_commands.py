@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -10,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import Skyhop, skyhop_command
+from conftest import ROOT, Skyhop, skyhop_command
 from dish_sources import (
     MADE_UP,
     PATIENCE_S,
@@ -112,6 +114,20 @@ def test_what_is_watched_is_kept_with_what_was_before(
     assert samples[-1] == json.loads(printed)
     # Both are on the same seconds.
     assert all(int(sample[TIME] or 0) % 10**9 == 0 for sample in samples)
+
+
+def test_the_pages_commands_run(skyhop: Skyhop, emulated: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "dish.md").read_text("utf-8")
+    part = page.partition("These commands run as they stand")[2].partition("## ")[0]
+    path, emulate, *commands = re.findall(r"^    skyhop (.+)$", part, re.MULTILINE)
+    for command in (path.replace("10 min", "10 s"), *commands):
+        command = command.replace("--count 4", "--count 1")
+        told = skyhop(*shlex.split(command.replace("127.0.0.1:9201", emulated)))
+        assert told.returncode == 0, (command, told.stderr)
+    # As far as what it is to be: its address is not this one's.
+    wrong = skyhop(*shlex.split(emulate.replace("127.0.0.1:9201", "192.0.2.1:0")))
+    assert "cannot listen" in wrong.stderr
+    assert (tmp_path / "sky.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(

@@ -443,7 +443,7 @@ def _print_status(
 
     rows = [
         {
-            "": name.replace("_", " "),
+            "field": name.replace("_", " "),
             "value": _text(value),
             "unit": BY_NAME[name].unit if name in BY_NAME else "",
         }
@@ -456,7 +456,7 @@ def _print_status(
             if location is None
             else f"{location['latitude_deg']:.4f}, {location['longitude_deg']:.4f}"
         )
-        rows.append({"": "location", "value": where, "unit": ""})
+        rows.append({"field": "location", "value": where, "unit": ""})
     print_rows(rows, as_json=False)
 
 
@@ -484,7 +484,7 @@ def _figures(rows: Sequence[Sample]) -> list[dict[str, Any]]:
         known = sorted(float(v) * scale for row in rows if (v := row[name]) is not None)
         figures.append(
             {
-                "": title,
+                "measure": title,
                 "mean": f"{sum(known) / len(known):.2f}" if known else "not known",
                 **{
                     f"p{share}": f"{known[min(len(known) * share // 100, len(known) - 1)]:.2f}"

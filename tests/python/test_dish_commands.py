@@ -121,8 +121,8 @@ def test_the_pages_commands_run(skyhop: Skyhop, emulated: str, tmp_path: Path) -
     part = page.partition("These commands run as they stand")[2].partition("## ")[0]
     path, emulate, *commands = re.findall(r"^    skyhop (.+)$", part, re.MULTILINE)
     for command in (path.replace("10 min", "10 s"), *commands):
-        command = command.replace("--count 4", "--count 1")
-        told = skyhop(*shlex.split(command.replace("127.0.0.1:9201", emulated)))
+        shorter = command.replace("--count 4", "--count 1")
+        told = skyhop(*shlex.split(shorter.replace("127.0.0.1:9201", emulated)))
         assert told.returncode == 0, (command, told.stderr)
     # As far as what it is to be: its address is not this one's.
     wrong = skyhop(*shlex.split(emulate.replace("127.0.0.1:9201", "192.0.2.1:0")))

@@ -47,12 +47,12 @@ class Meter:
         self._counted: list[tuple[int, int, int]] = []
 
     def sent(self, probe: int, at_ns: int) -> None:
-        """Note a probe."""
+        """Note a probe; they are numbered as they are sent."""
         with self._lock:
             self._sent_ns[probe] = at_ns
-            for old in [p for p in self._sent_ns if p <= probe - _KEPT_S * PROBES]:
-                del self._sent_ns[old]
-                self._rtt_ns.pop(old, None)
+            old = probe - _KEPT_S * PROBES
+            self._sent_ns.pop(old, None)
+            self._rtt_ns.pop(old, None)
 
     def answered(self, probe: int, at_ns: int) -> None:
         """Note an answer; a second one to the same probe says nothing."""

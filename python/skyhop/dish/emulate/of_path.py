@@ -79,8 +79,8 @@ class PathFeed:
 
     def second(self, index: int) -> Second:
         """Return what happened in a second of the path, which goes round."""
-        turn_ns, begin_ns = index // self.duration_s * self.duration_s, index % self.duration_s
-        turn_ns, begin_ns = turn_ns * SECOND_NS, begin_ns * SECOND_NS
+        turn, place = divmod(index, self.duration_s)
+        turn_ns, begin_ns = turn * self.duration_s * SECOND_NS, place * SECOND_NS
         serving_deg = self._direction(begin_ns + SECOND_NS // 2)
         if serving_deg is not None and any(one.hides(*serving_deg) for one in self._obstacles):
             whole = Cut(index * SECOND_NS, (index + 1) * SECOND_NS, DishOutage.OBSTRUCTED)

@@ -136,6 +136,7 @@ def test_the_pages_commands_run(skyhop: Skyhop, emulated: str, tmp_path: Path) -
         (("status", "--address", "127.0.0.1:1"), 1, "no terminal answers there"),
         (("status", "--address", "a b"), 2, "not an address"),
         (("history", "--file", "missing.json"), 2, "missing.json: cannot read"),
+        (("map", "--address", "127.0.0.1:1", "-o", "sky.gif"), 2, "sky.gif"),
         (("emulate",), 2, "give one of"),
         (("emulate", "--path", "x.parquet", "--run", "y"), 2, "give one of"),
         (("emulate", "--path", "x.parquet", "--probe", "a"), 2, "--probe is for --interface"),

@@ -157,6 +157,10 @@ def map_(
 
     Example: skyhop dish map -o sky.png
     """
+    if output is not None:
+        from skyhop.data.figure_files import figure_kind
+
+        figure_kind(output)
     if file is not None:
         from skyhop.dish.messages import read_map, read_status
         from skyhop.dish.readings import obstruction_map_of

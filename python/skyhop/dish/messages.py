@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _MOST_BYTES = 64 << 20
+_STUMBLES = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What the protocol's library raises besides, of what is no answer."""
 _RINGS = (
     "pop_ping_drop_rate",
     "pop_ping_latency_ms",
@@ -137,7 +139,7 @@ def _answer(content: bytes, origin: str, name: str) -> device_pb2.Response:
     said.SetInParent()
     try:
         json_format.ParseDict(read[found[0]] if found else read, said, ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (json_format.ParseError, *_STUMBLES) as error:
         raise InputError(f"{origin}: not what a terminal says: {error}") from None
     if not found and not said.ByteSize():
         raise InputError(f"{origin}: expected {_KEYS[name]}, as grpcurl prints it")

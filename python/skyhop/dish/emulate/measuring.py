@@ -1,0 +1,298 @@
+"""A link that carries real packets as what happens to a terminal: probed, and counted.
+
+`Meter` keeps what was measured and says what a second amounted to. `Prober` is the thread that
+measures: fifteen times a second it sends a probe through the link, an ICMP echo or, to HOST:PORT,
+a UDP datagram to whoever sends it back, and reads the counters of the interface towards it. Its
+own packets, which a terminal does not count as use, are taken off, without their link's headers.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from skyhop.dish.device_pb2 import DishOutage
+from skyhop.dish.emulate.source import Cut, Second
+from skyhop.dish.gps import SECOND_NS
+from skyhop.errors import InputError, RunError
+
+PROBES = 15
+"""A second's."""
+
+_KEPT_S = 120
+_ECHO = struct.Struct("!BBHHHQ")
+"""Type, code, checksum, identifier, sequence; then which probe it is."""
+_NUMBER = struct.Struct("!Q")
+_ECHO_REQUEST, _ECHO_REPLY = 8, 0
+_IP_BYTES, _UDP_BYTES = 20, 8
+_LAST_PORT = 65_535
+
+
+class Meter:
+    """What was measured, in ns since the begin; safe to use from several threads."""
+
+    lag_s = 1
+    """Answers are waited for so long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent_ns: dict[int, int] = {}
+        self._rtt_ns: dict[int, int] = {}
+        self._counted: list[tuple[int, int, int]] = []
+
+    def sent(self, probe: int, at_ns: int) -> None:
+        """Note a probe; they are numbered as they are sent."""
+        with self._lock:
+            self._sent_ns[probe] = at_ns
+            old = probe - _KEPT_S * PROBES
+            self._sent_ns.pop(old, None)
+            self._rtt_ns.pop(old, None)
+
+    def answered(self, probe: int, at_ns: int) -> None:
+        """Note an answer; a second one to the same probe says nothing."""
+        with self._lock:
+            if probe in self._sent_ns:
+                self._rtt_ns.setdefault(probe, at_ns - self._sent_ns[probe])
+
+    def counted(self, received_bytes: int, sent_bytes: int, at_ns: int) -> None:
+        """Note what the interface has counted so far."""
+        with self._lock:
+            self._counted.append((at_ns, received_bytes, sent_bytes))
+            del self._counted[: -_KEPT_S * PROBES]
+
+    def second(self, index: int) -> Second:
+        """Return what a second amounted to; without a probe in it nothing passed."""
+        begin_ns, end_ns = index * SECOND_NS, (index + 1) * SECOND_NS
+        with self._lock:
+            probes = [p for p, at_ns in self._sent_ns.items() if begin_ns <= at_ns < end_ns]
+            back_ns = [self._rtt_ns.get(p) for p in probes]
+            sent_ns = [self._sent_ns[p] for p in probes]
+            received_bytes, sent_bytes = (
+                self._between(begin_ns, end_ns, column) for column in (1, 2)
+            )
+        known_ns = [rtt_ns for rtt_ns in back_ns if rtt_ns is not None and rtt_ns < SECOND_NS]
+        return Second(
+            drop_rate=1 - len(known_ns) / len(probes) if probes else 1.0,
+            latency_ms=sum(known_ns) / len(known_ns) / 1e6 if known_ns else None,
+            downlink_bps=8.0 * received_bytes,
+            uplink_bps=8.0 * sent_bytes,
+            cuts=_cuts(sent_ns, back_ns, begin_ns, end_ns),
+        )
+
+    def _between(self, begin_ns: int, end_ns: int, column: int) -> float:
+        return max(self._at(end_ns, column) - self._at(begin_ns, column), 0.0)
+
+    def _at(self, at_ns: int, column: int) -> float:
+        """Return a counter at a moment, between two readings in proportion."""
+        if not self._counted:
+            return 0.0
+        place = bisect_left(self._counted, (at_ns, 0, 0))
+        if place in {0, len(self._counted)}:
+            return self._counted[min(place, len(self._counted) - 1)][column]
+        before, after = self._counted[place - 1], self._counted[place]
+        share = (at_ns - before[0]) / max(after[0] - before[0], 1)
+        return before[column] + share * (after[column] - before[column])
+
+
+def _cuts(
+    sent_ns: list[int], back_ns: list[int | None], begin_ns: int, end_ns: int
+) -> tuple[Cut, ...]:
+    """Return the times in a second in which two probes and more in a row were lost.
+
+    A time begins with its first lost probe and ends with the next that came back.
+    """
+    if not sent_ns:
+        return (Cut(begin_ns, end_ns, DishOutage.NO_PINGS),)
+    cuts: list[Cut] = []
+    first_ns, lost = begin_ns, 0
+    for place, (at_ns, rtt_ns) in enumerate(
+        sorted(zip(sent_ns, back_ns, strict=True), key=lambda probe: probe[0])
+    ):
+        if rtt_ns is None:
+            # Seconds that are lost one after the other are one time: no gap between them.
+            first_ns, lost = (first_ns if lost or not place else at_ns), lost + 1
+            continue
+        if lost > 1 or (lost and first_ns == begin_ns):
+            cuts.append(Cut(first_ns, at_ns, DishOutage.NO_PINGS))
+        lost = 0
+    if lost:
+        cuts.append(Cut(first_ns, end_ns, DishOutage.NO_PINGS))
+    return tuple(cuts)
+
+
+class Counters:
+    """The counters of an interface of this namespace.
+
+    Raises:
+        InputError: there is no such interface.
+    """
+
+    def __init__(self, interface: str) -> None:
+        self._directory = Path("/sys/class/net") / interface / "statistics"
+        if "/" in interface or not interface or not self._of_proc(interface):
+            raise InputError(f"--interface {interface}: there is no such interface here")
+        self._interface = interface
+
+    def read(self) -> tuple[int, int]:
+        """Return the bytes received and sent so far; of an interface that has gone, 0."""
+        return self._of_proc(self._interface) or (0, 0)
+
+    def _of_proc(self, interface: str) -> tuple[int, int] | None:
+        # /sys shows the namespace that it was mounted in; /proc that of who reads.
+        text = Path("/proc/thread-self/net/dev").read_text("ascii", errors="replace")
+        for line in text.splitlines():
+            name, colon, counts = line.partition(":")
+            if colon and name.strip() == interface:
+                numbers = counts.split()
+                return int(numbers[0]), int(numbers[8])
+        return None
+
+
+class _Pings:
+    """ICMP echoes: as any user where the system allows it, else as root."""
+
+    packet_bytes = _IP_BYTES + _ECHO.size
+
+    def __init__(self, host: str) -> None:
+        try:
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)
+            self._skipped = 0
+        except PermissionError:
+            self.socket = _raw_socket(host)
+            self._skipped = _IP_BYTES
+        self._host = host
+        self._identifier = id(self) & 0xFFFF
+
+    def send(self, probe: int) -> None:
+        packet = _ECHO.pack(_ECHO_REQUEST, 0, 0, self._identifier, probe & 0xFFFF, probe)
+        checked = _ECHO.pack(
+            _ECHO_REQUEST, 0, _checksum(packet), self._identifier, probe & 0xFFFF, probe
+        )
+        self.socket.sendto(checked, (self._host, 0))
+
+    def receive(self) -> int | None:
+        packet = self.socket.recv(2048)[self._skipped :]
+        if len(packet) < _ECHO.size:
+            return None
+        kind, _, _, identifier, _, probe = _ECHO.unpack(packet[: _ECHO.size])
+        ours = identifier == self._identifier or not self._skipped
+        return int(probe) if kind == _ECHO_REPLY and ours else None
+
+
+class _Datagrams:
+    """UDP datagrams to whoever sends them back."""
+
+    packet_bytes = _IP_BYTES + _UDP_BYTES + _NUMBER.size
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.connect((host, port))
+
+    def send(self, probe: int) -> None:
+        self.socket.send(_NUMBER.pack(probe))
+
+    def receive(self) -> int | None:
+        packet = self.socket.recv(2048)
+        return int(_NUMBER.unpack(packet)[0]) if len(packet) == _NUMBER.size else None
+
+
+class Prober:
+    """Measures until it is stopped.
+
+    Args:
+        meter: what takes down what is measured.
+        target: HOST for pings, HOST:PORT for UDP.
+        counters: of the interface towards it.
+        clock: the time in ns; the meter's begin is its 0.
+
+    Raises:
+        InputError: the target is not an address, or no host.
+        RunError: this user may not ping.
+    """
+
+    def __init__(
+        self, meter: Meter, target: str, counters: Counters, clock: Callable[[], int]
+    ) -> None:
+        self._meter, self._counters, self._clock = meter, counters, clock
+        self._probes = _probes(target)
+        self._probes.socket.setblocking(False)
+        self._sent = self._received = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it, and wait for the end."""
+        self._stopped.set()
+        self._thread.join()
+        self._probes.socket.close()
+
+    def _run(self) -> None:
+        probe, next_ns = 0, self._clock()
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._probes.socket, selectors.EVENT_READ)
+            while not self._stopped.is_set():
+                now_ns = self._clock()
+                if now_ns >= next_ns:
+                    self._measure(probe, now_ns)
+                    probe += 1
+                    # What a stalled machine has missed is not made up for.
+                    next_ns = max(next_ns, now_ns - SECOND_NS // PROBES) + SECOND_NS // PROBES
+                if ready.select(max(next_ns - self._clock(), 0) / SECOND_NS):
+                    self._receive()
+
+    def _measure(self, probe: int, now_ns: int) -> None:
+        received_bytes, sent_bytes = self._counters.read()
+        size = self._probes.packet_bytes
+        self._meter.counted(
+            received_bytes - size * self._received, sent_bytes - size * self._sent, now_ns
+        )
+        self._meter.sent(probe, now_ns)
+        # Without a route it is lost like any other.
+        with suppress(OSError):
+            self._probes.send(probe)
+            self._sent += 1
+
+    def _receive(self) -> None:
+        with suppress(OSError):
+            probe = self._probes.receive()
+            if probe is not None:
+                self._received += 1
+                self._meter.answered(probe, self._clock())
+
+
+def _probes(target: str) -> _Pings | _Datagrams:
+    host, colon, port = target.partition(":")
+    if colon and not (port.isascii() and port.isdecimal() and 0 < int(port[:9]) <= _LAST_PORT):
+        raise InputError(f'--probe "{target}": expected HOST, or HOST:PORT for UDP')
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
+    except (OSError, UnicodeError):
+        raise InputError(f'--probe "{target}": there is no such host') from None
+    return _Datagrams(str(found), int(port)) if colon else _Pings(str(found))
+
+
+def _raw_socket(host: str) -> socket.socket:
+    try:
+        return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+    except PermissionError:
+        raise RunError(
+            f"--probe {host}: this user may not ping: run it as root, allow it by "
+            "net.ipv4.ping_group_range, or probe HOST:PORT where something sends UDP back"
+        ) from None
+
+
+def _checksum(packet: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
+    while total > 0xFFFF:  # noqa: PLR2004 (16 bits)
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

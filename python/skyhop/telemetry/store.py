@@ -3,9 +3,9 @@
 What is new stands in the day's journal beside it (YYYY-MM-DD.jsonl), a line per sample, and is
 folded into the day's file when the journal has grown, by `tidy` when the day is over, or by
 `close`. A line counts only with its end, a file appears whole or not at all, and the journal goes
-after the file has taken it in: who is killed loses at most what was not written. A lock on
-the journal keeps processes apart. Readers do not write: they read the journal, then
-the file, so that nothing that is folded meanwhile is missed.
+after the file has taken it in: who is killed loses at most what was not written. A lock on the
+journal keeps processes apart. Readers do not write: they read the journal, then the file, so that
+nothing that is folded meanwhile is missed.
 """
 
 from __future__ import annotations

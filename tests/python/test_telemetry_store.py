@@ -284,7 +284,7 @@ def test_a_damaged_journal_is_read_without_its_torn_lines(tmp_path: Path) -> Non
 def test_history_fills_what_status_missed_and_adds_what_it_does_not_say() -> None:
     status = [sample(1, tilt=1.0, pop_ping_latency_ms=30.0), sample(2.9, state=None),
               sample(4, pop_ping_latency_ms=31.0)]  # fmt: skip
-    history = [sample(n - 0.4, pop_ping_latency_ms=40.0 + n, power_w=50.0) for n in range(1, 5)]
+    history = [sample(n + 0.4, pop_ping_latency_ms=40.0 + n, power_w=50.0) for n in range(1, 5)]
     assert list(filled(status, history)) == [
         sample(1, power_w=50.0),
         sample(2, pop_ping_latency_ms=42.0, power_w=50.0),
@@ -298,5 +298,5 @@ def test_gaps_are_found_by_node(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.append("a", [sample(1, tilt=1.0), sample(2.0, state="X"), sample(4.2, tilt=1.0)])
     store.append("b", [sample(8, tilt=1.0)])
-    assert gaps(store.read()).rows() == [("a", DAY + 2 * S, DAY + 4 * S, 2)]
-    assert gaps(store.read(), "tilt").rows() == [("a", DAY + S, DAY + 4 * S, 3)]
+    assert gaps(store.read()).rows() == [("a", DAY + 2 * S, DAY + 3 * S, 1)]
+    assert gaps(store.read(), "tilt").rows() == [("a", DAY + S, DAY + 3 * S, 2)]

@@ -14,12 +14,12 @@ SECOND_NS = 10**9
 
 
 def second_ns(time_ns: int) -> int:
-    """Return the end of the second that a time belongs to: what happens at an end, belongs to it.
+    """Return the end of the second that a terminal speaks of at a time: the last that is over.
 
-    >>> second_ns(1), second_ns(10**9), second_ns(10**9 + 1)
-    (1000000000, 1000000000, 2000000000)
+    >>> second_ns(10**9), second_ns(10**9 + 1), second_ns(2 * 10**9 - 1)
+    (1000000000, 1000000000, 1000000000)
     """
-    return -(-time_ns // SECOND_NS) * SECOND_NS
+    return time_ns // SECOND_NS * SECOND_NS
 
 
 def filled(status: Sequence[Sample], history: Sequence[Sample]) -> Iterator[Sample]:
@@ -29,7 +29,7 @@ def filled(status: Sequence[Sample], history: Sequence[Sample]) -> Iterator[Samp
     any other gets what status does not say, such as the power. Where both speak, status counts.
 
     Args:
-        status: samples of a terminal, in any order, with any time within their second.
+        status: samples of a terminal, in any order, with the time of asking or their second's end.
         history: rows of its rings, likewise.
     """
     said: dict[int, set[str]] = {}
@@ -62,7 +62,7 @@ def gaps(frame: pl.DataFrame, field: str | None = None) -> pl.DataFrame:
 
     if field is not None:
         frame = frame.filter(pl.col(field).is_not_null())
-    end = -(-pl.col(TIME) // SECOND_NS) * SECOND_NS
+    end = pl.col(TIME) // SECOND_NS * SECOND_NS
     ends = frame.select("node", end.alias("end_ns")).unique().sort("node", "end_ns")
     return (
         ends.with_columns(from_ns=pl.col("end_ns").shift(1).over("node"))

@@ -29,6 +29,7 @@ from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DAY_NS = 86_400 * 10**9
 _NODE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -246,9 +247,10 @@ class Store:
         with _locked(journal, create=False) as held:
             if held is None:
                 return
-            lines = held.read()
-            names = [field.name for field in FIELDS]
-            rows = brought_together([_folded(file, names), table_of(_samples(lines), names)])
+            new = _samples(held.read())
+            known = _known(file).union(*new)
+            names = [field.name for field in FIELDS if field.name in known]
+            rows = brought_together([_folded(file, names), table_of(new, names)])
             write_file(file, _parquet(rows))
             journal.unlink()
 
@@ -333,20 +335,20 @@ def _samples(lines: bytes) -> list[Sample]:
     return samples
 
 
+def _known(file: Path) -> set[str]:
+    """Return the names of a day's columns; none where there is no file."""
+    with _opened(file) as there:
+        return set() if there is None else set(there.schema_arrow.names)
+
+
 def _folded(file: Path, names: Sequence[str]) -> pa.Table:
     """Return the rows of a day's file; none where there is no file."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     columns = schema(names)
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        return columns.empty_table()
-    except OSError as error:
-        raise RunError(f"{file}: cannot read: {error.strerror}") from None
-    try:
-        there = pq.ParquetFile(pa.BufferReader(content))
+    with _opened(file) as there:
+        if there is None:
+            return columns.empty_table()
         known = [name for name in columns.names if name in there.schema_arrow.names]
         rows = there.read(columns=known, use_threads=False)
         # A field that came later is not in older files.
@@ -358,12 +360,29 @@ def _folded(file: Path, names: Sequence[str]) -> pa.Table:
         ]
         rows = pa.Table.from_arrays(arrays, schema=columns)
         rows.validate(full=True)
+        if rows[TIME].null_count:
+            raise ValueError("rows without a time")
+    return rows
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[pq.ParquetFile | None]:
+    """Open a day's file, None where there is none; what is wrong with it is said in one line."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        raise RunError(f"{file}: cannot read: {error.strerror}") from None
+    try:
+        yield pq.ParquetFile(pa.BufferReader(content))
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         why = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None
-    if rows[TIME].null_count:
-        raise InputError(f"{file}: is damaged (rows without a time): move it away, or delete it")
-    return rows
 
 
 def _parquet(rows: pa.Table) -> bytes:

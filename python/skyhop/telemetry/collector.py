@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from skyhop.errors import SkyhopError
+from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample
 from skyhop.telemetry.gaps import SECOND_NS, filled, second_ns
 
@@ -109,7 +110,7 @@ class Collector:
     def _status(self, now_ns: int) -> Sample:
         """Return the second that has just ended; without values where the terminal is silent."""
         end_ns = second_ns(now_ns)
-        if self._said and end_ns - _time_ns(self._said[-1]) > SECOND_NS:
+        if self._said and end_ns - time_of(self._said[-1]) > SECOND_NS:
             self._has_missed = True
         with _Silence(self, "status"):
             sample = {**self._terminal.status(), TIME: end_ns}
@@ -133,7 +134,7 @@ class Collector:
         self._history_ns = now_ns
         with _Silence(self, "history"):
             # Before it was started, a terminal has seen nothing: its rings are of another life.
-            rows = [row for row in self._terminal.history() if _time_ns(row) >= self._boot_ns]
+            rows = [row for row in self._terminal.history() if time_of(row) >= self._boot_ns]
             new = list(filled(self._said, rows))
             self._said.extend(new)
             self._has_missed = False
@@ -171,9 +172,3 @@ class _Silence:
             return False
         self._collector._note(self._what, trouble)
         return trouble is not None
-
-
-def _time_ns(sample: Sample) -> int:
-    time_ns = sample[TIME]
-    assert isinstance(time_ns, int), "samples have a time"
-    return time_ns

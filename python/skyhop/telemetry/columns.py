@@ -20,6 +20,13 @@ _END_OF_TIME_NS = 2**63
 _LARGEST = 2**63
 
 
+def time_of(sample: Sample) -> int:
+    """Return a sample's time in ns."""
+    time_ns = sample[TIME]
+    assert isinstance(time_ns, int), "samples have a time"
+    return time_ns
+
+
 def checked(sample: Sample) -> Sample:
     """Return a sample with its columns' types and without what is not known.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, Sample
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def filled(status: Sequence[Sample], history: Sequence[Sample]) -> Iterator[Samp
     said: dict[int, set[str]] = {}
     for sample in status:
         known = {name for name, value in sample.items() if value is not None}
-        said.setdefault(second_ns(_time_ns(sample)), set()).update(known)
+        said.setdefault(second_ns(time_of(sample)), set()).update(known)
     for row in history:
-        end_ns = second_ns(_time_ns(row))
+        end_ns = second_ns(time_of(row))
         new: Sample = {
             name: value
             for name, value in row.items()
@@ -70,9 +71,3 @@ def gaps(frame: pl.DataFrame, field: str | None = None) -> pl.DataFrame:
         .filter(pl.col("seconds") > 0)
         .select("node", "from_ns", (pl.col("end_ns") - SECOND_NS).alias("to_ns"), "seconds")
     )
-
-
-def _time_ns(sample: Sample) -> int:
-    time_ns = sample[TIME]
-    assert isinstance(time_ns, int), "samples have a time"
-    return time_ns

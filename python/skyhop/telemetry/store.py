@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
-from skyhop.telemetry.columns import brought_together, checked, schema, table_of
+from skyhop.telemetry.columns import brought_together, checked, schema, table_of, time_of
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Store:
         """
         days: dict[date, list[Sample]] = {}
         for sample in map(checked, samples):
-            days.setdefault(_day_of(_time_ns(sample)), []).append(sample)
+            days.setdefault(_day_of(time_of(sample)), []).append(sample)
         place = self._of(node)
         if days:
             _make(place)
@@ -449,12 +449,6 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _time_ns(sample: Sample) -> int:
-    time_ns = sample[TIME]
-    assert isinstance(time_ns, int), "checked"
-    return time_ns
 
 
 def _day_of(time_ns: int) -> date:

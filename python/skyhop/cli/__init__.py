@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli import blind, cc, list_, live, path, report, signal_, sim, study, telemetry_
+from skyhop.cli import (
+    blind,
+    cc,
+    dissect,
+    list_,
+    live,
+    path,
+    report,
+    signal_,
+    sim,
+    study,
+    telemetry_,
+)
 from skyhop.cli.terminal import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -42,6 +54,7 @@ app.command("report", help=report.HELP)(report.report)
 app.add_typer(cc.app, name="cc")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
+app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")
 app.add_typer(list_.app, name="list")
 

@@ -88,14 +88,18 @@ def _rows(found: Dissection) -> list[dict[str, Any]]:
             "what": piece.what,
             "by trace (ms)": f"{piece.by_trace_ms:.2f}",
             "95 % (ms)": f"{piece.low_ms:.2f}-{piece.high_ms:.2f}",
-            "share": f"{piece.share:.1%}",
-            "share 95 %": f"{piece.share_low:.1%}-{piece.share_high:.1%}",
+            "share": _per_cent(piece.share),
+            "share 95 %": f"{100 * piece.share_low:.1f}-{_per_cent(piece.share_high)}",
             "of medians (ms)": f"{piece.of_medians_ms:.2f}",
-            "its share": f"{piece.of_medians_share:.1%}",
+            "its share": _per_cent(piece.of_medians_share),
             "ends at": " ".join(piece.addresses),
         }
         for piece in found.pieces
     ]
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _document(found: Dissection) -> dict[str, Any]:

@@ -48,9 +48,9 @@ def dissection_figure(
             ax.errorbar(at, [bar.ms for bar in bars], spread, fmt="none", ecolor="black",
                         elinewidth=pt(ax, 1), capsize=pt(ax, 3))  # fmt: skip
         for x, bar in zip(at, bars, strict=True):
-            ax.annotate(f"{bar.share:.0%}", (x, max(bar.ms + bar.spread[1], 0)), (0, pt(ax, 3)),
-                        textcoords="offset points", ha="center", fontsize=pt(ax, 8.5),
-                        color=GREY)  # fmt: skip
+            top = max(bar.ms + bar.spread[1], 0)
+            ax.annotate(f"{100 * bar.share:.0f} %", (x, top), (0, pt(ax, 3)), ha="center",
+                        textcoords="offset points", fontsize=pt(ax, 8.5), color=GREY)  # fmt: skip
     ax.set_xticks(places, [f"{p.name}\n{_broken(p.what)}" for p in found.pieces],
                   fontsize=pt(ax, 8.5))  # fmt: skip
     ax.grid(visible=False, axis="x")

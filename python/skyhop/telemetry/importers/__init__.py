@@ -14,9 +14,9 @@ from pathlib import Path
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import Importer, Options, Source, opened
+from skyhop.telemetry.importers.source import Importer, Options, Probe, Source, opened
 
-__all__ = ["Importer", "Options", "Source", "detected", "formats", "imported"]
+__all__ = ["Importer", "Options", "Probe", "Source", "detected", "formats", "imported", "probes"]
 
 _SHARED = "source"
 
@@ -65,13 +65,41 @@ def imported(
     Raises:
         InputError: there is no such file or format, or a line is not of it.
     """
-    if name is not None and name not in formats():
-        raise InputError(f'--format: expected one of {", ".join(formats())}, not "{name}"')
-    source = opened(file, options or Options())
-    importer = detected(source) if name is None else formats()[name]
+    source, importer = _found(file, name, options)
     count = 0
     for sample in importer.samples(source):
         count += 1
         yield sample
     if count == 0:
         raise InputError(f"{file}: holds no rows of the format {importer.name}")
+
+
+def probes(file: Path, name: str | None = None, options: Options | None = None) -> list[Probe]:
+    """Return the round trips of a file as they are, in their order.
+
+    Args:
+        file: where it is.
+        name: its format; recognised if not given.
+        options: what the file does not say.
+
+    Raises:
+        InputError: there is no such file or format, a line is not of it, or it holds no round
+            trips, or those of seconds alone.
+    """
+    source, importer = _found(file, name, options)
+    if importer.probes is None:
+        raise InputError(
+            f"{file}: the format {importer.name} holds no single round trips: import it and give "
+            "the directory"
+        )
+    found = list(importer.probes(source))
+    if not found:
+        raise InputError(f"{file}: holds no rows of the format {importer.name}")
+    return found
+
+
+def _found(file: Path, name: str | None, options: Options | None) -> tuple[Source, Importer]:
+    if name is not None and name not in formats():
+        raise InputError(f'--format: expected one of {", ".join(formats())}, not "{name}"')
+    source = opened(file, options or Options())
+    return source, detected(source) if name is None else formats()[name]

@@ -9,31 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import Importer, Seconds, Source
+from skyhop.telemetry.importers.source import Importer, Probe, Source, seconds_of
 
 _PING = ["timestamp", "rtt"]
 _IRTT = [*_PING, "uplink", "downlink"]
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _probes(source: Source) -> Iterator[Probe]:
     if source.columns not in (_PING, _IRTT):
         raise source.wrong(1, f"expected {','.join(_PING)} or {','.join(_IRTT)}")
-    seconds = Seconds()
     for row in source.rows():
         at_ns, rtt_ms = row.time_ns("timestamp"), row.needed("rtt")
         ways = [rtt_ms, row.value("uplink") or 0.0, row.value("downlink") or 0.0]
         is_lost = min(ways) == -1
         if not is_lost and rtt_ms < 0:
             raise row.wrong(f"rtt: {rtt_ms:g} is less than 0")
-        yield from seconds.add(
-            at_ns,
-            {
-                "probe_rtt_ms": None if is_lost else rtt_ms,
-                # Rows of ping are answers alone, so they do not tell what was lost.
-                "probe_loss": float(is_lost) if source.columns == _IRTT else None,
-            },
-        )
-    yield from seconds.rest()
+        yield Probe(at_ns, None if is_lost else rtt_ms)
+
+
+def _samples(source: Source) -> Iterator[Sample]:
+    # Rows of ping are answers alone, so they do not tell what was lost.
+    return seconds_of(_probes(source), with_losses=source.columns == _IRTT)
 
 
 FORMAT = Importer(
@@ -42,4 +38,5 @@ FORMAT = Importer(
     lambda source: source.columns in (_PING, _IRTT),
     _samples,
     basis="documentation",
+    probes=_probes,
 )

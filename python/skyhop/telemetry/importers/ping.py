@@ -10,7 +10,14 @@ import re
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import LATEST_NS, SECOND_NS, Importer, Seconds, Source
+from skyhop.telemetry.importers.source import (
+    LATEST_NS,
+    SECOND_NS,
+    Importer,
+    Probe,
+    Source,
+    seconds_of,
+)
 
 _ANSWER = re.compile(
     r"\[(\d{1,11})\.(\d{1,9})\] \d+ bytes from .*?icmp_seq=(\d{1,9}) .*?time=([0-9.]{1,12}) ?ms"
@@ -20,8 +27,8 @@ _NUMBERS = 1 << 16
 _AHEAD = _NUMBERS // 2
 
 
-def _samples(source: Source) -> Iterator[Sample]:
-    seconds, last = Seconds(), None
+def _probes(source: Source) -> Iterator[Probe]:
+    last = None
     for number, line in enumerate(source.lines, 1):
         found = _ANSWER.match(line)
         if found is None:
@@ -41,9 +48,12 @@ def _samples(source: Source) -> Iterator[Sample]:
         lost = ahead - 1 if 1 <= ahead < _AHEAD else 0
         last = int(found[3]) if ahead < _AHEAD else last
         if lost:
-            yield from seconds.add(at_ns, {"probe_loss": 1.0}, lost)
-        yield from seconds.add(at_ns, {"probe_rtt_ms": rtt_ms, "probe_loss": 0.0})
-    yield from seconds.rest()
+            yield Probe(at_ns, None, lost)
+        yield Probe(at_ns, rtt_ms)
+
+
+def _samples(source: Source) -> Iterator[Sample]:
+    return seconds_of(_probes(source), with_losses=True)
 
 
 FORMAT = Importer(
@@ -51,4 +61,5 @@ FORMAT = Importer(
     "what ping -D prints: LENS' raw ping files, LEOViz' latency files",
     lambda source: any(_ANSWER.match(line) for line in source.head),
     _samples,
+    probes=_probes,
 )

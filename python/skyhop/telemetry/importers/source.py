@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
@@ -151,6 +152,16 @@ class Row:
         return self.source.wrong(self.number, what)
 
 
+class Probe(NamedTuple):
+    """What became of a probe, or of several that were lost."""
+
+    time_ns: int
+    """When its answer came, or would have come."""
+    rtt_ms: float | None
+    """None where it was lost."""
+    times: int = 1
+
+
 @dataclass(frozen=True)
 class Importer:
     """A format."""
@@ -162,6 +173,8 @@ class Importer:
     samples: Callable[[Source], Iterator[Sample]]
     basis: str = "files"
     """What it was made after: "files" that were published, or their "documentation" alone."""
+    probes: Callable[[Source], Iterator[Probe]] | None = None
+    """Round trips as they are, where the file holds them."""
 
 
 @dataclass
@@ -193,6 +206,22 @@ class Seconds:
             means = {name: total / count for name, (total, count) in self._sums.items()}
             yield {TIME: self._end_ns, **means}
         self._sums = {}
+
+
+def seconds_of(probes: Iterable[Probe], *, with_losses: bool) -> Iterator[Sample]:
+    """Yield means of seconds.
+
+    Args:
+        probes: in their order.
+        with_losses: whether the file tells what was lost.
+    """
+    seconds = Seconds()
+    for probe in probes:
+        is_lost = probe.rtt_ms is None
+        loss = {"probe_loss": float(is_lost)} if with_losses else {}
+        values = {"probe_rtt_ms": probe.rtt_ms, **loss}
+        yield from seconds.add(probe.time_ns, values, probe.times)
+    yield from seconds.rest()
 
 
 def end_of_second(time_ns: int) -> int:

@@ -102,6 +102,21 @@ def test_a_silent_terminal_gives_rows_without_values_and_history_fills_them() ->
     assert kept.lines == ["status: 192.0.2.1:9200: does not answer", "status: works again"]
 
 
+def test_waiting_for_an_answer_in_vain_is_silence_too() -> None:
+    dish, kept = Dish(), Kept()
+    collector = collected(dish, kept)
+    run(collector, dish, 10)
+    dish.is_silent, ask = True, dish.status
+
+    def slow() -> Sample:
+        dish.now_ns += 4 * S
+        return ask()
+
+    dish.status = slow  # type: ignore[method-assign]
+    run(collector, dish, 20)
+    assert all(kept.rows[n]["state"] == UNREACHABLE for n in range(11, 25))
+
+
 def test_seconds_in_which_nobody_asked_are_filled() -> None:
     dish, kept = Dish(), Kept()
     collector = collected(dish, kept)

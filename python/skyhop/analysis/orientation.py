@@ -87,10 +87,10 @@ class Orientation:
         """What to know about a figure of it."""
         few = self.cells.filter(pl.col("p").is_null()).height
         found = self.significant().height
-        slots = f"{self.block_s:g} s" + ("" if self.block_s == BLOCK_S else " blocks")
         return [
             f"grey: fewer than {LEAST_SAMPLES} samples ({few} of {self.cells.height} cells)",
-            f"ringed: worse than the rest at 5 %, by {slots} slots dealt out anew ({found} cells)",
+            f"ringed: worse than the rest at 5 %, by pieces of {self.block_s:g} s dealt out anew "
+            f"({found} {'cell' if found == 1 else 'cells'})",
         ]
 
 

@@ -92,9 +92,10 @@ class Spikes:
     def title(self) -> str:
         """What a figure of it is called."""
         count = len(self.spikes)
+        long = f"{self.hours:.2f} h" if self.hours >= 1 else f"{60 * self.hours:.1f} min"
         return (
             f"{self.series.name}: {count or 'no'} {'spike' if count == 1 else 'spikes'} above "
-            f"{TIMES_MEDIAN:g} x the median of {self.median_ms:.1f} ms, in {self.hours:.2f} h"
+            f"{TIMES_MEDIAN:g} x the median of {self.median_ms:.1f} ms, in {long}"
         )
 
     def on_grid(self) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
 
 from skyhop.analysis.orientation import CELL_DEG, LEAST_SAMPLES, Orientation
 from skyhop.data.figure_files import FigureWidth
@@ -112,6 +113,7 @@ def _draw(
     image = ax.pcolormesh(*edges, np.ma.masked_invalid(values), cmap="cividis", norm=norm,
                           rasterized=True)  # fmt: skip
     bar = sheet_of(ax).colorbar(image, ax=ax, pad=0.02)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     bar.set_label(what, fontsize=pt(ax, 9))
     bar.ax.tick_params(labelsize=pt(ax, 8.5))
 

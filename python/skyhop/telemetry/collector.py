@@ -21,6 +21,8 @@ HISTORY_NS = 300 * SECOND_NS
 """From one history to the next; a terminal keeps 900 seconds."""
 _SOONEST_NS = 10 * SECOND_NS
 """Until history is asked for again by a terminal that comes and goes."""
+_LONGEST_WAIT_NS = 60 * SECOND_NS
+"""Longer than that nobody waits: the machine slept."""
 _KEPT = 1000
 """Status of so many seconds is compared with history: more than a terminal keeps."""
 _WAITING = 3600
@@ -69,6 +71,7 @@ class Collector:
         self._on_map = on_map
         self._say = say
         self._said: deque[Sample] = deque(maxlen=_KEPT)
+        self._filled: deque[Sample] = deque(maxlen=_KEPT)
         self._waiting: deque[Sample] = deque(maxlen=_WAITING)
         self._history_ns: int | None = None
         self._map_ns: int | None = None
@@ -95,8 +98,8 @@ class Collector:
 
     def step(self, now_ns: int) -> None:
         """Do what is due at a time: once per second."""
-        new = [self._status(now_ns)]
-        self._said.append(new[0])
+        new = [*self._waited(now_ns), self._status(now_ns)]
+        self._said.extend(new)
         if self._history_is_due(now_ns):
             new += self._history(now_ns)
         self._hand_on(new)
@@ -106,6 +109,16 @@ class Collector:
             self._map_ns = now_ns
             with _Silence(self, "map"):
                 self._on_map(now_ns, self._terminal.map())
+
+    def _waited(self, now_ns: int) -> list[Sample]:
+        """Return the seconds that were spent waiting for an answer that did not come."""
+        if not self._said or self._said[-1].get("state") != UNREACHABLE:
+            return []
+        last_ns, end_ns = time_of(self._said[-1]), second_ns(now_ns)
+        if end_ns - last_ns > _LONGEST_WAIT_NS:
+            return []
+        waited = range(last_ns + SECOND_NS, end_ns, SECOND_NS)
+        return [{TIME: each_ns, "state": UNREACHABLE} for each_ns in waited]
 
     def _status(self, now_ns: int) -> Sample:
         """Return the second that has just ended; without values where the terminal is silent."""
@@ -135,8 +148,8 @@ class Collector:
         with _Silence(self, "history"):
             # Before it was started, a terminal has seen nothing: its rings are of another life.
             rows = [row for row in self._terminal.history() if time_of(row) >= self._boot_ns]
-            new = list(filled(self._said, rows))
-            self._said.extend(new)
+            new = list(filled([*self._said, *self._filled], rows))
+            self._filled.extend(new)
             self._has_missed = False
             return new
         return []

@@ -21,6 +21,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import FIELDS, TIME, Sample, Type, Value
 from skyhop.telemetry.gaps import filled, gaps
 from skyhop.telemetry.store import DAY_NS, Store
+from skyhop.telemetry.tidying import tidy_apart
 
 S = 10**9
 DAY = 20_000 * DAY_NS
@@ -116,6 +117,24 @@ def test_a_day_that_is_over_becomes_one_file(tmp_path: Path) -> None:
     store.delete("a")
     store.delete("a")
     assert store.nodes() == []
+
+
+def test_another_process_tidies_up_what_is_due(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for node in ("a", "b"):
+        store.append(node, [sample(1, tilt=1.0)])
+    now_ns = time.time_ns()
+    store.append("b", [{TIME: now_ns, "tilt": 2.0}])
+    store.append("c", [sample(1, tilt=3.0)])
+    (tmp_path / "a" / "2024-10-04.parquet").write_bytes(b"damaged")
+    with pytest.raises(RunError, match=r"cannot tidy up: .*a/2024-10-04.parquet: is damaged"):
+        tidy_apart(tmp_path)
+    assert [f.suffix for f in sorted((tmp_path / "b").iterdir())] == [".parquet", ".jsonl"]
+    assert [f.suffix for f in sorted((tmp_path / "c").iterdir())] == [".parquet"]
+    assert store.read(["b", "c"], ["tilt"])["tilt"].to_list() == [1.0, 2.0, 3.0]
+    (tmp_path / "a" / "2024-10-04.parquet").unlink()
+    tidy_apart(tmp_path)
+    assert store.read(["a"], ["tilt"])["tilt"].to_list() == [1.0]
 
 
 @pytest.mark.parametrize(

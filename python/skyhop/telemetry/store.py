@@ -1,11 +1,11 @@
 """Where telemetry is kept: a Parquet file per node and day, DIR/NODE/YYYY-MM-DD.parquet.
 
 What is new stands in the day's journal beside it (YYYY-MM-DD.jsonl), a line per sample, and is
-folded into the day's file when the journal has grown, by `tidy` when the day is over, or by
-`close`. A line counts only with its end, a file appears whole or not at all, and the journal goes
-after the file has taken it in: who is killed loses at most what was not written. A lock on the
-journal keeps processes apart. Readers do not write: they read the journal, then the file, so that
-nothing that is folded meanwhile is missed.
+folded into the day's file by `tidy`, when the journal has grown or the day is over, or by `close`.
+A line counts only with its end, a file appears whole or not at all, and the journal goes after the
+file has taken it in: who is killed loses at most what was not written. A lock on the journal keeps
+processes apart. Readers do not write: they read the journal, then the file, so that nothing that is
+folded meanwhile is missed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FOLDED, _JOURNAL = ".parquet", ".jsonl"
 _LARGE_JOURNAL = 4 << 20
 """Bytes from which on `tidy` folds a journal before its day is over: two hours of one terminal."""
-_LARGEST_JOURNAL = 16 << 20
-"""Bytes from which on `append` folds it itself: nobody has tidied up."""
 _ROWS_TO_JUDGE = 4096
 
 
@@ -79,16 +77,15 @@ class Store:
             _make(place)
         for day, of_day in days.items():
             lines = "".join(json.dumps(s, separators=(",", ":")) + "\n" for s in of_day)
-            size = _write_lines(place / f"{day}{_JOURNAL}", lines.encode())
-            if size > _LARGEST_JOURNAL:
-                # A day's file that is damaged is told to who reads it; the journal can wait.
-                with suppress(InputError):
-                    self._fold(node, day)
+            _write_lines(place / f"{day}{_JOURNAL}", lines.encode())
 
-    def tidy(self, now_ns: int) -> bool:
+    def tidy(self, now_ns: int, only: str | None = None) -> bool:
         """Fold one journal that is large or whose day is over; return whether there was one.
 
-        For a service to call now and then; a day of 1 Hz takes half a second.
+        Of all nodes, or of the one that is named.
+
+        A day of 1 Hz takes half a second and 200 MB, pyarrow included; services leave it to
+        `tidying.tidy_apart`.
 
         Raises:
             InputError: the day's file is damaged.
@@ -96,6 +93,8 @@ class Store:
         """
         today = _day_of(now_ns)
         for node, day, journal in self._journals():
+            if only not in (None, node):
+                continue
             # A minute past midnight, most of what belongs to the day has come.
             if day < _day_of(now_ns - 60 * 10**9) or (
                 day <= today and _size(journal) > _LARGE_JOURNAL
@@ -240,6 +239,8 @@ class Store:
 
     def _fold(self, node: str, day: date) -> None:
         """Bring the journal of a day into its file."""
+        import pyarrow as pa
+
         from skyhop.data.files import write_file
 
         place = self._of(node)
@@ -250,7 +251,10 @@ class Store:
             new = _samples(held.read())
             known = _known(file).union(*new)
             names = [field.name for field in FIELDS if field.name in known]
-            rows = brought_together([_folded(file, names), table_of(new, names)])
+            rows = _folded(file, names)
+            # Nearly always all that is new is at the end: what is before stays as it is.
+            before, touched = _parted(rows, min(map(time_of, new), default=0))
+            rows = pa.concat_tables([before, brought_together([touched, table_of(new, names)])])
             write_file(file, _parquet(rows))
             journal.unlink()
 
@@ -294,8 +298,8 @@ def _locked(journal: Path, *, create: bool) -> Iterator[io.FileIO | None]:
             return
 
 
-def _write_lines(journal: Path, lines: bytes) -> int:
-    """Append lines, all or none, and return the journal's size."""
+def _write_lines(journal: Path, lines: bytes) -> None:
+    """Append lines, all or none."""
     with _locked(journal, create=True) as held:
         assert held is not None, "made where it was missing"
         end = _end_of_lines(held)
@@ -309,7 +313,6 @@ def _write_lines(journal: Path, lines: bytes) -> int:
             with suppress(OSError):
                 held.truncate(end)
             raise RunError(f"{journal}: cannot write: {error.strerror}") from None
-        return end + len(lines)
 
 
 def _end_of_lines(held: io.FileIO) -> int:
@@ -385,6 +388,14 @@ def _opened(file: Path) -> Iterator[pq.ParquetFile | None]:
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None
 
 
+def _parted(rows: pa.Table, time_ns: int) -> tuple[pa.Table, pa.Table]:
+    """Return rows before a time, and those from it on; they are in the order of time."""
+    import pyarrow.compute as pc
+
+    count = pc.sum(pc.less(rows[TIME], time_ns)).as_py() or 0
+    return rows.slice(0, count), rows.slice(count)
+
+
 def _parquet(rows: pa.Table) -> bytes:
     """Return a day's file: without columns that are not known at all, small, and in one piece."""
     import pyarrow as pa
@@ -415,7 +426,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
     if column.type == pa.string():
         return True
-    if column.type != pa.float64():
+    if column.type == pa.bool_():
         return False
     head = column.slice(0, _ROWS_TO_JUDGE)
     return bool(pc.count_distinct(head).as_py() < len(head) / 8)

@@ -85,6 +85,21 @@ def test_without_one_chance_finds_one_in_a_twentieth_of_cases() -> None:
     assert alarms <= 0.05 * tries + 2.8 * (0.05 * 0.95 * tries) ** 0.5
 
 
+def test_slots_that_are_alike_are_noticed_and_longer_blocks_help() -> None:
+    """Half a slot off the grid, every block has half of what its neighbour has."""
+    tries = cases(60)
+    shifted = [telemetry(s, 600).with_columns(pl.col(TIME) + 7 * S) for s in range(tries)]
+    alarms = 0
+    for seed, frame in enumerate(shifted):
+        short = by_orientation(frame, seed=seed, permutations=19)
+        assert short.caution is not None
+        assert '--block "60 s"' in short.caution
+        long = by_orientation(frame, seed=seed, permutations=59, block_s=60)
+        alarms += long.significant().height > 0
+    assert alarms <= 0.05 * tries + 2.8 * (0.05 * 0.95 * tries) ** 0.5
+    assert by_orientation(telemetry(1, 600), permutations=19).caution is None
+
+
 def test_cells_are_what_a_slow_count_says() -> None:
     frame = telemetry(3, 200)
     found = by_orientation(frame, permutations=19)

@@ -124,7 +124,9 @@ def read(directory: Path, name: str, file: str, **options: object) -> list[Sampl
 
 def test_every_format_is_here_and_known_by_its_file() -> None:
     assert set(formats()) == set(FILES)
-    assert all(importer.basis in ("files", "documentation") for importer in formats().values())
+    assert all(
+        importer.basis in ("files", "code", "documentation") for importer in formats().values()
+    )
 
 
 @pytest.mark.parametrize("name", FILES)

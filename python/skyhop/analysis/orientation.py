@@ -8,9 +8,10 @@ the rank of its own 95th percentile; how bad a cell is, is the mean rank of its 
 its spread. The worst of all cells in each deal is what a cell is compared with, so that the worst
 of many is not called bad because there are many.
 
-Slots are taken to be exchangeable. Where latency has a course over hours, and a cell was visited in
-one of them only, the hour cannot be told from the orientation: `visits` shows it, and a longer
-block tests it.
+Slots are taken to be exchangeable. Where neighbours are alike (`alike`), because latency has a
+course over minutes or hours, chance finds bad cells more often than it should: in one case of
+seven, not of twenty, where each slot has half of its neighbour's latency. Longer blocks are the
+remedy. Where a cell was visited once only (`visits`), its time cannot be told from its orientation.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"
 FIELDS = ("direction_azimuth", "direction_elevation", LATENCY, DROP, "tilt", "attitude_uncertainty")
 """What is read of telemetry."""
 _FEWEST_IN_BLOCK = 3
+_FEWEST_PAIRS = 30
+_ALIKE = 0.1
 _EDGE = 1e-6
 _SLEW_NS = 2_000_000_000
 """Samples further apart say nothing about how fast it turns."""
@@ -55,6 +58,7 @@ class Orientation:
         slew_deg_per_s: medians, of azimuth and of elevation.
         uncertainty_deg: the median of what the terminal says of its own attitude, None where it
             does not.
+        alike: the correlation of neighbouring blocks' ranks; above 0.1 blocks are too short.
         node: whose.
         block_s: how long what was dealt out together is.
     """
@@ -65,6 +69,7 @@ class Orientation:
     elevation_deg: tuple[float, float]
     slew_deg_per_s: tuple[float, float]
     uncertainty_deg: float | None
+    alike: float
     node: str
     block_s: float
 
@@ -76,6 +81,17 @@ class Orientation:
     def significant(self, alpha: float = 0.05) -> pl.DataFrame:
         """Return the cells that are worse than the rest."""
         return self.cells.filter(pl.col("p") <= alpha)
+
+    @property
+    def caution(self) -> str | None:
+        """What to do where neighbouring blocks are too much alike for the test; else None."""
+        if self.alike <= _ALIKE:
+            return None
+        longer = f"{4 * self.block_s:g} s"
+        return (
+            f"what is {self.block_s:g} s apart is alike (correlation {self.alike:.2f}), so chance "
+            f'finds more than it should: give a longer block, such as --block "{longer}"'
+        )
 
     @property
     def title(self) -> str:
@@ -130,7 +146,8 @@ def by_orientation(
         # A second is told by its end: one that ends on the grid belongs to the slot before.
         block=(pl.col(TIME) - 1 - offset_ns) // block_ns,
     )
-    cells = _tested(known, _cells(known), seed, permutations)
+    slots = _slots(known)
+    cells = _tested(known, slots, _cells(known), seed, permutations)
     uncertainty = known["attitude_uncertainty"].median()
     return Orientation(
         cells,
@@ -139,6 +156,7 @@ def by_orientation(
         _middle(known["direction_elevation"].to_numpy()),
         (_slew(known, "azimuth"), _slew(known, "direction_elevation")),
         uncertainty if isinstance(uncertainty, float) else None,
+        _alike(slots),
         str(nodes[0]),
         block_s,
     )
@@ -178,16 +196,34 @@ def _cells(known: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _tested(known: pl.DataFrame, cells: pl.DataFrame, seed: int, permutations: int) -> pl.DataFrame:
-    """Add how much worse a cell is than the rest, and how often chance does as much."""
-    timed = known.filter(pl.col(LATENCY).is_not_null())
-    slots = (
-        timed.group_by("block")
+def _slots(known: pl.DataFrame) -> pl.DataFrame:
+    """Return blocks with enough samples, in their order: `slot` (0, 1, ...), `block`, `rank`."""
+    return (
+        known.filter(pl.col(LATENCY).is_not_null())
+        .group_by("block")
         .agg(p95=pl.col(LATENCY).quantile(0.95, "linear"), count=pl.len())
         .filter(pl.col("count") >= _FEWEST_IN_BLOCK)
         .sort("block")
         .with_row_index("slot")
+        .select("slot", "block", rank=pl.col("p95").rank())
     )
+
+
+def _alike(slots: pl.DataFrame) -> float:
+    """Return the correlation of blocks with those before them, of what no gap is between."""
+    ranks, blocks = slots["rank"].to_numpy(), slots["block"].to_numpy()
+    follows = np.diff(blocks) == 1
+    before, after = ranks[:-1][follows], ranks[1:][follows]
+    if len(before) < _FEWEST_PAIRS or not (before.std() > 0 and after.std() > 0):
+        return 0.0
+    return float(np.corrcoef(before, after)[0, 1])
+
+
+def _tested(
+    known: pl.DataFrame, slots: pl.DataFrame, cells: pl.DataFrame, seed: int, permutations: int
+) -> pl.DataFrame:
+    """Add how much worse a cell is than the rest, and how often chance does as much."""
+    timed = known.filter(pl.col(LATENCY).is_not_null())
     tried = cells.filter(pl.col("timed") >= LEAST_SAMPLES).with_row_index("row")
     counts = (
         timed.join(slots, on="block")
@@ -196,9 +232,7 @@ def _tested(known: pl.DataFrame, cells: pl.DataFrame, seed: int, permutations: i
         .agg(count=pl.len())
         .sort("row", "slot")
     )
-    worse_by, p = _permuted(
-        slots["p95"].rank().to_numpy(), counts, tried.height, seed, permutations
-    )
+    worse_by, p = _permuted(slots["rank"].to_numpy(), counts, tried.height, seed, permutations)
     found = tried.select("cell_x", "cell_y", worse_by=pl.Series(worse_by), p=pl.Series(p))
     columns = ["azimuth_deg", "elevation_deg", "n", "share", "p50_ms", "p95_ms", "drop", "visits",
                "worse_by", "p"]  # fmt: skip

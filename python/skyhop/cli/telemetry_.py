@@ -41,7 +41,7 @@ Examples:
 """
 
 SHOW_HELP = """\
-Show telemetry: which days there are, or the values of some fields.
+Show which days there are, or values.
 
 Examples:
 
@@ -53,8 +53,9 @@ Examples:
 """
 
 ORIENTATION_HELP = """\
-Tell how often each orientation of a terminal occurred, how bad its latency was, and which of them
-are worse than chance.
+Show latency by where a terminal looks.
+
+How often each orientation occurred, how bad its latency was, and which are worse than chance.
 
 Example:
 
@@ -62,7 +63,9 @@ Example:
 """
 
 SPIKES_HELP = """\
-Find spikes of latency that last: 3 s and longer above twice the median of 15 minutes.
+Find spikes of latency that last.
+
+They are 3 s and longer above twice the median of 15 minutes.
 
 DIR is a directory of telemetry (then name the node), FILE single round trips: ping -D,
 unix_ns,rtt_ms or LENS' CSV.
@@ -75,8 +78,9 @@ Examples:
 """
 
 PATH_HELP = """\
-Make a path file of what was measured: latency and loss of every second. docs/measured-paths.md has
-the rules.
+Make a path file of what was measured.
+
+It has the latency and loss of every second; docs/measured-paths.md has the rules.
 
 Example:
 
@@ -141,14 +145,16 @@ def import_(
     from skyhop.telemetry.store import Store
 
     options = Options(_time_ns("--start", start), direction)
-    store = Store(output)
+    store = None
     for file in files:
         # All of it is read before any of it is kept.
         first_ns, last_ns, count = _checked(imported(file, file_format, options))
+        store = store or Store(output)
         for chunk in _chunks(imported(file, file_format, options)):
             store.append(node, chunk)
         print_note(f"{file}: {count:,} samples, {_written(first_ns)} to {_written(last_ns)}")
-    store.close()
+    if store is not None:
+        store.close()
 
 
 def _checked(samples: Iterator[Sample]) -> tuple[int, int, int]:
@@ -184,7 +190,11 @@ def show(
     """Show telemetry."""
     store = opened_store(directory)
     if not any((from_, to, fields, step, as_csv)):
-        print_rows(list(_days(store, nodes)), as_json=as_json)
+        rows = list(_days(store, nodes))
+        if rows or as_json:
+            print_rows(rows, as_json=as_json)
+        else:
+            print_note(f"{directory}: there is no telemetry yet")
         return
     frame = read_frame(
         directory, nodes, fields.split(",") if fields else None, from_, to, _step_ns(step)
@@ -450,6 +460,8 @@ def _orientation_lines(found: Orientation) -> list[str]:
         )
     if found.uncertainty_deg is not None:
         lines.append(f"the terminal's own uncertainty: {found.uncertainty_deg:.2f} deg (median)")
+    if found.caution is not None:
+        lines.append(found.caution)
     count = found.significant().height
     lines.append(f"{count or 'no'} {'cell is' if count == 1 else 'cells are'} worse at 5 %")
     return lines
@@ -463,6 +475,8 @@ def _orientation_document(found: Orientation) -> dict[str, Any]:
         "elevation_deg": found.elevation_deg,
         "slew_deg_per_s": found.slew_deg_per_s,
         "uncertainty_deg": found.uncertainty_deg,
+        "block_s": found.block_s,
+        "alike": found.alike,
         "cells": found.cells.to_dicts(),
     }
 

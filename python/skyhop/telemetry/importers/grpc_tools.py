@@ -93,4 +93,5 @@ FORMAT = Importer(
     "starlink-grpc-tools: CSV of dish_grpc_text.py status or bulk_history, with its head (-H)",
     lambda source: CLOCK in source.columns and source.file.name != "grpc.csv",
     samples,
+    basis="code",
 )

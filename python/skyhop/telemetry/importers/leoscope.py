@@ -14,5 +14,5 @@ FORMAT = Importer(
     "LEOScope: a run's grpc.csv",
     lambda source: grpc_tools.CLOCK in source.columns and source.file.name == "grpc.csv",
     grpc_tools.samples,
-    basis="documentation",
+    basis="code",
 )

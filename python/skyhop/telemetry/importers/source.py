@@ -172,7 +172,8 @@ class Importer:
     is_it: Callable[[Source], bool]
     samples: Callable[[Source], Iterator[Sample]]
     basis: str = "files"
-    """What it was made after: "files" that were published, or their "documentation" alone."""
+    """What it was made after: "files" that were published, the "code" that writes them, or their
+    "documentation" alone."""
     probes: Callable[[Source], Iterator[Probe]] | None = None
     """Round trips as they are, where the file holds them."""
 

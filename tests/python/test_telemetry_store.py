@@ -247,6 +247,34 @@ def test_a_full_disk_is_one_line_and_costs_nothing_that_was_there(tmp_path: Path
     assert store.read().height == 101
 
 
+def test_a_disk_that_is_too_full_to_tidy_up_costs_nothing_either(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    draw = random.Random(17)
+    store.append("a", [sample(n, tilt=draw.random()) for n in range(2000)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"2024-10-04\.parquet: "):
+            store.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    assert store.read().height == 2000
+    store.close()
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["2024-10-04.parquet"]
+    assert store.read().height == 2000
+
+
+def test_a_journal_without_a_whole_line_is_an_empty_day(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "2024-10-04.jsonl").write_bytes(b'{"time_ns":17280')
+    store = Store(tmp_path)
+    assert store.read().height == 0
+    store.close()
+    assert store.read(step_ns=S).height == 0
+
+
 def test_a_day_of_a_terminal_takes_about_two_megabytes(tmp_path: Path) -> None:
     import numpy as np
 

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli import blind, cc, dish, list_, live, path, report, signal_, sim, study
+from skyhop.cli import (
+    blind,
+    cc,
+    dish,
+    dissect,
+    list_,
+    live,
+    path,
+    report,
+    signal_,
+    sim,
+    study,
+    telemetry_,
+)
 from skyhop.cli.terminal import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -43,6 +56,8 @@ app.add_typer(cc.app, name="cc")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
 app.add_typer(dish.app, name="dish")
+app.command("dissect", help=dissect.HELP)(dissect.dissect)
+app.add_typer(telemetry_.app, name="telemetry")
 app.add_typer(list_.app, name="list")
 
 

@@ -89,6 +89,8 @@ FIELDS: tuple[Field, ...] = (
     Field("node_load", "", _N, Source.HOST, 1, "runnable tasks per processor"),
     Field("probe_rtt_ms", "ms", _N, Source.PROBE, 1),
     Field("probe_loss", "", _N, Source.PROBE, 1, "0 to 1"),
+    Field("downlink_capacity_bps", "bit/s", _N, Source.PROBE, 1, "of a flow that fills the link"),
+    Field("uplink_capacity_bps", "bit/s", _N, Source.PROBE, 1, "of a flow that fills the link"),
     Field("sat_count", "", _I, Source.ORBIT, 1, "in view"),
     Field("sat_dist_min", "m", _N, Source.ORBIT, 1),
     Field("sat_dist_mean", "m", _N, Source.ORBIT, 1),
@@ -127,3 +129,6 @@ Sample = dict[str, Value]
 """One second of one node: `time_ns`, and any of `FIELDS`; what is not there is null."""
 
 TIME = "time_ns"
+
+UNREACHABLE = "DISH_UNREACHABLE"
+"""The `state` of a terminal that did not answer, as starlink-grpc-tools have it."""

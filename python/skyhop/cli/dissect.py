@@ -1,0 +1,121 @@
+"""`skyhop dissect`: where the latency of a route arises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.options import Json
+from skyhop.cli.terminal import print_note, print_rows
+
+if TYPE_CHECKING:
+    from skyhop.analysis.dissection import Dissection
+
+HELP = """\
+Cut the latency of a route into segments: host to terminal (S1), bent pipe (S2), the operator's
+ground (S3 to S5), the Internet (S6).
+
+Files are what traceroute -n prints, any number of traces one after the other, mtr --json -n, or
+scamper's traces as JSON; all of one host and one destination. docs/telemetry.md has the method.
+
+Examples:
+
+  while sleep 1; do traceroute -n 8.8.8.8; done > traces.txt
+
+  skyhop dissect traces.txt -o segments.png
+
+  skyhop dissect traces.txt --as prefixes.txt --json
+"""
+
+
+def dissect(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Plain or gzipped.")],
+    prefixes: Annotated[
+        Path | None,
+        typer.Option(
+            "--as",
+            metavar="FILE",
+            help="Whose prefixes are: lines such as 206.224.64.0/19 AS14593; S1, S2, S6 and "
+            "operator are owners too.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the intervals' resampling.")] = 1,
+    as_json: Json = False,
+    figure: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FIGURE", help="Also draw it: a PNG, SVG or PDF."),
+    ] = None,
+    width: Width = "page",
+) -> None:
+    """Dissect traces."""
+    from skyhop.cli.path.output import check_figure
+    from skyhop.errors import InputError
+    from skyhop.telemetry.traces import read_traces
+
+    check_figure(figure)
+    laid_out = figure_width(width)
+    if seed < 0:
+        raise InputError("--seed: expected a number from 0 on")
+
+    from skyhop.analysis import dissection
+
+    table = None if prefixes is None else dissection.read_prefixes(prefixes)
+    found = dissection.dissect([t for file in files for t in read_traces(file)], table, seed)
+    if as_json:
+        print(json.dumps(_document(found), indent=2, ensure_ascii=False))
+    else:
+        title = (
+            f"{found.used:,} of {found.traces:,} traces, median round trip {found.rtt_ms:.1f} ms"
+        )
+        print_rows(_rows(found), as_json=False, title=title)
+        for note in found.notes:
+            print_note(note)
+    if figure is not None:
+        from skyhop.figures.dissection import dissection_figure
+
+        dissection_figure(found, figure, width=laid_out)
+        print_note(f"figure: {figure}")
+
+
+def _rows(found: Dissection) -> list[dict[str, Any]]:
+    return [
+        {
+            "segment": piece.name,
+            "what": piece.what,
+            "by trace (ms)": f"{piece.by_trace_ms:.2f}",
+            "95 % (ms)": f"{piece.low_ms:.2f}-{piece.high_ms:.2f}",
+            "share": _per_cent(piece.share),
+            "share 95 %": f"{100 * piece.share_low:.1f}-{_per_cent(piece.share_high)}",
+            "of medians (ms)": f"{piece.of_medians_ms:.2f}",
+            "its share": _per_cent(piece.of_medians_share),
+            "ends at": " ".join(piece.addresses),
+        }
+        for piece in found.pieces
+    ]
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _document(found: Dissection) -> dict[str, Any]:
+    import math
+
+    pieces = [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in vars(piece).items()
+        }
+        for piece in found.pieces
+    ]
+    return {
+        "traces": found.traces,
+        "used": found.used,
+        "rtt_ms": found.rtt_ms,
+        "segments": pieces,
+        "notes": list(found.notes),
+    }

@@ -1,0 +1,123 @@
+"""Samples as columns: what a value may be, and rows brought together by their time.
+
+Only pyarrow is needed here, so that a service that keeps telemetry does without a data frame's
+library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from skyhop.errors import InputError
+from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_END_OF_TIME_NS = 2**63
+_LARGEST = 2**63
+
+
+def time_of(sample: Sample) -> int:
+    """Return a sample's time in ns."""
+    time_ns = sample[TIME]
+    assert isinstance(time_ns, int), "samples have a time"
+    return time_ns
+
+
+def checked(sample: Sample) -> Sample:
+    """Return a sample with its columns' types and without what is not known.
+
+    What is no number (NaN, infinite) is not known.
+
+    Raises:
+        InputError: it has no time, a field that there is not, or a value of another type.
+    """
+    time_ns = sample.get(TIME)
+    if type(time_ns) is not int or not 0 <= time_ns < _END_OF_TIME_NS:
+        raise InputError(f'telemetry: {TIME}: expected nanoseconds since 1970, not "{time_ns}"')
+    values: Sample = {TIME: time_ns}
+    for name, value in sample.items():
+        if name != TIME and value is not None:
+            as_kept = checked_value(name, value)
+            if as_kept is not None:
+                values[name] = as_kept
+    return values
+
+
+def checked_value(name: str, value: Value) -> Value:
+    """Return a value as its column keeps it; None where it is no number.
+
+    Raises:
+        InputError: there is no such column, or the value is of another type.
+    """
+    field = BY_NAME.get(name)
+    if field is None:
+        raise InputError(f'telemetry: there is no field "{name}": docs/telemetry.md lists them')
+    if field.type is Type.TEXT and isinstance(value, str):
+        # Half a character cannot be written as UTF-8.
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if field.type is Type.BOOLEAN and isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if field.type is Type.NUMBER:
+            return _finite(value)
+        if field.type is Type.INTEGER and value == value // 1 and abs(value) < _LARGEST:
+            return int(value)
+    raise InputError(f'telemetry: {name}: expected a value of type {field.type}, not "{value}"')
+
+
+def _finite(value: float) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def schema(names: Iterable[str] | None = None) -> pa.Schema:
+    """Return the columns of a day: `time_ns` and those fields, all by default."""
+    import pyarrow as pa
+
+    types = {
+        Type.NUMBER: pa.float64(),
+        Type.INTEGER: pa.int64(),
+        Type.BOOLEAN: pa.bool_(),
+        Type.TEXT: pa.string(),
+    }
+    fields = FIELDS if names is None else [BY_NAME[name] for name in names]
+    return pa.schema(
+        [pa.field(TIME, pa.int64(), nullable=False), *((f.name, types[f.type]) for f in fields)]
+    )
+
+
+def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> pa.Table:
+    """Return samples as a table, in their order; each has to be `checked`."""
+    import pyarrow as pa
+
+    columns = schema(names)
+    arrays = [
+        pa.array([sample.get(column.name) for sample in samples], column.type) for column in columns
+    ]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def brought_together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return rows of tables of the same columns by their time, one for each.
+
+    Where a time has several rows, the last that knows a column counts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = pa.concat_tables(tables)
+    names = rows.schema.names
+    if pc.count_distinct(rows[TIME]).as_py() < rows.num_rows:
+        known = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
+        last = [(name, "last", known) for name in names if name != TIME]
+        rows = rows.group_by(TIME, use_threads=False).aggregate(last)
+        rows = rows.rename_columns([name.removesuffix("_last") for name in rows.schema.names])
+        rows = rows.select(names)
+    return rows.take(pc.sort_indices(rows, sort_keys=[(TIME, "ascending")]))

@@ -1,0 +1,42 @@
+"""LENS' processed files: `timestamp,rtt` of ping, `timestamp,rtt,uplink,downlink` of IRTT.
+
+Ping's times are seconds, IRTT's nanoseconds since 1970; round trips are in ms, and -1 in any of
+IRTT's three is a lost probe (then the others are 0). Samples are means of seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from skyhop.telemetry.fields import Sample
+from skyhop.telemetry.importers.source import Importer, Probe, Source, seconds_of
+
+_PING = ["timestamp", "rtt"]
+_IRTT = [*_PING, "uplink", "downlink"]
+
+
+def _probes(source: Source) -> Iterator[Probe]:
+    if source.columns not in (_PING, _IRTT):
+        raise source.wrong(1, f"expected {','.join(_PING)} or {','.join(_IRTT)}")
+    for row in source.rows():
+        at_ns, rtt_ms = row.time_ns("timestamp"), row.needed("rtt")
+        ways = [rtt_ms, row.value("uplink") or 0.0, row.value("downlink") or 0.0]
+        is_lost = min(ways) == -1
+        if not is_lost and rtt_ms < 0:
+            raise row.wrong(f"rtt: {rtt_ms:g} is less than 0")
+        yield Probe(at_ns, None if is_lost else rtt_ms)
+
+
+def _samples(source: Source) -> Iterator[Sample]:
+    # Rows of ping are answers alone, so they do not tell what was lost.
+    return seconds_of(_probes(source), with_losses=source.columns == _IRTT)
+
+
+FORMAT = Importer(
+    "lens",
+    "LENS: processed CSV of ping or IRTT",
+    lambda source: source.columns in (_PING, _IRTT),
+    _samples,
+    basis="documentation",
+    probes=_probes,
+)

@@ -1,0 +1,179 @@
+"""Traces of routes: what traceroute prints, `mtr --json`, and scamper's traces as JSON.
+
+A file may hold any number of them, one after the other, and lines between those of traceroute.
+Addresses have to be numbers (`traceroute -n`, `mtr -n`), or stand in brackets behind the name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skyhop.errors import InputError
+from skyhop.telemetry.importers.source import Options, Source, opened
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_HEADER = re.compile(r"traceroute6? to (\S+)(?: \(([^)]+)\))?", re.IGNORECASE)
+_HOP = re.compile(r"\s*(\d{1,3})\s+(?=\S)(.*)")
+_TIME = re.compile(r"(\S+)\s*ms\b")
+_BRACKETS = re.compile(r"\(([^)]+)\)")
+_MOST_HOPS = 255
+_LONGEST_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What answered, at a distance, after how long; both None where nothing did."""
+
+    distance: int
+    address: Address | None
+    rtt_ms: float | None
+    """The median of its probes."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One look along a route: hops by their distance, each once."""
+
+    destination: Address | None
+    hops: tuple[Hop, ...]
+
+
+def read_traces(file: Path) -> list[Trace]:
+    """Return the traces of a file, plain or gzipped, in their order.
+
+    Raises:
+        InputError: it cannot be read, or holds none.
+    """
+    source = opened(file, Options())
+    if source.lines[0].lstrip()[:1] in ("{", "["):
+        traces = list(_of_json(source))
+    else:
+        traces = list(_of_text(source))
+    if not traces:
+        raise InputError(
+            f"{file}: holds no trace: expected what traceroute prints, mtr --json, or scamper's "
+            "traces as JSON"
+        )
+    return traces
+
+
+def _of_text(source: Source) -> Iterator[Trace]:
+    destination: Address | None = None
+    hops: list[Hop] | None = None
+    for number, line in enumerate(source.lines, 1):
+        header = _HEADER.match(line)
+        if header:
+            if hops is not None:
+                yield Trace(destination, tuple(hops))
+            destination, hops = _address(header[2] or header[1]), []
+        elif hops is not None and (found := _HOP.fullmatch(line)):
+            distance = int(found[1])
+            # Distances rise; a line that begins otherwise is somebody else's.
+            if not (hops[-1].distance if hops else 0) < distance <= _MOST_HOPS:
+                raise source.wrong(number, f"hop {distance} is out of order")
+            hops.append(_hop(source, number, distance, found[2]))
+    if hops is not None:
+        yield Trace(destination, tuple(hops))
+
+
+def _hop(source: Source, number: int, distance: int, text: str) -> Hop:
+    """Read a line's answers; where several routers answered, the first names the hop."""
+    times = []
+    for found in _TIME.findall(text):
+        try:
+            times.append(float(found))
+        except ValueError:
+            raise source.wrong(number, f'"{found[:40]}" is no time in ms') from None
+    address = _first_address(text)
+    if not times:
+        return Hop(distance, None, None)
+    if address is None:
+        raise source.wrong(number, "names no address: run traceroute -n")
+    return Hop(distance, address, _median(source, number, times))
+
+
+def _median(source: Source, number: int, times: Sequence[float]) -> float:
+    if not all(math.isfinite(t) and 0 <= t < _LONGEST_MS for t in times):
+        raise source.wrong(number, "a round trip cannot take that long, or less than 0")
+    return statistics.median(times)
+
+
+def _first_address(text: str) -> Address | None:
+    found = [_address(inner) for inner in _BRACKETS.findall(text)]
+    found += [_address(word) for word in text.split()]
+    return next((address for address in found if address is not None), None)
+
+
+def _address(text: object) -> Address | None:
+    try:
+        return ipaddress.ip_address(str(text).strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _of_json(source: Source) -> Iterator[Trace]:
+    for number, found in enumerate(_documents(source), 1):
+        if not isinstance(found, dict):
+            raise _unlike(source, number)
+        try:
+            if "report" in found:
+                yield _of_mtr(source, number, found["report"])
+            elif found.get("type") == "trace":
+                yield _of_scamper(source, number, found)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise _unlike(source, number) from None
+
+
+def _documents(source: Source) -> Iterator[Any]:
+    """Yield one document after the other, and those of a list."""
+    text, at, decoder = "\n".join(source.lines), 0, json.JSONDecoder()
+    while at < len(text):
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            line = text.count("\n", 0, at) + 1
+            raise source.wrong(line, "is not JSON of whole documents") from None
+        yield from found if isinstance(found, list) else [found]
+        while at < len(text) and text[at] in " \t\n\r,":
+            at += 1
+
+
+def _of_mtr(source: Source, number: int, report: Any) -> Trace:
+    """Read a report: its hops' means count as one trace."""
+    hops = []
+    for place, hub in enumerate(report["hubs"], 1):
+        address = _first_address(str(hub["host"]))
+        answered = address is not None and float(hub["Loss%"]) < 100  # noqa: PLR2004 (per cent)
+        rtt_ms = _median(source, number, [float(hub["Avg"])]) if answered else None
+        hops.append(Hop(place, address if answered else None, rtt_ms))
+    return Trace(_first_address(str(report["mtr"]["dst"])), tuple(hops))
+
+
+def _of_scamper(source: Source, number: int, trace: Any) -> Trace:
+    answers: dict[int, list[tuple[Address | None, float]]] = {}
+    for hop in trace.get("hops", []):
+        distance = int(hop["probe_ttl"])
+        if not 0 < distance <= _MOST_HOPS:
+            raise _unlike(source, number)
+        answers.setdefault(distance, []).append((_address(hop["addr"]), float(hop["rtt"])))
+    hops = [
+        Hop(distance, answers[distance][0][0],
+            _median(source, number, [rtt_ms for _, rtt_ms in answers[distance]]))
+        for distance in sorted(answers)
+    ]  # fmt: skip
+    return Trace(_address(trace["dst"]), tuple(hops))
+
+
+def _unlike(source: Source, number: int) -> InputError:
+    return InputError(
+        f"{source.file}: document {number} is neither mtr --json nor a trace of scamper's"
+    )

@@ -41,7 +41,8 @@ def filled_in(words: list[str], assignment: Assignment) -> list[str]:
         "node": assignment.node,
         "run": assignment.run,
         "job": assignment.job,
-        "cc": assignment.cc,
+        # Else the sandbox fills it in, when the kernel service has said what it is called.
+        **({} if assignment.kernel and assignment.kernel.cc else {"cc": assignment.cc}),
         "length_s": f"{assignment.length_s:g}",
     }
     return [_PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), word) for word in words]

@@ -165,7 +165,7 @@ class _Execution:
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
 
-    def _furnish(self, namespace: int) -> None:
+    def _furnish(self, namespace: int) -> str | None:
         """Have the kernel service give the run its device, and what the job asks for."""
         access = self._assignment.kernel
         if access is None:
@@ -175,7 +175,7 @@ class _Execution:
             self._kernel.attach(
                 self._assignment.run, access.token, namespace, leoscope=access.leoscope
             )
-            self._kernel.prepare(access)
+            return self._kernel.prepare(access)
         except SkyhopError as error:
             raise _NotStartedError(Reason.KERNEL, str(error)) from None
 

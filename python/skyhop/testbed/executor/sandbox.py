@@ -26,7 +26,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,8 +41,10 @@ _LONGEST_MESSAGE = 4096
 _MOST_FILES = 4096
 _NO_SUCH_PROGRAM = 127
 
-Furnish = Callable[[int], None]
-"""Puts a device into the network namespace of which it is given a descriptor."""
+Furnish = Callable[[int], "str | None"]
+"""Puts a device into the network namespace of which it is given a descriptor, and returns what the
+congestion control is called that was loaded for it."""
+_CC = "{cc}"
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,14 @@ class Sandbox:
         said = json.loads(message) if message else {"failed": "the sandbox ended at once"}
         if "failed" in said:
             raise RunError(f"cannot make a sandbox: {said['failed']}")
+        cc = None
         try:
             if furnish is not None:
-                furnish(descriptors[0])
+                cc = furnish(descriptors[0])
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._channel.send(b"go")
+        _tell(self._channel, {"cc": cc})
 
     def fileno(self) -> int:
         """Return a descriptor that can be read when there is news."""
@@ -213,8 +216,10 @@ def _outer(
         os.close(network)
     else:
         _tell(channel, {})
-    if channel.recv(16) != b"go":
+    said = channel.recv(_LONGEST_MESSAGE)
+    if not said:
         os._exit(1)
+    plan = _with_cc(plan, json.loads(said)["cc"])
     init = os.fork()
     if init == 0:
         _never_return(channel, lambda: _init(plan, user, output, channel))
@@ -223,6 +228,14 @@ def _outer(
         os.close(descriptor)
     os.waitpid(init, 0)
     os._exit(0)
+
+
+def _with_cc(plan: Plan, cc: str | None) -> Plan:
+    """Return the plan with the name that a congestion control has got for this run alone."""
+    if cc is None:
+        return plan
+    command = [word.replace(_CC, cc) for word in plan.command]
+    return replace(plan, command=command, environment={**plan.environment, "SKYHOP_CC": cc})
 
 
 def _forget_signals() -> None:

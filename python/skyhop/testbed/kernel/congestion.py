@@ -50,6 +50,8 @@ class Congestion:
         self._run, self._namespace, self._changes = run, namespace, changes
         self._directory = directory
         self._own: dict[str, str] = {}
+        self._routed: str | None = None
+        """The one that the routes carry, which goes before the default."""
         self._loaded: tuple[str, dict[str, str]] | None = None
 
     def choice(self) -> dict[str, Any]:
@@ -59,7 +61,7 @@ class Congestion:
             "kernel": others,
             "skyhop": [f"{_OURS}{name}" for name in sorted(dict(_core.own_cc()))],
             "loaded": dict(self._own),
-            "default": self._namespace.read(_DEFAULT),
+            "default": self._routed or self._namespace.read(_DEFAULT),
         }
 
     def set(self, name: str) -> str:
@@ -128,11 +130,16 @@ class Congestion:
             self._put_on_routes(name)
         except OSError as error:
             raise RunError(f"cc {name}: {error.strerror}") from None
+        else:
+            if self._routed is not None:
+                self._put_on_routes(None)
 
-    def _put_on_routes(self, name: str) -> None:
+    def _put_on_routes(self, name: str | None) -> None:
         routes = self._namespace.call("ip", "-4", "route", "show").splitlines()
-        lines = [f"route replace {_EACH_ENDS.sub('', route)} congctl {name}" for route in routes]
+        choice = "" if name is None else f" congctl {name}"
+        lines = [f"route replace {_EACH_ENDS.sub('', route)}{choice}" for route in routes]
         self._namespace.call("ip", "-batch", "-", text="\n".join(lines) + "\n")
+        self._routed = name
 
 
 def _environment(directory: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@
     cca.change NAME                cc.set NAME
     bbr2.param.set PATH VALUE      a parameter of skyhop:bbr2, for connections that begin later
 
-They are taken on port 9000 of the run's own namespace: who speaks there is the run. The path is only
+They are taken on port 9000 of the loopback in the run's own namespace: who speaks there is the run. The path is only
 looked at for the name at its end; no file is ever written.
 """
 
@@ -92,7 +92,9 @@ class Listener:
         log: Callable[[str], None],
     ) -> None:
         self._congestion, self._lock, self._log = congestion, lock, log
-        self._socket = namespace.inside(lambda: socket.create_server(("", PORT), backlog=_WAITING))
+        self._socket = namespace.inside(
+            lambda: socket.create_server(("127.0.0.1", PORT), backlog=_WAITING)
+        )
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:

@@ -95,10 +95,16 @@ class Queue:
         """Set the discipline; behind a shaper, if there is one.
 
         Raises:
-            InputError: not known, or out of range.
-            RunError: the kernel does not have it.
+            InputError: not known, not this kernel's, or out of range.
+            RunError: the kernel refuses it.
         """
-        self._change(self._shape, arguments(kind, parameters))
+        words = arguments(kind, parameters)
+        try:
+            self._change(self._shape, words)
+        except RunError as error:
+            if kind in (known := offered()):
+                raise
+            raise InputError(f"qdisc {kind}: this kernel has {', '.join(known)}") from error
 
     def shape(self, rate_bps: int, burst_bytes: int | None, latency_ms: int | None) -> None:
         """Let no more than a rate out, by tbf."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from skyhop.testbed.executor.assignment import Assignment
-from skyhop.testbed.executor.sandbox import Ended
+from skyhop.testbed.executor.sandbox import Ended, Furnish
 from skyhop.testbed.words import Backend
 
 
@@ -34,9 +33,6 @@ class Program(Protocol):
 
     def network_process(self) -> int | None:
         """Return a process in its network namespace, where that is known."""
-
-
-Furnish = Callable[[int], None]
 
 
 class Keeper(Protocol):

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from skyhop.errors import RunError
 from skyhop.testbed.executor.assignment import Assignment
-from skyhop.testbed.executor.backends import Furnish
 from skyhop.testbed.executor.environment import environment_of, filled_in
-from skyhop.testbed.executor.sandbox import Ended
+from skyhop.testbed.executor.sandbox import Ended, Furnish
 from skyhop.testbed.words import Network
 
 WORK = "/artifacts"

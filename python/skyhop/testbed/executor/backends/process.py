@@ -7,9 +7,8 @@ from pathlib import Path
 
 from skyhop.testbed.executor import places
 from skyhop.testbed.executor.assignment import Assignment
-from skyhop.testbed.executor.backends import Furnish
 from skyhop.testbed.executor.environment import command_of, environment_of
-from skyhop.testbed.executor.sandbox import Plan, Sandbox, user_of
+from skyhop.testbed.executor.sandbox import Furnish, Plan, Sandbox, user_of
 from skyhop.testbed.words import Network
 
 _LONGEST_HOST_NAME = 63

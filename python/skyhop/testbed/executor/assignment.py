@@ -1,6 +1,6 @@
 """What an executor is told: everything about one run on one node, in `RUNDIR/run.json`.
 
-The agent has checked the job's signature and its owner's policy; here stands what follows from them.
+The agent has checked the job's signature and its owner's policy: here is what follows from them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ RESULT_FILE = "result.json"
 WORK = "work"
 _LONGEST_BYTES = 1_000_000
 _SCALAR = (str, int, float, bool)
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
+_LARGEST = 2**63
+_OF_TEXTS = ("list[str]", "list[str] | None", "dict[str, str]")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
     "float": (int, float),
-    "list[str]": list,
-    "dict[str, str]": dict,
-    "dict[str, str | int]": dict,
-    "dict[str, float | int | bool | str]": dict,
+    "list[str]": (list,),
+    "dict[str, str]": (dict,),
+    "dict[str, str | int]": (dict,),
+    "dict[str, float | int | bool | str]": (dict,),
 }
 
 
@@ -187,16 +189,22 @@ def _check_kinds(made: Any) -> None:
         plain = _KINDS.get(kind.removesuffix(" | None"))
         if plain is None or (value is None and kind.endswith("| None")):
             continue
-        if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+        if not isinstance(value, plain) or (isinstance(value, bool) and plain != (bool,)):
             raise ValueError(f"{each.name}: expected {kind}")
-        if plain is int and not 0 <= value < 2**63:
+        if isinstance(value, int | float) and not 0 <= value < _LARGEST:
             raise ValueError(f"{each.name}: out of range")
-        inside = value.values() if isinstance(value, dict) else value
-        if plain in (list, dict) and not all(isinstance(v, _SCALAR) for v in inside):
-            raise ValueError(f"{each.name}: holds what is no text and no number")
-        if kind.startswith(("list[str]", "dict[str, str]")):
-            if any(not isinstance(v, str) or "\0" in v for v in inside):
-                raise ValueError(f"{each.name}: holds what is no text")
+        if isinstance(value, dict | list):
+            _check_contents(each.name, value, texts=kind in _OF_TEXTS)
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{each.name}: holds what is no text")
+
+
+def _check_contents(name: str, value: dict[str, Any] | list[Any], *, texts: bool) -> None:
+    inside = list(value.values()) if isinstance(value, dict) else value
+    if not all(isinstance(each, str if texts else _SCALAR) for each in inside):
+        raise ValueError(f"{name}: holds what is no {'text' if texts else 'text and no number'}")
+    if any("\0" in str(each) for each in (*inside, *value)):
+        raise ValueError(f"{name}: holds what is no text")
 
 
 def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:

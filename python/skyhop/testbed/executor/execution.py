@@ -12,6 +12,7 @@ import selectors
 import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ class _Execution:
         for output in outputs:
             output.close_writing()
         ended = self._wait(outputs)
-        self._look()
+        self._look(is_last=True)
         for output in outputs:
             output.close()
         self._journal.add(
@@ -184,39 +185,35 @@ class _Execution:
         assert self._program is not None
         with selectors.DefaultSelector() as selector:
             for output in outputs:
-                selector.register(output, selectors.EVENT_READ, output)
-            selector.register(self._program, selectors.EVENT_READ, "program")
-            selector.register(self._told, selectors.EVENT_READ, "told")
+                selector.register(output, selectors.EVENT_READ, output.read)
+            selector.register(self._program, selectors.EVENT_READ, lambda: True)
+            selector.register(self._told, selectors.EVENT_READ, self._told_to_stop)
             if self._kernel is not None:
-                selector.register(self._kernel, selectors.EVENT_READ, "kernel")
+                selector.register(self._kernel, selectors.EVENT_READ, self._lost_kernel)
             looks, next_look = 0, time.monotonic()
             while True:
                 for key, _ in selector.select(max(0.0, next_look - time.monotonic())):
-                    if isinstance(key.data, Output):
-                        if not key.data.read():
-                            selector.unregister(key.data)
-                    elif key.data == "program":
-                        ended = self._program.news()
-                        if ended is not None:
-                            self._program.wait()
-                            return ended
-                    elif key.data == "told":
-                        os.read(self._told, 512)
-                        self._told_to_stop()
-                    elif self._kernel is not None:
-                        selector.unregister(self._kernel)
-                        self._end(Reason.KERNEL, "the kernel service has ended")
+                    if not key.data():
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is self._program and (ended := self._program.news()):
+                        self._program.wait()
+                        return ended
+                if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                    self._program.kill()
+                    return Ended(signal=signal.SIGKILL)
                 if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + LOOK_S
                     self._check(looks)
                     looks += 1
-                if self._kill_at is not None:
-                    if time.monotonic() >= self._kill_at:
-                        self._program.kill()
-                        return Ended(signal=signal.SIGKILL)
-                    next_look = min(next_look, self._kill_at)
-                else:
-                    next_look = min(next_look, time.monotonic() + max(0.0, self._left_s()))
+                    next_look = time.monotonic() + LOOK_S
+                next_look = min(next_look, self._next_change())
+
+    def _next_change(self) -> float:
+        """Return when the run's time, or that of its grace, is over."""
+        return self._deadline if self._kill_at is None else self._kill_at
+
+    def _lost_kernel(self) -> bool:
+        self._end(Reason.KERNEL, "the kernel service has ended")
+        return False
 
     def _left_s(self) -> float:
         return self._deadline - time.monotonic()
@@ -244,11 +241,16 @@ class _Execution:
                 State.COMPLETE if is_success else State.FAILED,
             )
 
-    def _look(self) -> None:
+    def _look(self, *, is_last: bool = False) -> None:
         """Count the run's traffic: what was counted stays when its namespace is gone."""
         assert self._program is not None
         if self._assignment.network is Network.HOST:
             moved = self._sockets.look(self._program.processes())
+        elif is_last and self._kernel is not None:
+            # The service still has the namespace, which is gone for all others.
+            with suppress(SkyhopError):
+                self._moved = Moved(*self._kernel.counters())
+            return
         else:
             process = self._program.network_process()
             moved = of_namespace(process) if process else Moved()
@@ -257,9 +259,9 @@ class _Execution:
     def _counted(self) -> str:
         return SOCKETS if self._assignment.network is Network.HOST else NAMESPACE
 
-    def _told_to_stop(self) -> None:
+    def _told_to_stop(self) -> bool:
         """Stop as `stop.json` says, which the agent wrote before it sent the signal."""
-        values: dict[str, Any] = {}
+        os.read(self._told, 512)
         try:
             values = json.loads((self._directory / STOP_FILE).read_bytes()[:100_000])
             reason = Reason(values["reason"]) if values.get("reason") else None
@@ -268,6 +270,7 @@ class _Execution:
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             reason, state, message = Reason.OWNER, State.ABORTED, "told to stop"
         self._end(reason, message, state)
+        return True
 
     def _end(self, reason: Reason | None, message: str, state: State = State.FAILED) -> None:
         """Have the program end: by its own hand in the time of grace, or by ours after it."""

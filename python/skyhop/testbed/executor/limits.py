@@ -42,10 +42,10 @@ def resident_bytes(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         try:
-            words = Path(f"/proc/{pid}/statm").read_text().split()
-        except OSError:
+            _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+        except (OSError, ValueError):
             continue
-        total += (int(words[1]) - int(words[2])) * _PAGE if len(words) > 2 else 0
+        total += (int(resident) - int(shared)) * _PAGE
     return total
 
 
@@ -56,16 +56,16 @@ def passed(
     if data_cap is not None and moved.bytes > data_cap:
         return Reason.DATA_CAP, f"moved {moved.bytes:,} bytes of {data_cap:,}"
     size, files = size_of(work)
-    if size > limits.disk_bytes:
-        return Reason.DISK, f"wrote {size:,} bytes of {limits.disk_bytes:,}"
-    if files > MOST_FILES:
-        return Reason.DISK, f"made {files:,} files of {MOST_FILES:,}"
     room = os.statvfs(work)
+    memory = resident_bytes(pids)
+    for reason, what, taken, most in (
+        (Reason.DISK, "bytes written", size, limits.disk_bytes),
+        (Reason.DISK, "files made", files, MOST_FILES),
+        (Reason.SIGNAL, "bytes of memory", memory, limits.memory_bytes),
+        (Reason.SIGNAL, "processes", len(pids), limits.processes),
+    ):
+        if taken > most:
+            return reason, f"{taken:,} {what}, of {most:,}"
     if room.f_bavail * room.f_frsize < LEAST_ROOM_BYTES:
         return Reason.DISK, "the node's disk is full"
-    memory = resident_bytes(pids)
-    if memory > limits.memory_bytes:
-        return Reason.SIGNAL, f"memory: {memory:,} bytes of {limits.memory_bytes:,}"
-    if len(pids) > limits.processes:
-        return Reason.SIGNAL, f"processes: {len(pids)} of {limits.processes}"
     return None

@@ -1,4 +1,4 @@
-"""Calls of Linux's that Python 3.11 has no name for: namespaces, mounts, a death with the parent."""
+"""Calls of Linux's that Python 3.11 does not have: namespaces, mounts, a death with the parent."""
 
 from __future__ import annotations
 

@@ -93,12 +93,12 @@ def _bring(places: list[Place]) -> None:
     """Bind what is to be seen, read-only, parents before what lies below them."""
     for place in sorted(places, key=lambda each: each.target):
         source, target = f"{_OLD}{place.source}", Path(place.target)
-        if any(place.target.startswith(f"{above.target}/") for above in places):
-            if target.exists():
-                continue
+        is_below = any(place.target.startswith(f"{above.target}/") for above in places)
+        if is_below and target.exists():
+            continue
         link = f"{_OLD}{place.target}"
         if target.parent == Path("/") and Path(link).is_symlink():
-            target.symlink_to(os.readlink(link))
+            target.symlink_to(Path(link).readlink())
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         if Path(source).is_dir():

@@ -26,6 +26,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -137,27 +138,21 @@ class Sandbox:
 
     def terminate(self) -> None:
         """Ask everything inside to end."""
-        try:
+        with suppress(OSError):
             self._channel.send(b"end")
-        except OSError:
-            pass  # It has ended.
 
     def kill(self) -> None:
         """End everything inside, and wait until it is gone."""
         for pid in (*children(self.pid), self.pid):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.wait()
 
     def wait(self) -> None:
         """Wait until nothing of it is left."""
         self._channel.close()
-        try:
+        with suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
-        except ChildProcessError:
-            pass
 
     def processes(self) -> list[int]:
         """Return the processes inside, init left out."""
@@ -373,8 +368,8 @@ def _wait(program: int, channel: socket.socket) -> dict[str, Any]:
     """Wait for the program's end, bury what is orphaned, and pass on the word to end."""
     news = os.pidfd_open(program)
     while True:
-        readable, _, _ = select.select([channel, news], [], [], 1.0)
-        if channel in readable:
+        readable, _, _ = select.select([channel.fileno(), news], [], [], 1.0)
+        if channel.fileno() in readable:
             if not channel.recv(16):
                 os._exit(1)  # The executor is dead: all in here goes with process 1.
             os.kill(-1, signal.SIGTERM)

@@ -9,12 +9,12 @@ than half a second may be missing altogether. UDP and ICMP are not counted there
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 NAMESPACE = "bytes of the run's network devices, with headers"
 SOCKETS = "bytes of the run's TCP sockets, without headers; no UDP"
@@ -28,6 +28,7 @@ _ALL_STATES = 0xFFF & ~(1 << 10)
 """All but those that listen."""
 _RECEIVED_AT, _SENT_AT = 128, 200
 """Where `struct tcp_info` has tcpi_bytes_received and tcpi_bytes_sent (linux/tcp.h)."""
+_ATTRIBUTE = struct.Struct("=HH")
 _MESSAGE = struct.Struct("=LHHLL")
 _HEADER_OF_SOCKET = 72
 _INODE_AT = 68
@@ -51,8 +52,7 @@ def of_namespace(pid: int) -> Moved:
     """Return what the devices of a process's network namespace moved; nothing once it is gone."""
     rx = tx = 0
     try:
-        with open(f"/proc/{pid}/net/dev", encoding="ascii") as stream:  # noqa: PTH123
-            lines = stream.readlines()[2:]
+        lines = Path(f"/proc/{pid}/net/dev").read_text("ascii").splitlines()[2:]
     except OSError:
         return Moved()
     for line in lines:
@@ -85,14 +85,13 @@ class OfSockets:
 
 
 def _inodes(pid: int) -> Iterator[int]:
-    directory = f"/proc/{pid}/fd"
     try:
-        names = os.listdir(directory)
+        names = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return
     for name in names:
         try:
-            found = _SOCKET.match(os.readlink(f"{directory}/{name}"))
+            found = _SOCKET.match(str(name.readlink()))
         except OSError:
             continue
         if found:
@@ -126,11 +125,11 @@ def _answers(kernel: socket.socket) -> Iterator[tuple[int, tuple[int, int]]]:
 
 
 def _counters(attributes: bytes) -> tuple[int, int] | None:
-    while len(attributes) >= 4:
-        size, kind = struct.unpack_from("=HH", attributes)
-        if kind == _INFO and size >= 4 + _SENT_AT + 8:
-            (rx,) = struct.unpack_from("=Q", attributes, 4 + _RECEIVED_AT)
-            (tx,) = struct.unpack_from("=Q", attributes, 4 + _SENT_AT)
+    while len(attributes) >= _ATTRIBUTE.size:
+        size, kind = _ATTRIBUTE.unpack_from(attributes)
+        if kind == _INFO and size >= _ATTRIBUTE.size + _SENT_AT + 8:
+            (rx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _RECEIVED_AT)
+            (tx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _SENT_AT)
             return rx, tx
-        attributes = attributes[(max(size, 4) + 3) & ~3 :]
+        attributes = attributes[(max(size, _ATTRIBUTE.size) + 3) & ~3 :]
     return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,7 @@ def undo_load(change: Change) -> None:
     name, file = str(change["name"]), Path(str(change["file"]))
     if not _PRIVATE.fullmatch(name):
         return
-    try:
+    # It may not have been loaded yet, or be unloaded already.
+    with suppress(InputError):
         _core.unload_cc(name)
-    except InputError:
-        pass  # It was not loaded yet, or is unloaded already.
     file.unlink(missing_ok=True)

@@ -4,8 +4,8 @@
     cca.change NAME                cc.set NAME
     bbr2.param.set PATH VALUE      a parameter of skyhop:bbr2, for connections that begin later
 
-They are taken on port 9000 of the loopback in the run's own namespace: who speaks there is the run. The path is only
-looked at for the name at its end; no file is ever written.
+They are taken on port 9000 of the loopback in the run's own namespace: who speaks there is the run.
+The path is only looked at for the name at its end; no file is ever written.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.kernel.congestion import Congestion
@@ -49,17 +50,15 @@ def answer(line: str, congestion: Congestion) -> str:
     Raises:
         InputError: it is none of the three, or asks for what there is not.
     """
-    words = line.split()
-    if words == ["cca.check"]:
-        return str(congestion.choice()["default"])
-    if len(words) == 2 and words[0] == "cca.change" and _NAME.fullmatch(words[1]):
-        name = words[1]
-        # Where the kernel has no BBRv2, as few have, it is skyhop's.
-        known = congestion.choice()["kernel"]
-        return congestion.set(name if name in known else f"skyhop:{name}")
-    if len(words) == 3 and words[0] == "bbr2.param.set":
-        parameter, value = parameter_of(words[1], words[2])
-        return congestion.change_parameter("bbr2", parameter, value)
+    match line.split():
+        case ["cca.check"]:
+            return str(congestion.choice()["default"])
+        case ["cca.change", name] if _NAME.fullmatch(name):
+            # Where the kernel has no BBRv2, as few have, it is skyhop's.
+            known = congestion.choice()["kernel"]
+            return congestion.set(name if name in known else f"skyhop:{name}")
+        case ["bbr2.param.set", path, value]:
+            return congestion.change_parameter("bbr2", *parameter_of(path, value))
     raise InputError("there are cca.check, cca.change NAME and bbr2.param.set PATH VALUE")
 
 
@@ -99,10 +98,8 @@ class Listener:
 
     def close(self) -> None:
         """Listen no more."""
-        try:
+        with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # It was never spoken to.
         self._socket.close()
 
     def _serve(self) -> None:

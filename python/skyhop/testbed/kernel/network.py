@@ -98,7 +98,7 @@ class Namespace:
 
 def _inode_of(process: str) -> int:
     try:
-        return os.stat(f"/proc/{process}/ns/net").st_ino
+        return Path(f"/proc/{process}/ns/net").stat().st_ino
     except OSError:
         return 0
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from skyhop.errors import RunError
@@ -160,7 +161,6 @@ def _remove(program: str, run: str) -> None:
 
 
 def _quietly(command: list[str]) -> None:
-    try:
+    # There is none, or it will be removed by the next that cleans.
+    with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(command, capture_output=True, timeout=_REMOVED_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        pass  # There is none, or it will be removed by the next that cleans.

@@ -373,8 +373,8 @@ def test_a_journal_that_was_cut_off_still_says_what_it_says(tmp_path: Path) -> N
 
 def test_a_scenario_runs_in_the_sandbox(execute: Callable[..., dict[str, Any]]) -> None:
     text = (
-        '[run]\nduration = "1 s"\n[link]\nrate = "5 Mbit/s"\ndelay = "10 ms"\nqueue = "1 BDP"\n'
-        '[[flow]]\ncc = "cubic"\n'
+        '[run]\nduration = "1 s"\n[path]\nkind = "fixed"\nrtt = "20 ms"\n'
+        '[link]\nrate = "5 Mbit/s"\nqueue = "1 BDP"\n[[flow]]\ncc = "cubic"\n'
     )
     given = assignment("true", command=None, scenario=text, seconds=60.0)
     result = execute(given)

@@ -69,9 +69,9 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "cannot change the root")
 
 
-def die_with_parent(parent: int) -> None:
-    """End this process when its parent ends, and now if that has happened already."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "cannot tie to the parent")
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Send this process a signal when its parent ends; end now if that has happened already."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "cannot tie to the parent")
     if os.getppid() != parent:
         os._exit(1)
 

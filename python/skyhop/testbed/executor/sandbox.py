@@ -143,7 +143,7 @@ class Sandbox:
 
     def kill(self) -> None:
         """End everything inside, and wait until it is gone."""
-        for pid in (*children(self.pid), self.pid):
+        for pid in children(self.pid) or [self.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.wait()
@@ -218,6 +218,9 @@ def _outer(
     init = os.fork()
     if init == 0:
         _never_return(channel, lambda: _init(plan, user, output, channel))
+    # Not at once: it keeps the run's lock until init, and all that lives below it, is gone.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
+    linux.die_with_parent(executor, signal.SIGTERM)
     channel.close()
     for descriptor in output:
         os.close(descriptor)

@@ -112,8 +112,8 @@ class KernelService:
     def serve(self) -> None:
         """Serve until `stop`; then undo everything."""
         listener = self._listen()
-        self._uplink.begin(self._changes)
         try:
+            self._uplink.begin(self._changes)
             while not self._stopped.is_set():
                 self._close_forgotten()
                 try:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ipaddress
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -102,7 +104,11 @@ class Uplink:
         if self.interface and self.interface not in _interfaces():
             return f"there is no interface {self.interface}"
         kind = "veth" if self._is_pair else self.kind.value
-        return None if _kernel_has(kind) else f"the kernel has no {kind} devices"
+        if not _works(lambda: _make_devices(kind)):
+            return f"the kernel has no {kind} devices"
+        if self.kind is Kind.NAT and not _works(lambda: call("nft", "-f", "-", text=self._rules())):
+            return "the kernel has no masquerading in nftables"
+        return None
 
     def begin(self, changes: Changes) -> None:
         """Change what has to be changed once; only "nat" and "routed" change anything."""
@@ -117,7 +123,7 @@ class Uplink:
     def _rules(self) -> str:
         return (
             f"table ip {_TABLE} {{ chain out {{ type nat hook postrouting priority 100; "
-            f'ip saddr {self._prefix} oifname "{self.interface}" masquerade; }} }}\n'
+            f'ip saddr {self._prefix} oifname "{self.interface}" masquerade\n}} }}\n'
         )
 
     def give(self, run: str, name: str, namespace: Namespace, changes: Changes) -> Given:
@@ -214,25 +220,27 @@ def _interfaces() -> list[str]:
     return [line.partition(":")[0].strip() for line in lines]
 
 
-def _kernel_has(kind: str) -> bool:
-    """Return whether the kernel makes devices of a kind: tried in a namespace that goes at once."""
-    made: list[bool] = []
+def _works(attempt: Callable[[], object]) -> bool:
+    """Return whether something succeeds in a network namespace that goes at once."""
+    worked: list[bool] = []
 
-    def attempt() -> None:
-        linux.unshare(linux.NEWNET)
-        try:
-            # Those above an interface need one: of a pair made for that.
-            call("ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1")
-            if kind != "veth":
-                call("ip", "link", "add", "link", "try0", "name", "try2", "type", kind)
-            made.append(True)
-        except RunError:
-            made.append(False)
+    def inside() -> None:
+        with suppress(RunError):
+            linux.unshare(linux.NEWNET)
+            attempt()
+            worked.append(True)
 
-    thread = threading.Thread(target=attempt)
+    thread = threading.Thread(target=inside)
     thread.start()
     thread.join()
-    return made == [True]
+    return bool(worked)
+
+
+def _make_devices(kind: str) -> None:
+    # Those above an interface need one: of a pair made for that.
+    call("ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1")
+    if kind != "veth":
+        call("ip", "link", "add", "link", "try0", "name", "try2", "type", kind)
 
 
 def undo_forwarding(change: dict[str, Any]) -> None:

@@ -32,8 +32,32 @@ class Changes:
             self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
 
-    def undo_what_was_left(self) -> list[Change]:
-        """Undo what a killed service left, the last first; return it."""
+    def undo_what_was_left(self) -> list[str]:
+        """Undo what a killed service left, the last first; return a line on each.
+
+        What cannot be undone now stays in the journal, for the next start.
+        """
+        said = []
+        self._open = self._left()
+        for entry in reversed(list(self._open)):
+            _, run, change = entry
+            what = f"{change.get('kind')} {change.get('name', '')} of {run}"
+            try:
+                self._undo(change)
+            except Exception as error:
+                said.append(f"not undone: {what}: {error}")
+                continue
+            self._open.remove(entry)
+            said.append(f"undone: {what}")
+        os.ftruncate(self._descriptor, 0)
+        self._open = [(n, run, change) for n, (_, run, change) in enumerate(self._open)]
+        for number, run, change in self._open:
+            self._write({"number": number, "run": run, "change": change})
+        self._next = len(self._open)
+        os.fsync(self._descriptor)
+        return said
+
+    def _left(self) -> list[tuple[int, str, Change]]:
         left: dict[int, tuple[int, str, Change]] = {}
         for line in self._file.read_bytes().splitlines():
             try:
@@ -45,11 +69,7 @@ class Changes:
                     left[number] = (number, str(values["run"]), dict(values["change"]))
             except (ValueError, KeyError, TypeError):
                 continue  # Half a line: what it was to announce was not made.
-        for _, _, change in reversed(left.values()):
-            self._undo(change)
-        os.ftruncate(self._descriptor, 0)
-        os.fsync(self._descriptor)
-        return [change for _, _, change in left.values()]
+        return list(left.values())
 
     def about_to(self, run: str, change: Change) -> None:
         """Write down a change that is made next; when this returns it is on the disk."""

@@ -110,7 +110,7 @@ def _sysctl(name: str) -> Path:
 def remove_device(name: str, inode: int) -> None:
     """Remove a run's device: its end here, or where it has none, the one inside."""
     if _exists(name):
-        call("ip", "link", "delete", name)
+        _delete(name)
         return
     for process in Path("/proc").glob("[0-9]*"):
         if _inode_of(process.name) != inode:
@@ -137,4 +137,13 @@ def _exists(name: str) -> bool:
 
 def _remove_inside() -> None:
     if _exists(DEVICE):
-        call("ip", "link", "delete", DEVICE)
+        _delete(DEVICE)
+
+
+def _delete(name: str) -> None:
+    """Delete a device, which may go by itself meanwhile: with the namespace of its other end."""
+    try:
+        call("ip", "link", "delete", name)
+    except RunError:
+        if _exists(name):
+            raise

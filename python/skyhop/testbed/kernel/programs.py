@@ -9,6 +9,21 @@ from skyhop.errors import RunError
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _LONGEST_S = 60.0
+_held: list[int] = []
+"""Descriptors that every program inherits."""
+
+
+def hold(descriptor: int) -> None:
+    """Have every program inherit the service's lock: it is free when the last of them has ended.
+
+    A service that is killed leaves the program it had just started; the next one waits for it.
+    """
+    _held.append(descriptor)
+
+
+def let_go(descriptor: int) -> None:
+    """End that."""
+    _held.remove(descriptor)
 
 
 def missing(*names: str) -> str | None:
@@ -43,7 +58,7 @@ def call(
             input=text if text is not None else "",
             capture_output=True,
             text=True,
-            pass_fds=fds,
+            pass_fds=(*fds, *_held),
             timeout=_LONGEST_S,
             env={"PATH": _PATH, "LANG": "C", **(environment or {})},
             check=False,

@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
-from skyhop.testbed.kernel import queues, uplinks
+from skyhop.testbed.kernel import programs, queues, uplinks
 from skyhop.testbed.kernel.congestion import Congestion, undo_load
 from skyhop.testbed.kernel.journal import Change, Changes
 from skyhop.testbed.kernel.leoscope import Listener
@@ -39,6 +40,7 @@ _UNATTACHED_S = 120.0
 _CREDENTIALS = struct.Struct("3i")
 _MOST_FDS = 1
 _ROUND_S = 1.0
+_LAST_PROGRAM_S, _LOOK_S = 5.0, 0.02
 
 
 class _Run:
@@ -94,24 +96,39 @@ class KernelService:
         self._lock = threading.Lock()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._stopped = threading.Event()
+        self._listener: socket.socket | None = None
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "cc").mkdir(exist_ok=True)
         directory.chmod(0o700)
         self._only = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._only, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{directory}: another kernel service is at work here") from None
+        self._take_lock()
         self._changes = Changes(directory, _undo)
-        for change in self._changes.undo_what_was_left():
-            self._log(f"undone at the start: {change['kind']} {change.get('name', '')}")
+        for line in self._changes.undo_what_was_left():
+            self._log(f"at the start: {line}")
         lacking = uplink.lacks()
         if lacking:
+            programs.let_go(self._only)
+            os.close(self._only)
             raise InputError(f"uplink {uplink.kind.value}: {lacking}")
+
+    def _take_lock(self) -> None:
+        """Be the only one here; a killed one's last program may take a moment to end."""
+        until = time.monotonic() + _LAST_PROGRAM_S
+        while True:
+            try:
+                fcntl.flock(self._only, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < until:
+                    time.sleep(_LOOK_S)
+                    continue
+                message = f"{self._directory}: another kernel service is at work here"
+                raise RunError(message) from None
+            programs.hold(self._only)
+            return
 
     def serve(self) -> None:
         """Serve until `stop`; then undo everything."""
-        listener = self._listen()
+        listener = self._listener = self._listen()
         try:
             self._uplink.begin(self._changes)
             while not self._stopped.is_set():
@@ -120,6 +137,8 @@ class KernelService:
                     connection, _ = listener.accept()
                 except TimeoutError:
                     continue
+                except OSError:
+                    break  # `stop` has shut it.
                 if not self._connections.acquire(blocking=False):
                     connection.close()
                     continue
@@ -131,11 +150,15 @@ class KernelService:
                 self._close(run, "the service ends")
             for failed in self._changes.undo_all(SERVICE):
                 self._log(f"not undone: {failed}")
+            programs.let_go(self._only)
             os.close(self._only)
 
     def stop(self) -> None:
         """Have `serve` come back."""
         self._stopped.set()
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> socket.socket:
         self._path.unlink(missing_ok=True)

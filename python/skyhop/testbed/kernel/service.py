@@ -12,13 +12,13 @@ import hmac
 import json
 import os
 import secrets
+import select
 import socket
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class KernelService:
         self._lock = threading.Lock()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._stopped = threading.Event()
-        self._listener: socket.socket | None = None
+        self._told, self._tells = os.pipe()
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "cc").mkdir(exist_ok=True)
         directory.chmod(0o700)
@@ -128,17 +128,15 @@ class KernelService:
 
     def serve(self) -> None:
         """Serve until `stop`; then undo everything."""
-        listener = self._listener = self._listen()
+        listener = self._listen()
         try:
             self._uplink.begin(self._changes)
             while not self._stopped.is_set():
                 self._close_forgotten()
-                try:
-                    connection, _ = listener.accept()
-                except TimeoutError:
+                waited = [listener.fileno(), self._told]
+                if waited[0] not in select.select(waited, [], [], _ROUND_S)[0]:
                     continue
-                except OSError:
-                    break  # `stop` has shut it.
+                connection, _ = listener.accept()
                 if not self._connections.acquire(blocking=False):
                     connection.close()
                     continue
@@ -156,9 +154,7 @@ class KernelService:
     def stop(self) -> None:
         """Have `serve` come back."""
         self._stopped.set()
-        if self._listener is not None:
-            with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
+        os.write(self._tells, b"!")
 
     def _listen(self) -> socket.socket:
         self._path.unlink(missing_ok=True)
@@ -170,7 +166,6 @@ class KernelService:
         # Who may ask is decided by who he is.
         self._path.chmod(0o666)
         listener.listen(_MOST_CONNECTIONS)
-        listener.settimeout(_ROUND_S)
         self._log(f"serves on {self._path}, uplink {self._uplink.kind.value}")
         return listener
 

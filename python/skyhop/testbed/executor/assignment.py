@@ -1,0 +1,223 @@
+"""What an executor is told: everything about one run on one node, in `RUNDIR/run.json`.
+
+The agent has checked the job's signature and its owner's policy: here is what follows from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skyhop.errors import InputError
+from skyhop.testbed.words import Backend, Network, Side
+
+if TYPE_CHECKING:
+    from skyhop.testbed.job import Job
+
+FILE = "run.json"
+STOP_FILE = "stop.json"
+RESULT_FILE = "result.json"
+WORK = "work"
+_LONGEST_BYTES = 1_000_000
+_SCALAR = (str, int, float, bool)
+_LARGEST = 2**63
+_OF_TEXTS = ("list[str]", "list[str] | None", "dict[str, str]")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+    "list[str]": (list,),
+    "dict[str, str]": (dict,),
+    "dict[str, str | int]": (dict,),
+    "dict[str, float | int | bool | str]": (dict,),
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the node's owner lets a run have."""
+
+    memory_bytes: int = 2_000_000_000
+    """Of a process its address space, of all together what is resident."""
+    processes: int = 256
+    disk_bytes: int = 2_000_000_000
+    output_bytes: int = 10_000_000
+    """Of each of standard output and error what is kept; the rest is read and dropped."""
+    nice: int = 10
+
+
+@dataclass(frozen=True)
+class KernelAccess:
+    """Where the kernel service is, and what it is asked for."""
+
+    socket: str
+    token: str
+    """The run's, given to the service by the agent with `run.open`."""
+    cc: str | None = None
+    parameters: dict[str, float | int | bool | str] = field(default_factory=dict)
+    qdisc: str | None = None
+    qdisc_parameters: dict[str, float | int | bool | str] = field(default_factory=dict)
+    sysctl: dict[str, str | int] = field(default_factory=dict)
+    leoscope: bool = False
+    """Whether the program may speak LEOScope's three lines to port 9000 of its own namespace."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A run on a node."""
+
+    run: str
+    job: str
+    node: str
+    side: Side
+    deadline_ns: int
+    """When the program is stopped, UTC."""
+    command: list[str] | None = None
+    """A program; or else one of the next two."""
+    scenario: str | None = None
+    study: str | None = None
+    engine: str = "sim"
+    image: str | None = None
+    backend: Backend = Backend.PROCESS
+    network: Network = Network.HOST
+    env: dict[str, str] = field(default_factory=dict)
+    keep: list[str] = field(default_factory=lambda: ["*"])
+    timeout_is_success: bool = False
+    server: str = ""
+    """Of the server node: its address, name and port, where the job has one."""
+    server_node: str = ""
+    port: int = 0
+    cc: str = ""
+    length_s: float = 0.0
+    data_cap_bytes: int | None = None
+    inputs: str | None = None
+    """A directory whose files are copied into the work directory."""
+    limits: Limits = Limits()
+    kernel: KernelAccess | None = None
+
+    @classmethod
+    def of(cls, job: Job, side: Side, **others: Any) -> Assignment:
+        """Return what a job asks of one of its nodes; `others` are the fields it does not say."""
+        run = job.run
+        is_client = side is Side.CLIENT
+        return cls(
+            **{
+                "job": job.id,
+                "side": side,
+                "command": run.client if is_client else run.serve,
+                "scenario": run.scenario if is_client else None,
+                "study": run.study if is_client else None,
+                "engine": run.engine,
+                "image": run.image,
+                "backend": run.backend,
+                "network": run.network,
+                "env": dict(run.env),
+                "keep": list(run.keep),
+                "timeout_is_success": run.timeout == "success" or not is_client,
+                "length_s": job.length_s,
+                "data_cap_bytes": job.data_cap,
+                **others,
+            }
+        )
+
+    def write(self, directory: Path) -> None:
+        """Write it into a run's directory, for its owner alone, and onto the disk."""
+        text = json.dumps(asdict(self), indent=1)
+        write_durably(directory / FILE, text.encode(), mode=0o600)
+
+    @classmethod
+    def read(cls, directory: Path) -> Assignment:
+        """Read what the agent wrote.
+
+        Raises:
+            InputError: it is not there or no assignment.
+        """
+        file = directory / FILE
+        try:
+            with file.open("rb") as stream:
+                content = stream.read(_LONGEST_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}") from None
+        return cls.from_json(content, str(file))
+
+    @classmethod
+    def from_json(cls, content: bytes, source: str) -> Assignment:
+        """Return the assignment that a text stands for.
+
+        Raises:
+            InputError: it is none.
+        """
+        if len(content) > _LONGEST_BYTES:
+            raise InputError(f"{source}: longer than any assignment")
+        try:
+            values = json.loads(content)
+            assignment = _assignment(values)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{source}: is no assignment: {error}") from None
+        return assignment
+
+
+def _assignment(values: dict[str, Any]) -> Assignment:
+    known = dict(values)
+    for name, kind in (("side", Side), ("backend", Backend), ("network", Network)):
+        if name in known:
+            known[name] = kind(known[name])
+    known["limits"] = Limits(**known.get("limits", {}))
+    if known.get("kernel") is not None:
+        known["kernel"] = KernelAccess(**known["kernel"])
+    made = Assignment(**known)
+    for part in (made, made.limits, made.kernel):
+        if part is not None:
+            _check_kinds(part)
+    if sum(x is not None for x in (made.command, made.scenario, made.study)) != 1:
+        raise ValueError("expected one of command, scenario and study")
+    return made
+
+
+def _check_kinds(made: Any) -> None:
+    """Refuse values of other kinds than the fields': what came from a file may be anything.
+
+    Raises:
+        ValueError: there is one; the message names its field.
+    """
+    for each in fields(made):
+        value, kind = getattr(made, each.name), str(each.type)
+        plain = _KINDS.get(kind.removesuffix(" | None"))
+        if plain is None or (value is None and kind.endswith("| None")):
+            continue
+        if not isinstance(value, plain) or (isinstance(value, bool) and plain != (bool,)):
+            raise ValueError(f"{each.name}: expected {kind}")
+        if isinstance(value, int | float) and not 0 <= value < _LARGEST:
+            raise ValueError(f"{each.name}: out of range")
+        if isinstance(value, dict | list):
+            _check_contents(each.name, value, texts=kind in _OF_TEXTS)
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{each.name}: holds what is no text")
+
+
+def _check_contents(name: str, value: dict[str, Any] | list[Any], *, texts: bool) -> None:
+    inside = list(value.values()) if isinstance(value, dict) else value
+    if not all(isinstance(each, str if texts else _SCALAR) for each in inside):
+        raise ValueError(f"{name}: holds what is no {'text' if texts else 'text and no number'}")
+    if any("\0" in str(each) for each in (*inside, *value)):
+        raise ValueError(f"{name}: holds what is no text")
+
+
+def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file, whole or not at all, and come back when the disk has it."""
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(descriptor)
+    aside.replace(file)
+    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,88 @@
+"""A run's command and environment, made from scratch: nothing of the agent's gets in."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from skyhop.testbed.executor.assignment import Assignment
+from skyhop.testbed.words import Side
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_START_SKYHOP = "from skyhop.cli import main; main()"
+_OWN = ("SKYHOP_", "LD_", "PYTHON")
+
+
+def command_of(assignment: Assignment, work: Path) -> list[str]:
+    """Return the program and its arguments; a scenario's or study's text is put into `work`."""
+    if assignment.command is not None:
+        return filled_in(assignment.command, assignment)
+    skyhop = [sys.executable, "-c", _START_SKYHOP]
+    if assignment.scenario is not None:
+        file = _source(assignment.scenario, work / "scenario.toml")
+        return [*skyhop, assignment.engine, file, "-o", "run"]
+    return [
+        *skyhop,
+        "study",
+        "run",
+        _source(assignment.study or "", work / "study.toml"),
+        "-o",
+        "study",
+    ]
+
+
+def filled_in(words: list[str], assignment: Assignment) -> list[str]:
+    """Return a command with what stands in braces replaced; braces of other kinds stay."""
+    values = {
+        "server": assignment.server,
+        "port": str(assignment.port),
+        "node": assignment.node,
+        "run": assignment.run,
+        "job": assignment.job,
+        # Else the sandbox fills it in, when the kernel service has said what it is called.
+        **({} if assignment.kernel and assignment.kernel.cc else {"cc": assignment.cc}),
+        "length_s": f"{assignment.length_s:g}",
+    }
+    return [_PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), word) for word in words]
+
+
+def environment_of(assignment: Assignment, home: str) -> dict[str, str]:
+    """Return the program's environment: ours, LEOScope's names, and the job's own."""
+    is_server = assignment.side is Side.SERVER
+    job = {name: value for name, value in assignment.env.items() if not name.startswith(_OWN)}
+    own = {
+        "PATH": PATH,
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+        "USER": "run",
+        "SKYHOP_RUN": assignment.run,
+        "SKYHOP_JOB": assignment.job,
+        "SKYHOP_NODE": assignment.node,
+        "SKYHOP_SIDE": assignment.side.value,
+        "SKYHOP_SERVER": assignment.server,
+        "SKYHOP_PORT": str(assignment.port),
+        "SKYHOP_LENGTH_S": f"{assignment.length_s:g}",
+        # What LEOScope's images look for.
+        "LEOTEST_SERVER": str(int(is_server)),
+        "LEOTEST_RUNID": assignment.run,
+        "LEOTEST_JOBID": assignment.job,
+        "LEOTEST_NODEID": assignment.node,
+        "LEOTEST_SERVERIP": assignment.server,
+        "LEOTEST_SERVER_NODEID": assignment.server_node,
+    }
+    if assignment.command is None:
+        own["PYTHONPATH"] = str(Path(__file__).parents[3])
+        own["PYTHONDONTWRITEBYTECODE"] = "1"
+    # A job may say where its programs are, and its language; not who it is.
+    return {**own, **{name: value for name, value in job.items() if name != "HOME"}}
+
+
+def _source(text: str, file: Path) -> str:
+    """Return the name of what is run: that of a file or an example, or of the text put there."""
+    if "\n" not in text and "=" not in text:
+        return text
+    file.write_text(text, encoding="utf-8")
+    return file.name

@@ -1,0 +1,149 @@
+"""A run's network namespace, of which the service has a descriptor, and the device inside it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from skyhop.errors import InputError, RunError
+from skyhop.testbed.executor.linux import NEWNET, inside_network
+from skyhop.testbed.kernel.programs import call
+
+T = TypeVar("T")
+
+DEVICE = "run0"
+"""What a run's device is called inside."""
+_NS_GET_NSTYPE = 0xB703
+
+
+class Namespace:
+    """A namespace that an executor made for its run.
+
+    Args:
+        descriptor: of it; taken over.
+
+    Raises:
+        InputError: it is no network namespace, or this machine's own.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            kind = fcntl.ioctl(descriptor, _NS_GET_NSTYPE)
+        except OSError:
+            kind = 0
+        if kind != NEWNET:
+            os.close(descriptor)
+            raise InputError("run.attach: what came with it is no network namespace")
+        self.descriptor = descriptor
+        self.inode = os.fstat(descriptor).st_ino
+        if self.inode in (_inode_of("self"), _inode_of("1")):
+            os.close(descriptor)
+            raise InputError("run.attach: the host's network is not a run's to change")
+
+    @property
+    def path(self) -> str:
+        """How a program that inherits the descriptor finds it."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """Do something inside."""
+        return inside_network(self.descriptor, work)
+
+    def call(self, *command: str, text: str | None = None) -> str:
+        """Run a program inside."""
+        return self.inside(lambda: call(*command, text=text))
+
+    def read(self, name: str) -> str:
+        """Return a sysctl of net.ipv4."""
+        return self.inside(lambda: _sysctl(name).read_text()).strip()
+
+    def write(self, name: str, value: str) -> None:
+        """Set one.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+
+        def write() -> None:
+            descriptor = os.open(_sysctl(name), os.O_WRONLY)
+            try:
+                os.write(descriptor, value.encode())
+            finally:
+                os.close(descriptor)
+
+        self.inside(write)
+
+    def counters(self) -> tuple[int, int]:
+        """Return the bytes that the run's device received and sent."""
+
+        def read() -> tuple[int, int]:
+            # /proc/net is that of the process's first thread.
+            lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
+            for line in lines[2:]:
+                name, _, numbers = line.partition(":")
+                if name.strip() == DEVICE:
+                    words = numbers.split()
+                    return int(words[0]), int(words[8])
+            raise RunError("the run's device is gone")
+
+        return self.inside(read)
+
+    def close(self) -> None:
+        """Let go of it: it goes with its last process."""
+        os.close(self.descriptor)
+
+
+def _inode_of(process: str) -> int:
+    try:
+        return Path(f"/proc/{process}/ns/net").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _sysctl(name: str) -> Path:
+    return Path("/proc/sys/net/ipv4") / name
+
+
+def remove_device(name: str, inode: int) -> None:
+    """Remove a run's device: its end here, or where it has none, the one inside."""
+    if _exists(name):
+        _delete(name)
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        if _inode_of(process.name) != inode:
+            continue
+        try:
+            descriptor = os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if os.fstat(descriptor).st_ino == inode:
+                inside_network(descriptor, _remove_inside)
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _exists(name: str) -> bool:
+    try:
+        call("ip", "link", "show", name)
+    except RunError:
+        return False
+    return True
+
+
+def _remove_inside() -> None:
+    if _exists(DEVICE):
+        _delete(DEVICE)
+
+
+def _delete(name: str) -> None:
+    """Delete a device, which may go by itself meanwhile: with the namespace of its other end."""
+    try:
+        call("ip", "link", "delete", name)
+    except RunError:
+        if _exists(name):
+            raise

@@ -1,0 +1,182 @@
+"""What the kernel service can be asked, and of what form: a line of JSON each.
+
+There is no request with a path or a command in it. What is not in the table, has a field too many
+or a value of another form is refused by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from skyhop.errors import InputError
+
+LONGEST_BYTES = 16_384
+_MOST_PARAMETERS = 64
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TOKEN = re.compile(r"[0-9A-Za-z_-]{32,128}")
+_CC = re.compile(r"(skyhop:)?[a-z][a-z0-9_]{0,14}")
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+-]{0,31}")
+_SYSCTL = re.compile(r"(net\.ipv4\.)?(tcp_[a-z_]{1,40})")
+_NUMBERS = re.compile(r"\d{1,10}([ \t]+\d{1,10}){0,2}")
+_LARGEST = 1 << 40
+
+
+class Grant(StrEnum):
+    """What the agent lets a run ask for."""
+
+    CC = "cc"
+    QDISC = "qdisc"
+    SYSCTL = "sysctl"
+    LINK = "link"
+
+
+def _text(form: re.Pattern[str], what: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise ValueError(f"expected {what}")
+        return value
+
+    return check
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"expected a whole number from {least:,} to {most:,}")
+        return value
+
+    return check
+
+
+def _yes(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("expected true or false")
+    return value
+
+
+def _grants(value: Any) -> frozenset[Grant]:
+    try:
+        return frozenset(Grant(each) for each in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a list of {', '.join(Grant)}") from None
+
+
+def _parameters(value: Any) -> dict[str, str]:
+    """Return parameters as text, numbers without an exponent."""
+    if not isinstance(value, dict) or len(value) > _MOST_PARAMETERS:
+        raise ValueError(f"expected a table of at most {_MOST_PARAMETERS} parameters")
+    texts = {}
+    for name, given in value.items():
+        if not _WORD.fullmatch(name):
+            raise ValueError("the name of a parameter has a-z, 0-9 and _")
+        texts[name] = _parameter(given)
+        if not _VALUE.fullmatch(texts[name]):
+            raise ValueError(f"{name}: expected a number or a word")
+    return texts
+
+
+def _parameter(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(value) if "e" not in repr(value) else f"{value:.9f}"
+    return str(value) if isinstance(value, int | str) else ""
+
+
+def _numbers(value: Any) -> str:
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if not _NUMBERS.fullmatch(text):
+        raise ValueError("expected one to three whole numbers")
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class _Form:
+    required: dict[str, Callable[[Any], Any]]
+    optional: dict[str, Callable[[Any], Any]]
+    grant: Grant | None = None
+
+
+_OF_RUN = {"run": _text(_RUN, "a run's id"), "token": _text(_TOKEN, "a token")}
+
+
+def _form(grant: Grant | None = None, /, **more: Callable[[Any], Any]) -> _Form:
+    optional = {name[:-1]: check for name, check in more.items() if name.endswith("_")}
+    required = {name: check for name, check in more.items() if not name.endswith("_")}
+    return _Form({**_OF_RUN, **required}, optional, grant)
+
+
+FORMS = {
+    "run.open": _form(grants=_grants),
+    "run.attach": _form(leoscope_=_yes),
+    "run.close": _form(),
+    "cc.list": _form(),
+    "cc.set": _form(Grant.CC, name=_text(_CC, "a congestion control's name")),
+    "cc.load": _form(
+        Grant.CC, name=_text(_CC, "a congestion control's name"), parameters_=_parameters
+    ),
+    "qdisc.list": _form(),
+    "qdisc.set": _form(Grant.QDISC, kind=_text(_WORD, "a qdisc's kind"), parameters_=_parameters),
+    "sysctl.set": _form(Grant.SYSCTL, name=_text(_SYSCTL, "tcp_NAME"), value=_numbers),
+    "link.shape": _form(
+        Grant.LINK,
+        rate_bps=_whole(1_000, 400_000_000_000),
+        burst_bytes_=_whole(1_500, _LARGEST),
+        latency_ms_=_whole(1, 60_000),
+    ),
+    "link.cut": _form(),
+    "counters": _form(),
+}
+"""Every request there is."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One that has its form."""
+
+    name: str
+    run: str
+    token: str
+    values: dict[str, Any]
+    grant: Grant | None
+    """What the run needs to have been given for it."""
+
+
+def read_request(line: bytes) -> Request:
+    """Return the request in a line.
+
+    Raises:
+        InputError: it is none.
+    """
+    if len(line) > LONGEST_BYTES:
+        raise InputError(f"a request of more than {LONGEST_BYTES:,} bytes")
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("a request that is no line of JSON") from None
+    name = values.pop("request", None) if isinstance(values, dict) else None
+    if not isinstance(name, str) or name not in FORMS:
+        raise InputError(f"{str(name)[:64]!r}: no such request; there are {', '.join(FORMS)}")
+    form = FORMS[name]
+    checks = {**form.required, **form.optional}
+    for field in values:
+        if field not in checks:
+            raise InputError(f"{name}: has no {field[:64]!r}")
+    read = {}
+    for field, check in checks.items():
+        if field not in values:
+            if field in form.required:
+                raise InputError(f"{name}: {field} is missing")
+            continue
+        try:
+            read[field] = check(values[field])
+        except ValueError as error:
+            raise InputError(f"{name}: {field}: {error}") from None
+    run, token = read.pop("run"), read.pop("token")
+    return Request(name, run, token, read, form.grant)

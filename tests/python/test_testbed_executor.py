@@ -1,0 +1,514 @@
+"""The executor of the testbed: a program in a sandbox, once, within limits, with nothing left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import cases, kills, missing, needs_namespaces, needs_program
+
+from damaged import Trial
+from skyhop.testbed.executor import keep
+from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignment, Limits
+from skyhop.testbed.executor.backends import keeper
+from skyhop.testbed.executor.backends.docker import Docker
+from skyhop.testbed.executor.backends.podman import Podman
+from skyhop.testbed.executor.environment import environment_of, filled_in
+from skyhop.testbed.executor.journal import Journal, Step, has_started, is_alive, read_journal
+from skyhop.testbed.job import job_of
+from skyhop.testbed.words import Backend, Network, Side
+
+MB = 1_000_000
+
+
+def assignment(*command: str, seconds: float = 20.0, **others: Any) -> Assignment:
+    """Return an assignment of a shell's script, or of a program."""
+    words = ["sh", "-c", *command] if len(command) == 1 else list(command)
+    made = Assignment(
+        run=others.pop("run", "01TEST"),
+        job="trial",
+        node="bcn-1",
+        side=Side.CLIENT,
+        deadline_ns=time.time_ns() + round(seconds * 1e9),
+        command=words,
+        network=Network.NONE,
+    )
+    return replace(made, **others)
+
+
+def start(directory: Path, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "skyhop.testbed.executor", str(directory)],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def execute(tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Execute an assignment in `tmp_path/run`, and return its result."""
+    needs_namespaces()
+    directory = tmp_path / "run"
+    directory.mkdir()
+
+    def run(given: Assignment) -> dict[str, Any]:
+        given.write(directory)
+        done = start(directory)
+        _, said = done.communicate(timeout=60)
+        assert done.returncode == 0, said
+        result: dict[str, Any] = json.loads((directory / RESULT_FILE).read_text())
+        return result
+
+    yield run
+    assert not is_alive(directory)
+
+
+def printed(tmp_path: Path) -> str:
+    return (tmp_path / "run" / "stdout").read_text()
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def survivors(mark: str) -> list[str]:
+    """Return the processes in whose command line the mark stands, this one left out."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in words and int(file.parent.name) != os.getpid():
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("true", ("complete", None, 0, None)),
+        ("exit 3", ("failed", "exit", 3, None)),
+        ("kill -SEGV $$", ("failed", "signal", None, signal.SIGSEGV)),
+        ("sleep 60 & true", ("complete", None, 0, None)),
+    ],
+)
+def test_a_run_ends_as_its_program_does(
+    execute: Callable[..., dict[str, Any]],
+    script: str,
+    expected: tuple[object, ...],
+) -> None:
+    result = execute(assignment(script))
+    found = (result["state"], result["reason"], result["exit"], result["signal"])
+    assert found == expected
+
+
+def test_a_program_that_is_not_there_is_no_run(execute: Callable[..., dict[str, Any]]) -> None:
+    result = execute(assignment("nosuchprogram", "-x"))
+    assert (result["state"], result["reason"]) == ("failed", "deploy")
+    assert result["message"] == "nosuchprogram: No such file or directory"
+
+
+def test_time_over_is_what_the_job_says(execute: Callable[..., dict[str, Any]]) -> None:
+    result = execute(assignment("sleep", "60", seconds=1.0))
+    assert (result["state"], result["reason"]) == ("failed", "timeout")
+    taken_s = (result["ended_ns"] - result["began_ns"]) / 1e9
+    assert taken_s < 3.0, "sleep ends by TERM, not by KILL after the grace"
+
+
+def test_time_over_may_be_success(execute: Callable[..., dict[str, Any]]) -> None:
+    result = execute(assignment("sleep", "60", seconds=1.0, timeout_is_success=True))
+    assert (result["state"], result["reason"], result["partial"]) == ("complete", "timeout", False)
+
+
+def test_a_program_sees_its_work_and_nothing_of_the_host(
+    execute: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    secret = tmp_path / "agent.key"
+    secret.write_text("secret")
+    other = tmp_path / "run" / "run.json"
+    script = f"""
+        ls -d /root {tmp_path}; ls /home | grep -v run
+        cat {secret} {other} /etc/shadow /proc/1/environ && echo read a secret
+        touch /usr/x /etc/x /x && echo wrote to the system
+        mount -t tmpfs none /tmp && echo mounted
+        unshare -Ur true && echo made a namespace
+        test $(ls /proc | grep -c '^[0-9]') -lt 10 || echo saw others
+        test $(cat /proc/net/dev | wc -l) -eq 3 || echo saw devices
+        kill -9 1
+        grep -q '^CapBnd:.0*$' /proc/self/status || echo has capabilities
+        grep -q 'NoNewPrivs:.1' /proc/self/status || echo may gain privileges
+        touch /tmp/x "$HOME/result" && hostname && echo end
+    """
+    result = execute(assignment(script))
+    assert printed(tmp_path).split() == ["bcn-1", "end"]
+    assert result["files"] == 1
+    assert (tmp_path / "run" / "work" / "result").exists()
+
+
+def test_the_hosts_environment_stays_outside(
+    tmp_path: Path, execute: Callable[..., dict[str, Any]]
+) -> None:
+    os.environ["SECRET_OF_THE_AGENT"] = "token"
+    try:
+        env = {"COLOUR": "red", "LD_PRELOAD": "/x.so", "SKYHOP_RUN": "other", "HOME": "/root"}
+        execute(assignment("env", "-0", env=env, server="10.0.0.1", port=5201))
+    finally:
+        del os.environ["SECRET_OF_THE_AGENT"]
+    found = dict(line.split("=", 1) for line in printed(tmp_path).strip("\0").split("\0"))
+    assert found["COLOUR"] == "red"
+    assert found["SKYHOP_RUN"] == "01TEST"
+    assert found["HOME"] == "/home/run"
+    assert (found["LEOTEST_SERVER"], found["LEOTEST_SERVERIP"]) == ("0", "10.0.0.1")
+    assert not {"SECRET_OF_THE_AGENT", "LD_PRELOAD", "PYTHONPATH"} & set(found)
+
+
+def test_files_of_the_job_are_there_and_not_kept_unchanged(
+    tmp_path: Path, execute: Callable[..., dict[str, Any]]
+) -> None:
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    (inputs / "list.txt").write_text("a\n")
+    (inputs / "log.txt").write_text("")
+    execute(assignment("cat list.txt; echo b >> log.txt", inputs=str(inputs)))
+    assert printed(tmp_path) == "a\n"
+    manifest = json.loads((tmp_path / "run" / keep.FILE).read_text())
+    assert [each["name"] for each in manifest["files"]] == ["log.txt"]
+
+
+def test_output_is_bounded_and_the_program_goes_on(
+    tmp_path: Path, execute: Callable[..., dict[str, Any]]
+) -> None:
+    size = cases(200) * MB
+    script = f"head -c {size} /dev/zero; echo end >&2"
+    limits = Limits(output_bytes=100_000)
+    result = execute(assignment(script, limits=limits, seconds=120.0))
+    assert result["state"] == "complete"
+    assert result["stdout"] == {"bytes": size, "kept": 100_000}
+    assert (tmp_path / "run" / "stdout").stat().st_size == 100_000
+    assert (tmp_path / "run" / "stderr").read_text() == "end\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "reason"),
+    [
+        # Many files, for one would end by SIGXFSZ.
+        (
+            "i=0; while :; do i=$((i+1)); head -c 3000000 /dev/zero > f$i; done",
+            Limits(disk_bytes=20 * MB),
+            "disk",
+        ),
+        ("head -c 30000000 /dev/zero > f; exit 7", Limits(disk_bytes=20 * MB), "exit"),
+        # Of one process the address space, of several what they have.
+        ("exec python3 -c 'x = bytearray(900_000_000)'", Limits(memory_bytes=300 * MB), "exit"),
+        (
+            "for i in 1 2 3 4; do "
+            "python3 -c 'x = bytearray(b\"x\" * 80_000_000); import time; time.sleep(9)' & "
+            "done; wait",
+            Limits(memory_bytes=250 * MB),
+            "signal",
+        ),
+    ],
+)
+def test_limits_hold(
+    execute: Callable[..., dict[str, Any]], script: str, limits: Limits, reason: str
+) -> None:
+    result = execute(assignment(script, limits=limits))
+    assert (result["state"], result["reason"]) == ("failed", reason)
+
+
+def test_a_bomb_of_forks_is_kept_in(execute: Callable[..., dict[str, Any]]) -> None:
+    bomb = ":() { : & : & }; i=0; while [ $i -lt 200 ]; do sleep 5 & i=$((i+1)); done; wait"
+    result = execute(assignment(bomb, limits=Limits(processes=20), seconds=4.0))
+    assert result["state"] == "failed"
+
+
+def test_traffic_over_the_hosts_network_is_counted_and_capped(
+    execute: Callable[..., dict[str, Any]],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        sends = f"exec 3<>/dev/tcp/127.0.0.1/{port}; while :; do head -c 400000; sleep 0.1; done"
+        command = ["bash", "-c", f"{sends} < /dev/zero >&3"]
+        given = assignment(*command, network=Network.HOST, data_cap_bytes=2 * MB)
+        pid = os.fork()
+        if pid == 0:
+            connection, _ = listener.accept()
+            while connection.recv(1 << 16):
+                pass
+            os._exit(0)
+        result = execute(given)
+        os.waitpid(pid, 0)
+    assert (result["state"], result["reason"]) == ("failed", "data-cap")
+    assert 2 * MB < result["traffic"]["tx_bytes"] < 8 * MB
+    assert "TCP" in result["traffic"]["counted"]
+
+
+def test_stopping_says_why_and_keeps_what_there_is(tmp_path: Path) -> None:
+    needs_namespaces()
+    directory = tmp_path / "run"
+    directory.mkdir()
+    script = "trap 'echo told > told; exit 0' TERM; touch began; sleep 60 & wait"
+    assignment(script).write(directory)
+    executor = start(directory)
+    wait_for((directory / "work" / "began").exists)
+    (directory / STOP_FILE).write_text(json.dumps({"reason": "scavenger"}))
+    executor.send_signal(signal.SIGTERM)
+    executor.communicate(timeout=20)
+    result = json.loads((directory / RESULT_FILE).read_text())
+    assert (result["state"], result["reason"]) == ("aborted", "scavenger")
+    assert result["partial"]
+    manifest = json.loads((directory / keep.FILE).read_text())
+    assert {each["name"] for each in manifest["files"]} == {"began", "told"}
+
+
+def test_who_does_not_listen_is_killed_within_the_grace(tmp_path: Path) -> None:
+    """With the host's network the host's own traffic waits for it: 0.8 s."""
+    needs_namespaces()
+    directory = tmp_path / "run"
+    directory.mkdir()
+    script = "trap '' TERM; touch began; while :; do sleep 1; done"
+    assignment(script, network=Network.HOST).write(directory)
+    executor = start(directory)
+    wait_for((directory / "work" / "began").exists)
+    told = time.monotonic()
+    executor.send_signal(signal.SIGTERM)
+    executor.communicate(timeout=20)
+    assert time.monotonic() - told < 3.0
+    assert not is_alive(directory)
+
+
+MOMENTS = ["deploying", "started", "executing", "stopping", "any"]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_executor_leaves_nothing_and_is_never_repeated(
+    tmp_path: Path, moment: str
+) -> None:
+    needs_namespaces()
+    for number in range(max(1, kills() // 10)):
+        directory = tmp_path / f"run{number}"
+        directory.mkdir()
+        mark = f"7{random.randrange(10**8):08d}"
+        counter = tmp_path / "inputs"
+        counter.mkdir(exist_ok=True)
+        script = f"trap '' TERM; echo once >> began; (setsid sleep {mark} &); sleep {mark}"
+        assignment(script, inputs=str(counter)).write(directory)
+        executor = start(directory)
+        if moment == "stopping":
+            wait_for((directory / "work" / "began").exists)
+            executor.send_signal(signal.SIGTERM)
+        _kill_at(executor, directory, moment)
+        wait_for(lambda d=directory: not is_alive(d))  # type: ignore[misc]
+        assert survivors(mark) == []
+        assert str(directory) not in Path("/proc/self/mountinfo").read_text()
+        began = directory / "work" / "began"
+        times = began.read_text() if began.exists() else None
+        if not has_started(directory):
+            continue
+        again = start(directory)
+        again.communicate(timeout=20)
+        result = json.loads((directory / RESULT_FILE).read_text())
+        assert (result["state"], result["reason"]) == ("failed", "killed")
+        assert (began.read_text() if began.exists() else None) == times
+
+
+def _kill_at(executor: subprocess.Popen[bytes], directory: Path, moment: str) -> None:
+    def reached() -> bool:
+        return any(step["step"] == moment for step in read_journal(directory))
+
+    if moment == "any":
+        time.sleep(random.uniform(0.0, 0.3))
+    else:
+        until = time.monotonic() + 10
+        while not reached():
+            assert time.monotonic() < until
+    executor.kill()
+    executor.communicate()
+
+
+def test_two_executors_do_not_share_a_run(tmp_path: Path) -> None:
+    needs_namespaces()
+    directory = tmp_path / "run"
+    directory.mkdir()
+    assignment("touch began; sleep 60").write(directory)
+    first = start(directory)
+    wait_for((directory / "work" / "began").exists)
+    assert is_alive(directory)
+    second = start(directory)
+    _, said = second.communicate(timeout=20)
+    assert second.returncode == 1
+    assert b"another executor is at work" in said
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=20)
+    # A third finds the result, and does nothing.
+    before = (directory / "journal.jsonl").read_bytes()
+    third = start(directory)
+    third.communicate(timeout=20)
+    assert (third.returncode, (directory / "journal.jsonl").read_bytes()) == (0, before)
+
+
+def test_a_journal_that_was_cut_off_still_says_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(b'{"at_ns": 1, "step": "started"}\n{"at_ns": 2, "st')
+    assert has_started(tmp_path)
+    journal = Journal(tmp_path)
+    journal.add(3, Step.FINISHED)
+    assert [step["step"] for step in read_journal(tmp_path)] == ["started", "finished"]
+    with (tmp_path / "lock").open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_scenario_runs_in_the_sandbox(execute: Callable[..., dict[str, Any]]) -> None:
+    text = (
+        '[run]\nduration = "1 s"\n[path]\nkind = "fixed"\nrtt = "20 ms"\n'
+        '[link]\nrate = "5 Mbit/s"\nqueue = "1 BDP"\n[[flow]]\ncc = "cubic"\n'
+    )
+    given = assignment("true", command=None, scenario=text, seconds=60.0)
+    result = execute(given)
+    assert (result["state"], result["exit"]) == ("complete", 0), result
+    assert result["files"] >= 7
+
+
+def test_keep_follows_no_link_and_leaves_what_is_odd(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (work / "a.json").write_text("{}")
+    (work / "sub" / "deep" / "b.json").write_text("[]")
+    (work / "c.log").write_text("log")
+    (work / "link.json").symlink_to(tmp_path / "secret")
+    (work / "way").symlink_to(tmp_path)
+    os.link(tmp_path / "secret", work / "hard.json")
+    os.mkfifo(work / "fifo.json")
+    (work / "odd\n.json").write_text("x")
+    (work / os.fsdecode(b"bad\xff.json")).write_text("x")
+    kept, left = keep.choose(work, ["*.json", keep.TELEMETRY])
+    assert {each.name for each in kept} == {"a.json", "sub/deep/b.json"}
+    assert {each.name for each in left} == {
+        "link.json", "hard.json", "fifo.json", "odd\\n.json", "bad\\udcff.json",
+    }  # fmt: skip
+    assert {each.name for each in keep.choose(work, ["sub"])[0]} == {"sub/deep/b.json"}
+    descriptor = keep.open_kept(work, "sub/deep/b.json")
+    assert os.read(descriptor, 10) == b"[]"
+    os.close(descriptor)
+    for name in ("link.json", "way/secret"):
+        with pytest.raises(OSError, match=r"."):
+            keep.open_kept(work, name)
+
+
+JOB = {
+    "id": "trial",
+    "nodes": ["bcn-1"],
+    "server": "ams-1",
+    "length": "1 min",
+    "when": {"at": "now"},
+    "run": {
+        "client": ["iperf3", "-c", "{server}", "-p", "{port}", "-C", "{cc}", "{other"],
+        "serve": ["iperf3", "-s", "-p", "{port}"],
+    },
+}
+
+
+def test_a_job_becomes_an_assignment_on_each_side() -> None:
+    job = job_of(JOB)
+    more = {"run": "R", "node": "n", "deadline_ns": 1, "server": "10.0.0.1", "port": 7, "cc": "bbr"}
+    client = Assignment.of(job, Side.CLIENT, **more)
+    server = Assignment.of(job, Side.SERVER, **more)
+    filled = filled_in(client.command or [], client)
+    assert filled == ["iperf3", "-c", "10.0.0.1", "-p", "7", "-C", "bbr", "{other"]
+    assert filled_in(server.command or [], server) == ["iperf3", "-s", "-p", "7"]
+    # A server has no time to fail by: it ends when its client has.
+    assert (client.timeout_is_success, server.timeout_is_success) == (False, True)
+    assert environment_of(server, "/home/run")["LEOTEST_SERVER"] == "1"
+
+
+def test_an_assignment_is_read_as_it_was_written(tmp_path: Path) -> None:
+    given = assignment("true", data_cap_bytes=5, env={"A": "b"})
+    given.write(tmp_path)
+    assert Assignment.read(tmp_path) == given
+    assert (tmp_path / "run.json").stat().st_mode & 0o077 == 0
+
+
+def test_damaged_assignments_are_refused() -> None:
+    whole = asdict(assignment("true", data_cap_bytes=5, env={"A": "b"}, inputs="/x"))
+    whole["kernel"] = {"socket": "/s", "token": "t", "cc": "skyhop:bbr2", "parameters": {"a": 1}}
+    text = json.dumps(whole, indent=1).encode()
+    Trial("assignment", [text]).run(lambda content: Assignment.from_json(content, "run.json"))
+
+
+def test_containers_are_told_everything_and_labelled(tmp_path: Path) -> None:
+    given = assignment(
+        "true", image="example/ping:1", backend=Backend.PODMAN, server="10.0.0.1", env={"A": "b c"}
+    )
+    for back_end in (Podman(), Docker()):
+        words = back_end.command(given, tmp_path)
+        assert words[:3] == [back_end.name, "run", "--rm"]
+        assert words[-5:] == ["--", "example/ping:1", "sh", "-c", "true"]
+        text = " ".join(words)
+        for part in (
+            "--name skyhop_01TEST", "--label skyhop.run=01TEST", "--label skyhop.job=trial",
+            "--network none", f"--volume {tmp_path}:/artifacts", "--cap-drop ALL",
+            "--security-opt no-new-privileges", "--env A=b c", "--env LEOTEST_SERVER=0",
+        ):  # fmt: skip
+            assert part in text
+        assert "PATH=" not in text
+
+
+@pytest.mark.parametrize("backend", [Backend.PODMAN, Backend.DOCKER])
+def test_a_back_end_that_is_not_there_is_one_line(
+    execute: Callable[..., dict[str, Any]], backend: Backend
+) -> None:
+    given = assignment("true", image="example/ping:1", backend=backend)
+    if keeper(backend).lacks(given) is None:
+        missing("programs", f"{backend.value} works here: its absence cannot be tried")
+    result = execute(given)
+    assert (result["state"], result["reason"]) == ("failed", "needs")
+    assert backend.value in result["message"]
+    assert len(result["message"].splitlines()) == 1
+
+
+def test_an_ordinary_users_executor_does_the_same() -> None:
+    needs_namespaces()
+    if os.geteuid() != 0:
+        missing("root", "the other tests run as an ordinary user already")
+    # The interpreter of the tests may lie where nobody may read it.
+    python = "/usr/bin/python3"
+    place = Path(__file__).resolve().parents[2] / "python"
+    nobody = [needs_program("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
+    tried = subprocess.run(
+        [*nobody, python, "-c", "import skyhop.testbed.executor.execution"],
+        env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if tried.returncode:
+        missing("root", "nobody may not read this checkout, or has no Python that is new enough")
+    directory = Path("/tmp") / f"skyhop-test-{os.getpid()}"
+    directory.mkdir()
+    try:
+        assignment("id -u; unshare -Ur true || echo not nested; touch x").write(directory)
+        os.chown(directory, 65534, 65534)
+        os.chown(directory / "run.json", 65534, 65534)
+        done = subprocess.run(
+            [*nobody, python, "-m", "skyhop.testbed.executor", str(directory)],
+            env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert (directory / "stdout").read_text().split("\n")[:2] == ["65534", "not nested"]
+        assert json.loads((directory / RESULT_FILE).read_text())["files"] == 1
+    finally:
+        subprocess.run(["rm", "-rf", str(directory)], check=True)

@@ -28,6 +28,8 @@ _ALL_STATES = 0xFFF & ~(1 << 10)
 """All but those that listen."""
 _RECEIVED_AT, _SENT_AT = 128, 200
 """Where `struct tcp_info` has tcpi_bytes_received and tcpi_bytes_sent (linux/tcp.h)."""
+_SEGMENTS_SENT_AT, _SEGMENTS_RECEIVED_AT = 136, 140
+"""Where it has tcpi_segs_out and tcpi_segs_in."""
 _ATTRIBUTE = struct.Struct("=HH")
 _MESSAGE = struct.Struct("=LHHLL")
 _HEADER_OF_SOCKET = 72
@@ -66,14 +68,21 @@ def of_namespace(pid: int) -> Moved:
 class OfSockets:
     """What the TCP sockets of some processes moved, those that are closed included."""
 
-    def __init__(self) -> None:
+    def __init__(self, header_bytes: int = 0) -> None:
+        """Begin to count.
+
+        Args:
+            header_bytes: what is added for each segment.
+        """
+        self._header_bytes = header_bytes
         self._seen: dict[int, tuple[int, int]] = {}
         self._gone = Moved()
 
     def look(self, pids: list[int]) -> Moved:
         """Count once more, and return the sum."""
         own = {inode for pid in pids for inode in _inodes(pid)}
-        now = {inode: moved for inode, moved in _tcp_sockets() if inode in own} if own else {}
+        sockets = _tcp_sockets(self._header_bytes) if own else ()
+        now = {inode: moved for inode, moved in sockets if inode in own}
         for inode, (rx, tx) in self._seen.items():
             if inode not in now:
                 self._gone = Moved(self._gone.rx_bytes + rx, self._gone.tx_bytes + tx)
@@ -98,7 +107,7 @@ def _inodes(pid: int) -> Iterator[int]:
             yield int(found[1])
 
 
-def _tcp_sockets() -> Iterator[tuple[int, tuple[int, int]]]:
+def _tcp_sockets(header_bytes: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """Return the inode of each TCP socket of this namespace, and what it received and sent."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
@@ -107,10 +116,10 @@ def _tcp_sockets() -> Iterator[tuple[int, tuple[int, int]]]:
             )
             size = _MESSAGE.size + len(body)
             kernel.send(_MESSAGE.pack(size, _DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0) + body)
-            yield from _answers(kernel)
+            yield from _answers(kernel, header_bytes)
 
 
-def _answers(kernel: socket.socket) -> Iterator[tuple[int, tuple[int, int]]]:
+def _answers(kernel: socket.socket, header_bytes: int) -> Iterator[tuple[int, tuple[int, int]]]:
     while True:
         data = kernel.recv(1 << 18)
         while len(data) >= _MESSAGE.size:
@@ -119,17 +128,21 @@ def _answers(kernel: socket.socket) -> Iterator[tuple[int, tuple[int, int]]]:
                 return
             message, data = data[_MESSAGE.size : size], data[(size + 3) & ~3 :]
             (inode,) = struct.unpack_from("=L", message, _INODE_AT)
-            moved = _counters(message[_HEADER_OF_SOCKET:])
+            moved = _counters(message[_HEADER_OF_SOCKET:], header_bytes)
             if moved is not None:
                 yield inode, moved
 
 
-def _counters(attributes: bytes) -> tuple[int, int] | None:
+def _counters(attributes: bytes, header_bytes: int) -> tuple[int, int] | None:
     while len(attributes) >= _ATTRIBUTE.size:
         size, kind = _ATTRIBUTE.unpack_from(attributes)
         if kind == _INFO and size >= _ATTRIBUTE.size + _SENT_AT + 8:
             (rx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _RECEIVED_AT)
             (tx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _SENT_AT)
-            return rx, tx
+            (sent,) = struct.unpack_from("=L", attributes, _ATTRIBUTE.size + _SEGMENTS_SENT_AT)
+            (received,) = struct.unpack_from(
+                "=L", attributes, _ATTRIBUTE.size + _SEGMENTS_RECEIVED_AT
+            )
+            return rx + header_bytes * received, tx + header_bytes * sent
         attributes = attributes[(max(size, _ATTRIBUTE.size) + 3) & ~3 :]
     return None

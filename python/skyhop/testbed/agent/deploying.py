@@ -1,0 +1,176 @@
+"""What has to be there before a run's program can start: its files, its program, its rights."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.testbed.agent.life import Life
+from skyhop.testbed.agent.node import Node
+from skyhop.testbed.executor.assignment import Assignment, KernelAccess
+from skyhop.testbed.words import Backend, Network, Side
+
+_LARGEST_INPUT = 16_000_000
+_GRANTS = ["cc", "qdisc", "sysctl"]
+_PIECE_BYTES = 1 << 20
+
+
+class MissingError(RunError):
+    """A run's files are not to be had."""
+
+
+def lacking(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
+    """Return in words what this node lacks for a job; `None` where it has all.
+
+    Args:
+        job: as the schedule has it.
+        side: which side it would be.
+        kernel: the kernel service's socket.
+    """
+    run = job["spec"].get("run", {})
+    backend = run.get("backend", Backend.PROCESS.value)
+    if backend != Backend.PROCESS and not shutil.which(backend):
+        return f"there is no {backend} here"
+    command = run.get("client" if side is Side.CLIENT else "serve")
+    if command and backend == Backend.PROCESS:
+        program = str(command[0])
+        brought = {name.removeprefix("./") for name in job.get("files", {})}
+        if program.removeprefix("./") not in brought and not shutil.which(program):
+            return f"there is no {program[:100]} here"
+    wants_kernel = side is Side.CLIENT and run.get("network") == Network.VETH
+    if wants_kernel and not serves(kernel):
+        return 'network = "veth" needs the kernel service, which does not run here'
+    return None
+
+
+def serves(kernel: str | None) -> bool:
+    """Return whether the kernel service answers."""
+    if kernel is None:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(kernel)
+        except OSError:
+            return False
+    return True
+
+
+def fetch_inputs(node: Node, life: Life) -> Path | None:
+    """Have a run's files in its directory, those that are here already from here.
+
+    Raises:
+        MissingError: one cannot be had, or is another than the orchestrator signed for.
+        OSError: the disk refuses.
+    """
+    if not life.files:
+        return None
+    place = life.directory(node.runs) / "inputs"
+    for name, said in sorted(life.files.items()):
+        target = place / name
+        if target.resolve().is_relative_to(place.resolve()) and not Path(name).is_absolute():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(cached(node, life.job, name, said), target)
+            # Jobs bring programs too; the sandbox is what keeps them in.
+            target.chmod(0o755)
+        else:
+            raise MissingError(f"{name}: leaves the run's directory")
+    return place
+
+
+def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
+    """Return a job's file, by its digest; it is fetched where it is not here yet.
+
+    Raises:
+        MissingError: it cannot be had, or is another than the one signed for.
+    """
+    digest, size = str(said["sha256"]), int(said["size"])
+    file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
+    if file.exists() and _digest(file) == digest:
+        file.touch()
+        return file
+    node.inputs.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(f".{secrets.token_hex(4)}")
+    try:
+        node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
+        if aside.stat().st_size != size or _digest(aside) != digest:
+            raise MissingError(f"{name}: is another file than the one that was submitted")
+        aside.replace(file)
+    except RunError as error:
+        raise MissingError(str(error)) from None
+    finally:
+        aside.unlink(missing_ok=True)
+    return file
+
+
+def _digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
+    """Return what a run's executor is told.
+
+    Raises:
+        InputError: the job is none of this version's, or the kernel service refuses.
+        RunError: the kernel service is not there.
+    """
+    from skyhop.testbed.job import job_of
+
+    job = job_of(life.spec, f"job {life.job}")
+    others: dict[str, Any] = {
+        "run": life.run,
+        "node": node.name,
+        "deadline_ns": life.deadline_ns,
+        "server": life.server_address,
+        "server_node": life.server,
+        "port": life.port,
+        "cc": (job.kernel.cc or "").removeprefix("skyhop:"),
+        "inputs": str(inputs) if inputs else None,
+        "limits": node.policy.limits,
+    }
+    if life.side is Side.SERVER and job.run.network is Network.VETH:
+        # Who serves has to be reached from outside, which a device behind this node cannot.
+        others["network"] = Network.HOST
+    elif job.run.network is Network.VETH:
+        others["kernel"] = _access(node, life, job.kernel)
+    return Assignment.of(job, life.side, **others)
+
+
+def _access(node: Node, life: Life, wanted: Any) -> KernelAccess:
+    from skyhop.testbed.kernel.client import KernelClient
+
+    if node.kernel is None:
+        raise InputError("this node has no kernel service")
+    token = secrets.token_urlsafe(32)
+    client = KernelClient(node.kernel)
+    try:
+        client.open(life.run, token, _GRANTS if wanted.wanted else [])
+    finally:
+        client.close()
+    return KernelAccess(
+        socket=node.kernel,
+        token=token,
+        cc=wanted.cc,
+        parameters=dict(wanted.parameters),
+        qdisc=wanted.qdisc,
+        qdisc_parameters=dict(wanted.qdisc_parameters),
+        sysctl=dict(wanted.sysctl),
+    )
+
+
+def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> None:
+    """Have a job's files here before its trigger fires; what fails is tried again then."""
+    for name, said in files.items():
+        try:
+            cached(node, job, name, said)
+        except (SkyhopError, OSError) as error:
+            node.say(f"job {job}: {error}")

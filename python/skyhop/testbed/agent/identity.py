@@ -1,0 +1,181 @@
+"""Who a node is to its orchestrator: its key, its certificate, and whom it believes.
+
+An invitation names the orchestrator's two ports, its authority, and a token that is good once. The
+key is made here and never leaves.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skyhop.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    import grpc
+
+_ENROL_PATIENCE_S = 20.0
+_LARGEST_INVITATION = 100_000
+_WORDS = ("address", "agents", "node", "token", "authority_pem")
+_KEY, _CERTIFICATE, _AUTHORITY, _ORDERS = "node.key", "node.pem", "authority.pem", "orders.pub"
+_ADDRESSES = "node.json"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What is in `STATE/identity`."""
+
+    node: str
+    agents: str
+    """Host and port of the orchestrator's port for agents."""
+    key_pem: bytes
+    certificate_pem: bytes
+    authority_pem: bytes
+    orders_key: bytes
+    """Whose orders count: 32 bytes, Ed25519."""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Return what a connection needs."""
+        import grpc
+
+        return grpc.ssl_channel_credentials(self.authority_pem, self.key_pem, self.certificate_pem)
+
+    def is_to_renew(self, now: dt.datetime) -> bool:
+        """Return whether its certificate is old enough for a new one."""
+        from skyhop.testbed.orchestrator.authority import RENEWED_AFTER_DAYS, valid_until
+
+        begin, _ = valid_until(self.certificate_pem)
+        return now - begin >= dt.timedelta(days=RENEWED_AFTER_DAYS)
+
+
+def enrol(invitation: Path, state: Path) -> Identity:
+    """Make a key, have it signed, and keep both.
+
+    Args:
+        invitation: the file that the orchestrator's administrator sent.
+        state: the agent's directory.
+
+    Raises:
+        InputError: the file is no invitation, its token is not good any more, or the node has a
+            certificate already.
+        RunError: the orchestrator cannot be reached, or the directory not be written.
+    """
+    from skyhop.testbed.orchestrator.authority import make_request
+
+    values = _invitation(invitation)
+    directory = state / "identity"
+    if (directory / _CERTIFICATE).exists():
+        raise InputError(f"{directory}: there is an identity already: give another directory")
+    key, request = make_request(values["node"])
+    made = _asked(values, request)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        addresses = {word: values[word] for word in ("node", "address", "agents")}
+        _write(directory / _ADDRESSES, json.dumps(addresses).encode())
+        _keep(directory, key, made)
+    except OSError as error:
+        raise RunError(f"{error.filename or directory}: {error.strerror or error}") from None
+    return read_identity(state)
+
+
+def read_identity(state: Path) -> Identity:
+    """Return who this node is.
+
+    Raises:
+        InputError: it was not enrolled, others may read its key, or a file is damaged.
+    """
+    from skyhop.testbed.orchestrator.authority import read_private
+
+    directory = state / "identity"
+    try:
+        values = json.loads((directory / _ADDRESSES).read_bytes())
+        key, certificate = _split(read_private(directory / _KEY))
+        return Identity(
+            node=str(values["node"]),
+            agents=str(values["agents"]),
+            key_pem=key,
+            certificate_pem=certificate or (directory / _CERTIFICATE).read_bytes(),
+            authority_pem=(directory / _AUTHORITY).read_bytes(),
+            orders_key=(directory / _ORDERS).read_bytes(),
+        )
+    except FileNotFoundError:
+        raise InputError(
+            f"{state}: this node is not enrolled: run skyhop testbed enrol with its invitation"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{error.filename or directory}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{directory}: cannot be read: {error}: enrol the node anew") from None
+
+
+def renewed(state: Path, identity: Identity, stub: Any) -> Identity:
+    """Have a new key signed, by the old one's right, and keep it.
+
+    Raises:
+        grpc.RpcError: the orchestrator is not there, or refuses.
+        OSError: it cannot be written; the old one stays.
+    """
+    from skyhop.testbed.orchestrator.authority import make_request
+    from skyhop.testbed.protocol import testbed_pb2 as wire
+
+    key, request = make_request(identity.node)
+    made = stub.Renew(wire.RenewRequest(csr_pem=request), timeout=_ENROL_PATIENCE_S)
+    _keep(state / "identity", key, made)
+    return read_identity(state)
+
+
+def _invitation(file: Path) -> dict[str, str]:
+    try:
+        with file.open("rb") as stream:
+            values = json.loads(stream.read(_LARGEST_INVITATION))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{file}: is no invitation: ask for one anew") from None
+    if not isinstance(values, dict) or not all(isinstance(values.get(w), str) for w in _WORDS):
+        raise InputError(f"{file}: is no invitation: it lacks one of {', '.join(_WORDS)}")
+    return {word: values[word] for word in _WORDS}
+
+
+def _asked(values: dict[str, str], request: bytes) -> Any:
+    """Return the certificate that the orchestrator gives for a token."""
+    import grpc
+
+    from skyhop.testbed.protocol import testbed_pb2 as wire
+    from skyhop.testbed.protocol import testbed_pb2_grpc as services
+
+    credentials = grpc.ssl_channel_credentials(values["authority_pem"].encode())
+    with grpc.secure_channel(values["address"], credentials) as channel:
+        stub = services.EnrolmentStub(channel)
+        asked = wire.EnrolRequest(node=values["node"], token=values["token"], csr_pem=request)
+        try:
+            return stub.Enrol(asked, timeout=_ENROL_PATIENCE_S)
+        except grpc.RpcError as error:
+            why = " ".join(str(error.details()).split())[:200]
+            where = f"orchestrator at {values['address']}"
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise RunError(f"{where}: cannot be reached: {why}") from None
+            raise InputError(f"{where}: refuses: {why}") from None
+
+
+def _keep(directory: Path, key: bytes, made: Any) -> None:
+    """Keep a key with its certificate, which change in one step: they are one file."""
+    _write(directory / _AUTHORITY, made.authority_pem)
+    _write(directory / _ORDERS, made.orders_key)
+    _write(directory / _KEY, key + made.certificate_pem)
+    _write(directory / _CERTIFICATE, made.certificate_pem)
+
+
+def _split(content: bytes) -> tuple[bytes, bytes]:
+    mark = b"-----BEGIN CERTIFICATE-----"
+    key, found, rest = content.partition(mark)
+    return key, found + rest
+
+
+def _write(file: Path, content: bytes) -> None:
+    from skyhop.testbed.orchestrator.authority import write_private
+
+    write_private(file, content)

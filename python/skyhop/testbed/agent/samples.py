@@ -1,0 +1,35 @@
+"""`python -m skyhop.testbed.agent.samples STORE NODE FROM_NS TO_NS FILE`: a run's telemetry."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from skyhop.errors import SkyhopError
+
+
+def write_samples(store: Path, node: str, from_ns: int, to_ns: int, file: Path) -> None:
+    """Write a node's samples of a time into a Parquet file, without what is not known at all.
+
+    Raises:
+        InputError: there are none, or a file of the store is damaged.
+        RunError: it cannot be written.
+    """
+    from skyhop.data.files import write_file
+    from skyhop.telemetry.store import Store
+
+    frame = Store(store).read([node], None, from_ns, to_ns).drop("node")
+    known = [name for name in frame.columns if frame[name].null_count() < frame.height]
+    sink = io.BytesIO()
+    frame.select(known or ["time_ns"]).write_parquet(sink, compression="zstd")
+    write_file(file, sink.getvalue())
+
+
+if __name__ == "__main__":
+    try:
+        write_samples(
+            Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5])
+        )
+    except SkyhopError as error:
+        sys.exit(str(error))

@@ -117,8 +117,7 @@ class Runner:
             self._to(State.ABORTED, reason, text=text)
         self._stopped.set()
         self._answered.set()
-        with suppress(OSError):
-            self._tell_executor()
+        self._tell_executor()
 
     def release(self) -> None:
         """End what serves, as its client does not need it any more."""
@@ -130,8 +129,7 @@ class Runner:
             text = "its client has ended"
             life.stop = {"reason": None, "state": State.COMPLETE.value, "message": text}
             self._node.book.enter(life)
-        with suppress(OSError):
-            self._tell_executor()
+        self._tell_executor()
 
     def answer(self, ready: bool, values: dict[str, Any]) -> None:
         """Take what the server's node said."""
@@ -370,9 +368,13 @@ class Runner:
 
     def _tell_executor(self) -> None:
         """Have the executor stop as the book says."""
-        pid = self.executor()
-        if pid is not None and self.life.stop is not None:
-            write_durably(self._directory / STOP_FILE, json.dumps(self.life.stop).encode())
+        with self._lock:
+            pid = self.executor()
+            if pid is None or self.life.stop is None:
+                return
+            # On a full disk it ends without knowing why.
+            with suppress(OSError):
+                write_durably(self._directory / STOP_FILE, json.dumps(self.life.stop).encode())
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 

@@ -1,0 +1,333 @@
+"""What a node does when: the cases one by one, then anything in any order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from needs import cases
+
+from skyhop.errors import InputError
+from skyhop.testbed.agent.book import Book, Entry
+from skyhop.testbed.agent.deciding import Action, Do, Known, Planned, Situation, decide, hindrance
+from skyhop.testbed.agent.life import Life
+from skyhop.testbed.agent.policy import Policy
+from skyhop.testbed.agent.running import run_entry
+from skyhop.testbed.states import allowed
+from skyhop.testbed.words import ENDED, EventKind, JobKind, Reason, Side, State
+
+S_NS = 1_000_000_000
+LATE_NS = 60 * S_NS
+
+
+def planned(
+    run: str = "a", start_s: float = 100.0, length_s: float = 50.0, **more: object
+) -> Planned:
+    start_ns, length_ns = round(start_s * S_NS), round(length_s * S_NS)
+    each = Planned(
+        run=run,
+        job=f"job-{run}",
+        kind=JobKind.CRON,
+        is_overhead=True,
+        is_client=True,
+        start_ns=start_ns,
+        end_ns=start_ns + length_ns,
+        length_ns=length_ns,
+    )
+    return replace(each, **more)  # type: ignore[arg-type]
+
+
+def known(run: str, state: State, **more: object) -> dict[str, Known]:
+    each = Known(run, run, Side.CLIENT, state, True, 150 * S_NS)
+    each = replace(each, **more)  # type: ignore[arg-type]
+    return {each.key: each}
+
+
+def at(now_s: float, *runs: Planned, **more: object) -> Situation:
+    situation = Situation(round(now_s * S_NS), runs, {}, late_ns=LATE_NS)
+    return replace(situation, **more)  # type: ignore[arg-type]
+
+
+WINDOW = planned(kind=JobKind.TRIGGER, length_s=500.0)
+ARMED = known("a", State.ARMED)
+BUSY = known("b", State.EXECUTING)
+
+
+@pytest.mark.parametrize(
+    ("situation", "expected"),
+    [
+        (at(99.9, planned()), []),
+        (at(100, planned()), [(Do.BEGIN, None)]),
+        (at(159, planned(length_s=500.0)), [(Do.BEGIN, None)]),
+        (at(161, planned(length_s=500.0)), [(Do.SKIP, Reason.OFFLINE)]),
+        (at(150, planned()), [(Do.SKIP, Reason.OFFLINE)]),
+        (at(100, planned(), is_scavenged=True), [(Do.SKIP, Reason.SCAVENGER)]),
+        (at(100, planned(is_overhead=False), is_scavenged=True), [(Do.BEGIN, None)]),
+        (at(100, planned(), planned("b", 50), known=BUSY), []),
+        (
+            at(161, planned(length_s=500.0), planned("b", 50), known=known("b", State.EXECUTING)),
+            [(Do.SKIP, Reason.BUSY)],
+        ),
+        (at(100, planned(), planned("b", 50), known=known("b", State.FINISHING)), []),
+        (
+            at(151, planned(start_s=150), planned("b"), known=known("b", State.FINISHING)),
+            [(Do.BEGIN, None)],
+        ),
+        (at(100, planned(is_overhead=False), planned("b", 50), known=BUSY), [(Do.BEGIN, None)]),
+        (at(100, planned(), planned("b")), [(Do.BEGIN, None)]),
+        (at(100, planned(is_client=False)), []),
+        (at(100, planned(), known=known("a", State.COMPLETE)), []),
+        (at(100, planned(), known=known("a", State.SKIPPED)), []),
+        (at(100, planned(state=State.ABORTED)), []),
+        (at(100, planned(state=State.EXECUTING)), [(Do.FAIL, Reason.KILLED)]),
+        (
+            at(100, planned(), objection=lambda _: (Reason.NEEDS, "no iperf3")),
+            [(Do.SKIP, Reason.NEEDS)],
+        ),
+        # What runs and is not wanted, or makes room.
+        (at(100, known=known("a", State.EXECUTING)), [(Do.STOP, Reason.USER)]),
+        (at(100, known=known("a", State.FINISHING)), []),
+        (at(100, known=known("a", State.EXECUTING, side=Side.SERVER)), []),
+        (at(100, known=known("a", State.EXECUTING, is_made=True)), []),
+        (
+            at(100, planned(), known=known("a", State.EXECUTING), is_scavenged=True),
+            [(Do.STOP, Reason.SCAVENGER)],
+        ),
+        (
+            at(100, known=known("a", State.EXECUTING, side=Side.SERVER), is_scavenged=True),
+            [(Do.STOP, Reason.SCAVENGER)],
+        ),
+        (
+            at(
+                100,
+                planned(),
+                known=known("a", State.EXECUTING, is_overhead=False),
+                is_scavenged=True,
+            ),
+            [],
+        ),
+        # Triggers.
+        (at(99, WINDOW), []),
+        (at(100, WINDOW), [(Do.ARM, None)]),
+        (at(500, WINDOW), [(Do.ARM, None)]),
+        (at(100, WINDOW, known=ARMED), []),
+        (at(600, WINDOW, known=ARMED), [(Do.SKIP, Reason.NEVER_FIRED)]),
+        (at(600, WINDOW, known=ARMED, has_fired=lambda _: True), [(Do.SKIP, Reason.WINDOW_OVER)]),
+        (at(600, replace(WINDOW, after="z"), known=ARMED), [(Do.SKIP, Reason.WINDOW_OVER)]),
+        (at(600, WINDOW), [(Do.SKIP, Reason.OFFLINE)]),
+        (at(300, known=ARMED), [(Do.STOP, Reason.USER)]),
+        (at(300, WINDOW, known=ARMED, is_scavenged=True), []),
+    ],
+)
+def test_what_is_done(situation: Situation, expected: list[tuple[Do, Reason | None]]) -> None:
+    assert [(action.do, action.reason) for action in decide(situation)] == expected
+
+
+@pytest.mark.parametrize(
+    ("situation", "why"),
+    [
+        (at(200, WINDOW, known=ARMED), None),
+        (at(600, WINDOW, known=ARMED), "window-over"),
+        (at(200, WINDOW, known=ARMED, is_scavenged=True), "scavenger"),
+        (at(200, WINDOW, known=ARMED | BUSY), "busy: another run"),
+        (at(200, WINDOW, planned("b", 300), known=ARMED), None),
+        (at(200, WINDOW, planned("b", 249), known=ARMED), "busy: run b comes"),
+        (at(200, WINDOW, planned("b", 249, is_overhead=False), known=ARMED), None),
+        (at(200, WINDOW, planned("b", 249), known=ARMED | known("b", State.SKIPPED)), None),
+    ],
+)
+def test_what_a_trigger_may_begin(situation: Situation, why: str | None) -> None:
+    each = replace(WINDOW, length_ns=50 * S_NS)
+    found = hindrance(situation, each)
+    assert found is None if why is None else (found or "").startswith(why)
+
+
+class Tried:
+    """A node that does what is decided, and is killed now and then."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.planned = [self._planned(number) for number in range(self.chance.randint(1, 8))]
+        self.known: dict[str, Known] = {}
+        self.begun: list[str] = []
+        self.reasons: dict[str, Reason | None] = {}
+
+    def _planned(self, number: int) -> Planned:
+        each = planned(
+            f"run{number}", self.chance.uniform(0, 300), self.chance.choice([5, 30, 120])
+        )
+        return replace(
+            each,
+            is_overhead=self.chance.random() < 0.7,
+            kind=JobKind.TRIGGER if self.chance.random() < 0.2 else JobKind.CRON,
+        )
+
+    def step(self, now_s: float) -> None:
+        scavenged = self.chance.random() < 0.05
+        situation = at(now_s, *self.planned, known=dict(self.known), is_scavenged=scavenged)
+        for action in decide(situation):
+            self._do(action)
+        for key, each in list(self.known.items()):
+            self._live(key, each, situation)
+        holding = [key for key, each in self.known.items() if each.holds(situation.now_ns)]
+        assert len(holding) <= 1, f"{holding} at once"
+
+    def _do(self, action: Action) -> None:
+        each = next((p for p in self.planned if p.run == action.run), None)
+        before = self.known.get(action.run)
+        state = {
+            Do.BEGIN: State.CLAIMED,
+            Do.ARM: State.ARMED,
+            Do.SKIP: State.SKIPPED,
+            Do.FAIL: State.FAILED,
+            Do.STOP: State.ABORTED,
+        }[action.do]
+        assert allowed(before.state if before else State.PLANNED, state), (before, action)
+        if action.do is Do.BEGIN:
+            self.begun.append(action.run)
+        if state in ENDED:
+            assert action.reason is not None
+            self.reasons[action.run] = action.reason
+        if before is not None:
+            self.known[action.run] = replace(before, state=state)
+        else:
+            assert each is not None
+            made = known(each.run, state, is_overhead=each.is_overhead, end_ns=each.end_ns)
+            self.known |= made
+
+    def _live(self, key: str, each: Known, situation: Situation) -> None:
+        waiting = next(p for p in self.planned if p.run == key)
+        if each.state is State.ARMED and self.chance.random() < 0.02:
+            now = replace(situation, known=dict(self.known))
+            if hindrance(now, waiting) is None:
+                self.begun.append(key)
+                end_ns = situation.now_ns + waiting.length_ns
+                self.known[key] = replace(each, state=State.CLAIMED, end_ns=end_ns)
+        elif each.state is State.CLAIMED:
+            self.known[key] = replace(each, state=State.EXECUTING)
+        elif each.state is State.EXECUTING and situation.now_ns >= each.end_ns - S_NS:
+            self.known[key] = replace(each, state=State.FINISHING)
+        elif each.state is State.FINISHING and self.chance.random() < 0.3:
+            self.known[key] = replace(each, state=State.COMPLETE)
+            self.reasons[key] = None
+
+
+def test_whatever_comes_no_run_is_begun_twice_and_none_is_forgotten() -> None:
+    for seed in range(cases(150)):
+        tried = Tried(seed)
+        now_s = 0.0
+        while now_s < 900:
+            # An agent that is away for a while sees a later time, and what its book has.
+            now_s += 1.0 if tried.chance.random() < 0.98 else tried.chance.uniform(1, 120)
+            tried.step(now_s)
+        assert len(tried.begun) == len(set(tried.begun)), seed
+        assert set(tried.reasons) == {p.run for p in tried.planned}, seed
+
+
+# What has to be in the book.
+
+
+def life(run: str = "a") -> Life:
+    spec = {"length": 10.0, "when": {"at": 1}, "run": {"client": ["true"]}}
+    return Life(run, Side.CLIENT, State.CLAIMED, "job", spec, 0, 10 * S_NS)
+
+
+def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
+    book = Book(tmp_path, 5 * S_NS)
+    made = life()
+    made.reason = Reason.EXIT
+    assert book.enter(made, run_entry(made, 7, {"exit": 0}))
+    book.put("fence", "3")
+    again = Book(tmp_path, 5 * S_NS)
+    assert again.lives() == [made]
+    ((seq, at_ns, kind, text),) = again.unsent()
+    assert (seq, at_ns, kind) == (5001, 7, "run")
+    assert '"exit":0' in text
+    again.sent(seq)
+    assert book.unsent() == []
+    assert again.get("fence") == "3"
+    # Numbers go on after what was sent.
+    again.add(Entry(EventKind.HEALTH, 8, {}))
+    assert again.unsent()[0][0] == seq + 1
+
+
+def test_a_full_disk_makes_reports_wait_and_loses_none(tmp_path: Path) -> None:
+    said: list[str] = []
+    book = Book(tmp_path, 0, said.append)
+    book._base.execute("PRAGMA max_page_count=12")
+    written = [book.enter(life(f"run{n}"), run_entry(life(f"run{n}"), n, {})) for n in range(100)]
+    assert written[0]
+    assert not written[-1]
+    assert len(said) == 1
+    book._base.execute("PRAGMA max_page_count=1000000")
+    assert book.enter(life("last"), run_entry(life("last"), 100, {}))
+    assert [at_ns for _, at_ns, _, _ in book.unsent()] == list(range(101))
+    assert len(book.lives()) == 101
+    assert said[-1] == "the book can be written again"
+
+
+def test_the_oldest_telemetry_goes_first_and_runs_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyhop.testbed.agent.book._MOST_TELEMETRY", 3)
+    book = Book(tmp_path, 0)
+    book.enter(life(), run_entry(life(), 1, {}))
+    for number in range(10):
+        book.add(Entry(EventKind.TELEMETRY, number, {}))
+    book.bound()
+    assert [(kind, at_ns) for _, at_ns, kind, _ in book.unsent()] == [
+        ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),
+    ]  # fmt: skip
+
+
+def test_what_is_no_book_is_said(tmp_path: Path) -> None:
+    (tmp_path / "book.sqlite").write_bytes(b"something else, long enough to be looked at" * 100)
+    with pytest.raises(InputError, match=r"book\.sqlite"):
+        Book(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "why"),
+    [
+        ({}, {}, None),
+        ({"programs": ["iperf3"]}, {}, None),
+        ({"programs": ["ping"]}, {}, 'the program "iperf3"'),
+        ({"programs": ["iperf3"]}, {"env": {"PATH": "."}}, 'the program "iperf3"'),
+        ({"programs": ["iperf3"]}, {"client": ["./iperf3"]}, 'the program "./iperf3"'),
+        ({"programs": []}, {"client": None, "scenario": "x"}, 'the program "skyhop"'),
+        ({"networks": ["none"]}, {}, "the network host"),
+        ({"backends": ["podman"]}, {}, "the back end process"),
+        ({"hours": ["01:00-02:00"]}, {}, "not at this hour"),
+        ({"hours": ["00:00-01:00"]}, {}, None),
+        ({"data_cap_bytes_per_month": 1000}, {}, "this month's"),
+        ({"data_cap_bytes_per_month": 1001}, {}, None),
+    ],
+)
+def test_what_an_owner_allows(
+    policy: dict[str, object], spec: dict[str, object], why: str | None
+) -> None:
+    job = {"spec": {"run": {"client": ["iperf3"], **spec}}}
+    found = Policy.of(policy).refusal(job, 60 * S_NS, 1000)
+    assert found is None if why is None else (found or "").startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("policy", "priv", "is_allowed"),
+    [({}, True, False), ({"kernel": True}, False, False), ({"kernel": True}, True, True)],
+)
+def test_kernel_services_need_owner_and_role(
+    policy: dict[str, object], priv: bool, is_allowed: bool
+) -> None:
+    run = {"client": ["iperf3"], "network": "veth"}
+    job = {"spec": {"run": run, "kernel": {"cc": "bbr"}}, "priv": priv}
+    assert (Policy.of(policy).refusal(job, 0, 0) is None) == is_allowed
+
+
+@pytest.mark.parametrize(
+    "policy", [{"ports": [0, 9]}, {"ports": "x"}, {"hours": ["9"]}, {"nice": "x"}]
+)
+def test_what_is_no_policy(policy: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Policy.of(policy)

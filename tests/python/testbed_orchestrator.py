@@ -1,0 +1,297 @@
+"""A small orchestrator for tests of the agent: real gRPC and TLS, and whatever a test wants."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from skyhop.testbed.agent.identity import enrol
+from skyhop.testbed.ids import new_id
+from skyhop.testbed.orchestrator.authority import open_authority
+from skyhop.testbed.protocol import testbed_pb2 as wire
+from skyhop.testbed.protocol import testbed_pb2_grpc as services
+
+NODE = "bcn-1"
+TOKEN = "good-once"
+S_NS = 1_000_000_000
+
+
+class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
+    """What a test looks at and holds up."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = open_authority(directory, ["localhost"], dt.datetime.now(dt.UTC))
+        self.tokens = {TOKEN}
+        self.revision = 0
+        self.jobs: dict[str, Any] = {}
+        self.runs: list[dict[str, Any]] = []
+        self.policy: dict[str, Any] = {}
+        self.mode = "auto"
+        self.inputs: dict[str, bytes] = {}
+        self.events: list[tuple[int, str, dict[str, Any]]] = []
+        self.claims: list[tuple[str, int]] = []
+        self.grants = True
+        self.files: dict[str, bytes] = {}
+        self.complete: set[tuple[str, str]] = set()
+        self.batches = 0
+        self.reached: dict[str, threading.Event] = {}
+        self.held: dict[str, threading.Event] = {}
+        self._orders: list[Any] = []
+        self._news = threading.Condition()
+        self._ports = (0, 0)
+        self._server: Any = None
+        self.start()
+
+    def start(self) -> None:
+        """Serve, at the ports of before."""
+        self._server = grpc.server(
+            futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)]
+        )
+        services.add_AgentServicer_to_server(self, self._server)
+        services.add_EnrolmentServicer_to_server(self, self._server)
+        pair = [(self.authority.server_key_pem, self.authority.server_certificate_pem)]
+        authority = self.authority.certificate_pem
+        users = grpc.ssl_server_credentials(pair)
+        agents = grpc.ssl_server_credentials(pair, authority, True)
+        self._ports = (
+            self._server.add_secure_port(f"localhost:{self._ports[0]}", users),
+            self._server.add_secure_port(f"localhost:{self._ports[1]}", agents),
+        )
+        self._server.start()
+
+    def stop(self) -> None:
+        """Be away."""
+        self._server.stop(None).wait()
+
+    def invitation(self, token: str = TOKEN) -> Path:
+        """Write an invitation."""
+        file = self.directory / "invitation.json"
+        values = {"address": f"localhost:{self._ports[0]}", "agents": f"localhost:{self._ports[1]}"}
+        values |= {"node": NODE, "token": token}
+        values["authority_pem"] = self.authority.certificate_pem.decode()
+        file.write_text(json.dumps(values))
+        return file
+
+    def hold(self, where: str) -> None:
+        """Let the next call of a kind wait until it is let go."""
+        self.reached[where], self.held[where] = threading.Event(), threading.Event()
+
+    def let_go(self) -> None:
+        """Let all go."""
+        for event in self.held.values():
+            event.set()
+        self.held.clear()
+
+    def _pass(self, where: str) -> None:
+        held = self.held.get(where)
+        if held is not None:
+            self.reached[where].set()
+            held.wait(20)
+
+    # What a test plans.
+
+    def plan(self, spec: dict[str, Any], start_s: float = 0.0, **others: Any) -> str:
+        """Plan a run of a job; return its id."""
+        now_ns = time.time_ns()
+        job, run = new_id(now_ns), new_id(now_ns)
+        files = {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in self.inputs.items()
+        }
+        self.jobs[job] = {"owner": "anna", "priv": False, "spec": spec, "files": files}
+        start_ns = now_ns + round(start_s * S_NS)
+        row = {"id": run, "job": job, "client": NODE, "server": None, "server_address": None}
+        row |= {"start_ns": start_ns, "end_ns": start_ns + round(spec["length"] * S_NS)}
+        self.runs.append({**row, "state": "planned", "after": None, **others})
+        self.publish()
+        return run
+
+    def publish(self) -> None:
+        """Send the schedule as it is now."""
+        self.revision += 1
+        self.send(self.schedule())
+
+    def schedule(self, **others: Any) -> Any:
+        """Return the schedule, signed."""
+        body = {"node": NODE, "revision": self.revision, "issued_ns": time.time_ns()}
+        body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
+        body |= {"scavenger_mode": self.mode}
+        body["settings"] = {"heartbeat_s": 1.0, "late_s": 20.0, "reschedule_after_s": 1800.0}
+        text = json.dumps({**body, **others}).encode()
+        signature = self.authority.sign_order(text)
+        order = wire.Schedule(revision=self.revision, body=text, signature=signature)
+        return wire.Order(schedule=order)
+
+    def task(self, run: str, kind: str, spec: dict[str, Any], length_s: float = 20.0) -> str:
+        """Ask the node to serve a run."""
+        name, now_ns = new_id(time.time_ns()), time.time_ns()
+        job = {"owner": "anna", "priv": False, "spec": spec, "files": {}}
+        body = {"task": name, "run": run, "node": NODE, "kind": kind, "job": job, "client": "edh"}
+        body |= {"start_ns": now_ns, "end_ns": now_ns + round(length_s * S_NS)}
+        text = json.dumps(body).encode()
+        signed = self.authority.sign_order(text)
+        self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))
+        return name
+
+    def send(self, order: Any) -> None:
+        """Send an order to whoever follows."""
+        with self._news:
+            self._orders.append(order)
+            self._news.notify_all()
+
+    def states(self, run: str) -> list[str]:
+        """Return the states that were told of a run, in their order."""
+        return [
+            body["change"]["state"] + (f"({r})" if (r := body["change"]["reason"]) else "")
+            for _, kind, body in sorted(self.events, key=lambda event: event[0])
+            if kind == "run" and body["run"] == run
+        ]
+
+    # What the agent calls.
+
+    def Enrol(self, request: Any, context: Any) -> Any:
+        if request.token not in self.tokens:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not good any more")
+        self.tokens.discard(request.token)
+        now = dt.datetime.now(dt.UTC)
+        certificate = self.authority.sign_node(request.node, request.csr_pem, now)
+        return wire.Certificate(
+            certificate_pem=certificate,
+            authority_pem=self.authority.certificate_pem,
+            orders_key=self.authority.orders_key,
+        )
+
+    def Follow(self, request: Any, context: Any) -> Iterator[Any]:
+        if request.revision != self.revision:
+            yield self.schedule()
+        place = len(self._orders)
+        while context.is_active():
+            with self._news:
+                self._news.wait_for(lambda: len(self._orders) > place, 0.2)
+                new, place = self._orders[place:], len(self._orders)
+            yield from new
+
+    def Claim(self, request: Any, _context: Any) -> Any:
+        self.claims.append((request.run, request.fence))
+        self._pass("claim")
+        fences = {fence for run, fence in self.claims if run == request.run}
+        granted = self.grants and len(fences) == 1
+        return wire.ClaimReply(granted=granted, fence=request.fence, reason="" if granted else "no")
+
+    def Report(self, request: Any, _context: Any) -> Any:
+        self.batches += 1
+        known = {seq for seq, _, _ in self.events}
+        for event in request.events:
+            if event.seq not in known:
+                self.events.append((event.seq, event.kind, json.loads(event.json)))
+        last = max((event.seq for event in request.events), default=0)
+        return wire.Ack(seq=last, at_ns=time.time_ns())
+
+    def Input(self, request: Any, _context: Any) -> Iterator[Any]:
+        self._pass("input")
+        yield wire.Piece(data=self.inputs[request.name][request.offset :])
+
+    def UploadState(self, request: Any, _context: Any) -> Any:
+        prefix = f"{request.run}/{request.side}/"
+        there = {n.removeprefix(prefix): len(d) for n, d in self.files.items() if prefix in n}
+        return wire.Offsets(offsets=there)
+
+    def Upload(self, request_iterator: Any, _context: Any) -> Any:
+        self._pass("upload")
+        complete = False
+        for chunk in request_iterator:
+            name = f"{chunk.run}/{chunk.side}/{chunk.name}"
+            self.files[name] = self.files.get(name, b"")[: chunk.offset] + chunk.data
+            if chunk.name == "manifest.json":
+                listed = json.loads(self.files[name])["files"]
+                complete = all(
+                    hashlib.sha256(
+                        self.files[f"{chunk.run}/{chunk.side}/{each['name']}"]
+                    ).hexdigest()
+                    == each["sha256"]
+                    for each in listed
+                )
+                self.complete.add((chunk.run, chunk.side))
+        return wire.Stored(complete=complete)
+
+
+class AgentProcess:
+    """The real agent, enrolled, in a process of its own."""
+
+    def __init__(self, state: Path, orchestrator: Orchestrator, **options: object) -> None:
+        self.state, self._options = state, options
+        state.mkdir()
+        enrol(orchestrator.invitation(), state)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or start it anew."""
+        script = (
+            "import sys; from pathlib import Path\n"
+            "from skyhop.testbed.agent.service import Options, run_agent\n"
+            f"options = Options(**{self._options!r})\n"
+            f"sys.exit(run_agent(Path({str(self.state)!r}), options=options))\n"
+        ).replace("PosixPath(", "Path(")
+        log = (self.state.parent / "agent.log").open("ab")
+        self.process = subprocess.Popen([sys.executable, "-c", script], stderr=log, stdout=log)
+
+    def kill(self) -> None:
+        """Kill it, as a loss of power would."""
+        self._end(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Tell it to end."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(15)
+            self.process = None
+
+    def log(self) -> str:
+        """Return what it said."""
+        return (self.state.parent / "agent.log").read_text()
+
+    def executors(self) -> list[int]:
+        """Return what executors of this node live."""
+        mark = str(self.state).encode()
+        found = []
+        for place in Path("/proc").iterdir():
+            if place.name.isdigit():
+                try:
+                    line = (place / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if mark in line and b"testbed.executor" in line:
+                    found.append(int(place.name))
+        return found
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        if self.process is not None:
+            self.kill()
+        for pid in self.executors():
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(what: Callable[[], object], seconds: float = 15.0, why: object = "") -> None:
+    """Wait until something is so."""
+    limit = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < limit, f"in vain: {why() if callable(why) else why}"
+        time.sleep(0.02)

@@ -16,12 +16,18 @@ from skyhop.testbed.ids import new_id
 from skyhop.testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
 from skyhop.testbed.keys import write_private
 from skyhop.testbed.orchestrator import access, runs
-from skyhop.testbed.orchestrator.desk import ConflictError, Desk, NotFoundError, as_json
+from skyhop.testbed.orchestrator.desk import (
+    ConflictError,
+    DeniedError,
+    Desk,
+    NotFoundError,
+    as_json,
+)
 from skyhop.testbed.orchestrator.planning import bookings, plan_runs, spec_of
 from skyhop.testbed.states import Change
 from skyhop.testbed.store.tables import job, job_file, job_node, node, run
 from skyhop.testbed.triggers.parse import parse
-from skyhop.testbed.words import ENDED, JobKind, Reason, Role, Side, State
+from skyhop.testbed.words import ENDED, Reason, Role, Side, State
 
 
 def read(text: str) -> Job:
@@ -43,7 +49,7 @@ def checked(desk: Desk, spec: Job, *, without: str = "") -> Findings:
         InputError, DeniedError: it cannot be at all, or not for this user.
     """
     if spec.kernel.wanted and desk.caller.role not in (Role.ADMIN, Role.USER_PRIV):
-        raise access.DeniedError('[kernel] is for users with the role "user-priv"')
+        raise DeniedError('[kernel] is for users with the role "user-priv"')
     wanted = [*spec.nodes, *([spec.server] if spec.server else [])]
     known = set(desk.connection.scalars(sa.select(node.c.name).where(node.c.name.in_(wanted))))
     for name in wanted:
@@ -83,7 +89,7 @@ def submit(desk: Desk, text: str, files: Mapping[str, bytes], objects: Path) -> 
     findings = checked(desk, spec)
     _refuse(desk, findings)
     _check_files(spec, files)
-    row = {
+    row: dict[str, Any] = {
         "id": new_id(desk.now_ns),
         "owner": desk.caller.name,
         "name": spec.id,
@@ -167,7 +173,9 @@ def get(desk: Desk, name: str) -> sa.RowMapping:
     return row
 
 
-def listing(desk: Desk, *, of_node: str = "", user: str = "", ended: bool = False) -> list[dict[str, Any]]:
+def listing(
+    desk: Desk, *, of_node: str = "", user: str = "", ended: bool = False
+) -> list[dict[str, Any]]:
     """Return jobs: one's own, those on one's nodes, and for administrators all."""
     query = sa.select(job).order_by(job.c.created_ns.desc()).limit(10_000)
     on = sa.select(job_node.c.job)
@@ -194,7 +202,7 @@ def input_file(desk: Desk, job_id: str, name: str, objects: Path) -> Path:
     row = desk.one(sa.select(job_file).where(kept, sa.exists().where(chosen)))
     if row is None:
         raise NotFoundError(f"there is no such file of job {job_id[:40]} for {desk.caller.name}")
-    return objects / "inputs" / row["sha256"]
+    return objects / "inputs" / str(row["sha256"])
 
 
 def _address(desk: Desk, name: str) -> str:
@@ -212,7 +220,11 @@ def _refuse(desk: Desk, findings: Findings) -> None:
         try:
             findings.refuse()
         except InputError as error:
-            raise ConflictError(str(error), _conflicts(desk, findings)) from None
+            met = _conflicts(desk, findings)
+            text = str(error)
+            for conflict, each in zip(findings.conflicts, met, strict=False):
+                text = text.replace(f"job {conflict.other}", f"{each['owner']}'s job {each['job']}")
+            raise ConflictError(text, met) from None
 
 
 def _conflicts(desk: Desk, findings: Findings) -> list[dict[str, Any]]:
@@ -263,7 +275,7 @@ def _insert_nodes(desk: Desk, name: str, spec: Job) -> None:
         desk.do(sa.insert(job_node).values(job=name, node=spec.server, side=Side.SERVER))
 
 
-def _public(row: Mapping[str, Any]) -> dict[str, Any]:
+def _public(row: sa.RowMapping) -> dict[str, Any]:
     spec = json.loads(row["spec"])
     return {
         "id": row["id"],
@@ -275,6 +287,3 @@ def _public(row: Mapping[str, Any]) -> dict[str, Any]:
         "overhead": row["overhead"],
         "spec": spec,
     }
-
-
-

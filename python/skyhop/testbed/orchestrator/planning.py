@@ -39,7 +39,9 @@ def plan_of(row: sa.RowMapping, gone: Iterable[int] = ()) -> Plan:
     return Plan(row["id"], spec_of(row), row["created_ns"], frozenset(gone))
 
 
-def bookings(desk: Desk, nodes: Iterable[str], *, without: str = "") -> tuple[list[Plan], list[Booking]]:
+def bookings(
+    desk: Desk, nodes: Iterable[str], *, without: str = ""
+) -> tuple[list[Plan], list[Booking]]:
     """Return what reserves any of these nodes from now on: jobs, and runs beside their times."""
     wanted = sorted(set(nodes))
     chosen = sa.select(job_node.c.job).where(job_node.c.node.in_(wanted))
@@ -62,8 +64,10 @@ def bookings(desk: Desk, nodes: Iterable[str], *, without: str = "") -> tuple[li
         if each["job"] in gone and (state in ENDED or each["kind"] == JobKind.AT):
             gone[each["job"]].add(each["start_ns"])
         beside = each["job"] not in gone or each["kind"] != JobKind.CRON
-        if state.value in _HOLDING and beside and not (
-            state is State.PLANNED and each["kind"] == JobKind.TRIGGER
+        if (
+            state.value in _HOLDING
+            and beside
+            and not (state is State.PLANNED and each["kind"] == JobKind.TRIGGER)
         ):
             booked.append(_booking(each))
     # An `at` is one run, which stands where that stands.
@@ -142,7 +146,7 @@ def move_run(
 ) -> dict[str, Any] | None:
     """Plan a run in the place of one that had to make room; None where there is no room left.
 
-    It begins no earlier than `reschedule_after_s` after now, on the same nodes (the paper's 1,800 s).
+    It begins no earlier than `reschedule_after_s` from now, on the same nodes.
     """
     spec = spec_of(of)
     nodes = [name for name in (row["client"], row["server"]) if name]

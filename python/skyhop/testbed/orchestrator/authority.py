@@ -33,7 +33,7 @@ class Authority:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
     orders: ed25519.Ed25519PrivateKey
-    serverkey_pem: bytes
+    server_key_pem: bytes
     server_certificate_pem: bytes
 
     @property

@@ -46,6 +46,7 @@ class Office:
         self.now_ns = now_ns
         self.authority: Authority = open_authority(directory / "keys", names, self.now())
         self.database: Database = open_database(database or f"sqlite:///{directory}/testbed.sqlite")
+        self.objects = directory / "objects"
         self.uploads = Uploads(directory / "runs")
         self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()

@@ -21,7 +21,13 @@ from needs import cases, kills, missing, needs_namespaces, needs_program
 
 from damaged import Trial
 from skyhop.testbed.executor import keep
-from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignment, Limits
+from skyhop.testbed.executor.assignment import (
+    RESULT_FILE,
+    STOP_FILE,
+    Assignment,
+    KernelAccess,
+    Limits,
+)
 from skyhop.testbed.executor.backends import keeper
 from skyhop.testbed.executor.backends.docker import Docker
 from skyhop.testbed.executor.backends.podman import Podman
@@ -412,7 +418,7 @@ def test_keep_follows_no_link_and_leaves_what_is_odd(tmp_path: Path) -> None:
             keep.open_kept(work, name)
 
 
-JOB = {
+JOB: dict[str, Any] = {
     "id": "trial",
     "nodes": ["bcn-1"],
     "server": "ams-1",
@@ -433,6 +439,11 @@ def test_a_job_becomes_an_assignment_on_each_side() -> None:
     filled = filled_in(client.command or [], client)
     assert filled == ["iperf3", "-c", "10.0.0.1", "-p", "7", "-C", "bbr", "{other"]
     assert filled_in(server.command or [], server) == ["iperf3", "-s", "-p", "7"]
+    wanted = {"cc": "skyhop:bbr2", "parameters": {"beta": 0.3}, "sysctl": {"tcp_ecn": 1}}
+    job = job_of({**JOB, "kernel": wanted, "run": {**JOB["run"], "network": "veth"}})
+    access = KernelAccess.of(job, "/run/kernel.sock", "t" * 32)
+    assert (access.cc, access.parameters, access.sysctl) == tuple(wanted.values())
+    assert access.grants() == ["cc", "sysctl"]
     # A server has no time to fail by: it ends when its client has.
     assert (client.timeout_is_success, server.timeout_is_success) == (False, True)
     assert environment_of(server, "/home/run")["LEOTEST_SERVER"] == "1"

@@ -477,6 +477,29 @@ def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
     agent.close()
 
 
+def test_a_run_that_is_stopped_sends_nothing_from_then_on(place: Place) -> None:
+    place.serve()
+    token = secrets.token_hex(32)
+    agent = KernelClient(place.socket)
+    agent.open("01TEST", token, [])
+    directory = place.directory / "run"
+    directory.mkdir()
+    told = "ip -br link show run0 > told; exit 0"
+    script = f"trap '{told}' TERM; ip -br link show run0 > began; sleep 60 & wait"
+    access = KernelAccess(place.socket, token)
+    given = replace(assignment(script), network=Network.VETH, kernel=access)
+    given.write(directory)
+    executor = start(directory)
+    work = directory / "work"
+    wait_for(lambda: (work / "began").exists() and bool((work / "began").read_text()))
+    executor.terminate()
+    executor.communicate(timeout=20)
+    assert (work / "began").read_text().split()[1] == "UP"
+    assert (work / "told").read_text().split()[1] == "DOWN"
+    assert json.loads((directory / RESULT_FILE).read_text())["state"] == "aborted"
+    agent.close()
+
+
 @pytest.mark.parametrize("who", ["executor", "service"])
 def test_whoever_is_killed_the_run_ends_and_all_is_undone(place: Place, who: str) -> None:
     place.serve()

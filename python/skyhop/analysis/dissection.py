@@ -150,7 +150,7 @@ def dissect(traces: Sequence[Trace], prefixes: Prefixes | None = None, seed: int
         seed: of the intervals' resampling.
 
     Raises:
-        InputError: no trace reached its destination.
+        InputError: no trace reached its destination, or none has the end of every segment.
     """
     route = _Route(prefixes or Prefixes())
     placed = [ends for trace in traces if (ends := route.ends(trace))]
@@ -162,6 +162,10 @@ def dissect(traces: Sequence[Trace], prefixes: Prefixes | None = None, seed: int
         if sum(segment in ends for ends in placed) >= _LEAST_ANSWERED * len(placed)
     ]
     whole = [ends for ends in placed if all(segment in ends for segment in told)]
+    if not whole:
+        raise InputError(
+            f"no trace has an answer at the end of each of {', '.join(told)}: give more traces"
+        )
     rtt_ms = np.array([[_rtt(ends[segment]) for segment in told] for ends in whole])
     names, notes = _named(told, placed)
     return Dissection(

@@ -21,6 +21,7 @@ from skyhop.cli import (
     sim,
     study,
     telemetry_,
+    testbed,
 )
 from skyhop.cli.terminal import (
     EXIT_FAILED,
@@ -58,6 +59,7 @@ app.command("blind", help=blind.HELP)(blind.blind)
 app.add_typer(dish.app, name="dish")
 app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")
+app.add_typer(testbed.app, name="testbed")
 app.add_typer(list_.app, name="list")
 
 

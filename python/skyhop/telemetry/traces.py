@@ -129,7 +129,7 @@ def _of_json(source: Source) -> Iterator[Trace]:
                 yield _of_mtr(source, number, found["report"])
             elif found.get("type") == "trace":
                 yield _of_scamper(source, number, found)
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise _unlike(source, number) from None
 
 

@@ -65,6 +65,25 @@ class KernelAccess:
     leoscope: bool = False
     """Whether the program may speak LEOScope's three lines to port 9000 of its own namespace."""
 
+    @classmethod
+    def of(cls, job: Job, socket: str, token: str) -> KernelAccess:
+        """Return what a job asks the kernel service for."""
+        asked = job.kernel
+        return cls(
+            socket,
+            token,
+            cc=asked.cc,
+            parameters=dict(asked.parameters),
+            qdisc=asked.qdisc,
+            qdisc_parameters=dict(asked.qdisc_parameters),
+            sysctl=dict(asked.sysctl),
+        )
+
+    def grants(self) -> list[str]:
+        """Return what the agent has to grant with `run.open`; nothing for a device alone."""
+        wanted = {"cc": self.cc or self.leoscope, "qdisc": self.qdisc, "sysctl": self.sysctl}
+        return [name for name, is_wanted in wanted.items() if is_wanted]
+
 
 @dataclass(frozen=True)
 class Assignment:

@@ -8,25 +8,21 @@ nobody between.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import ipaddress
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from skyhop.errors import InputError, RunError
+from skyhop.testbed.keys import RENEWED_AFTER_DAYS, key_pem, read_private, write_private
 
 NODE_DAYS = 90
-RENEWED_AFTER_DAYS = 60
 _AUTHORITY_DAYS = 3650
 _SERVER_DAYS = 825
-_PRIVATE = 0o600
 _LARGEST_REQUEST = 16_384
 
 
@@ -79,44 +75,6 @@ class Authority:
         return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def fingerprint(certificate_pem: bytes) -> bytes:
-    """Return the SHA-256 of a certificate, by which it is known here.
-
-    Raises:
-        ValueError: it is none.
-    """
-    certificate = x509.load_pem_x509_certificate(certificate_pem)
-    return certificate.fingerprint(hashes.SHA256())
-
-
-def valid_until(certificate_pem: bytes) -> tuple[dt.datetime, dt.datetime]:
-    """Return from when and until when a certificate is valid."""
-    certificate = x509.load_pem_x509_certificate(certificate_pem)
-    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
-
-
-def make_request(node: str) -> tuple[bytes, bytes]:
-    """Return a new key, and the request that asks for its certificate, both PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
-    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-    return _key_pem(key), request.public_bytes(serialization.Encoding.PEM)
-
-
-def is_signed(orders_key: bytes, body: bytes, signature: bytes) -> bool:
-    """Return whether the orchestrator signed this."""
-    try:
-        ed25519.Ed25519PublicKey.from_public_bytes(orders_key).verify(signature, body)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
-
-
-def secret_hash(secret: str) -> bytes:
-    """Return what is kept of a secret of 256 random bits: no salt is needed for those."""
-    return hashlib.sha256(secret.encode()).digest()
-
-
 def open_authority(directory: Path, names: list[str], now: dt.datetime) -> Authority:
     """Read the keys of a state directory; make those that are not there.
 
@@ -142,40 +100,9 @@ def open_authority(directory: Path, names: list[str], now: dt.datetime) -> Autho
     return Authority(key, certificate, orders, server_key, server)
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read: whole, or not at all."""
-    aside = path.with_name(f".{path.name}.partial")
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-
-
-def read_private(path: Path) -> bytes:
-    """Read a file that nobody else may read.
-
-    Raises:
-        InputError: others may.
-    """
-    if path.stat().st_mode & 0o077:
-        raise InputError(f"{path}: others may read this secret; run chmod 600 on it")
-    return path.read_bytes()
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
     if not path.exists():
-        write_private(path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
+        write_private(path, key_pem(ec.generate_private_key(ec.SECP256R1())))
     key = serialization.load_pem_private_key(read_private(path), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{path} holds another kind of key")
@@ -184,7 +111,7 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 def _orders(path: Path) -> ed25519.Ed25519PrivateKey:
     if not path.exists():
-        write_private(path, _key_pem(ed25519.Ed25519PrivateKey.generate()))
+        write_private(path, key_pem(ed25519.Ed25519PrivateKey.generate()))
     key = serialization.load_pem_private_key(read_private(path), None)
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ValueError(f"{path} holds another kind of key")
@@ -217,7 +144,7 @@ def _server(
         old = x509.load_pem_x509_certificate(path.read_bytes())
         kept = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         if kept == wanted and old.not_valid_after_utc - now > dt.timedelta(days=RENEWED_AFTER_DAYS):
-            return _key_pem(key), path.read_bytes()
+            return key_pem(key), path.read_bytes()
     builder = _builder(names[0], key.public_key(), authority.subject, now, _SERVER_DAYS)
     certificate = (
         builder.add_extension(wanted, critical=False)
@@ -226,7 +153,7 @@ def _server(
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     path.write_bytes(pem)
-    return _key_pem(key), pem
+    return key_pem(key), pem
 
 
 def _alternative(name: str) -> x509.GeneralName:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop.testbed.ids import new_id
 from skyhop.testbed.job import check_name
-from skyhop.testbed.orchestrator.authority import secret_hash
+from skyhop.testbed.keys import secret_hash
 from skyhop.testbed.orchestrator.desk import Caller, Desk, NotFoundError, UnknownCallerError
 from skyhop.testbed.store.tables import credential, job, node, user
 from skyhop.testbed.words import Role
@@ -35,13 +35,15 @@ def put_user(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
     """
     name = _checked_name(values.get("name"))
     old = desk.one(sa.select(user).where(user.c.name == name))
+    role = _role(values.get("role", old["role"] if old else Role.USER))
+    disabled = bool(values.get("disabled", old["disabled"] if old else False))
     row = {
         "full_name": _text(values, "full_name", old),
         "team": _text(values, "team", old),
-        "role": _role(values.get("role", old["role"] if old else Role.USER)),
-        "disabled": bool(values.get("disabled", old["disabled"] if old else False)),
+        "role": role,
+        "disabled": disabled,
     }
-    _check_left(desk, name, row["role"], disabled=bool(row["disabled"]))
+    _check_left(desk, name, role, disabled=disabled)
     if old is None:
         desk.do(sa.insert(user).values(name=name, created_ns=desk.now_ns, **row))
     else:

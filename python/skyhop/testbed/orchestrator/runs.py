@@ -264,7 +264,10 @@ def listing(
     to_ns: int = 0,
     limit: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return runs that the caller may see, the latest first."""
+    """Return runs that the caller may see, the latest first.
+
+    Those that are still to come are left out unless their state is asked for.
+    """
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
     if not desk.caller.is_admin:
         mine = access.my_nodes(desk)
@@ -280,6 +283,9 @@ def listing(
         (list(states), run.c.state.in_(list(states))),
     ):
         query = query.where(clause) if wanted else query
+    if not states:
+        to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > desk.now_ns)
+        query = query.where(~to_come)
     query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(min(limit or 100, 10_000))
     return [dict(row) for row in desk.all(query)]
 

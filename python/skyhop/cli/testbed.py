@@ -1,0 +1,554 @@
+"""`skyhop testbed`: terminals' hosts that run experiments, and who schedules them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skyhop.cli import testbed_admin
+from skyhop.cli.options import Json, group
+from skyhop.cli.terminal import print_note, print_rows, shown_text
+from skyhop.cli.testbed_kernel import kernel
+
+if TYPE_CHECKING:
+    from skyhop.testbed.client import Testbed
+
+app = group(
+    "Run experiments on the hosts of satellite terminals.\n\n"
+    "Operators: serve, invite, users. Hosts: enrol, agent, kernel, scavenger. Experimenters: "
+    "check, submit, runs, fetch.\n\n"
+    "Try it: skyhop testbed demo"
+)
+app.command("kernel")(kernel)
+testbed_admin.register(app)
+trigger_app = group("What triggers would do, and why they did what they did.")
+app.add_typer(trigger_app, name="trigger")
+
+As = Annotated[
+    Path | None,
+    typer.Option(
+        "--as",
+        metavar="FILE",
+        help="Your credential; else $SKYHOP_TESTBED, else ~/.config/skyhop/testbed.json.",
+    ),
+]
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its last letters.")]
+
+_TABLE_TIME = "%Y-%m-%d %H:%M:%S"
+
+
+def _open(credential: Path | None) -> Testbed:
+    from skyhop.testbed.client import Testbed
+
+    return Testbed.of_file(credential)
+
+
+def _when(time_ns: int | None) -> str:
+    if not time_ns:
+        return ""
+    return dt.datetime.fromtimestamp(time_ns / 1e9, dt.UTC).strftime(_TABLE_TIME)
+
+
+def _instant_ns(text: str | None, default_ns: int) -> int:
+    """Return an instant of the command line: ISO 8601, UTC where no zone is given."""
+    from skyhop.errors import InputError
+
+    if text is None:
+        return default_ns
+    try:
+        value = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f'"{text}" is no instant, such as "2026-12-01T10:00:00Z"') from None
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=dt.UTC)
+    return round(value.timestamp() * 1e9)
+
+
+def _now_ns() -> int:
+    import time
+
+    return time.time_ns()
+
+
+@app.command()
+def serve(
+    state: Annotated[
+        Path, typer.Option("--state", metavar="DIR", help="Keys, tables, files and telemetry.")
+    ] = Path("testbed"),
+    users: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="For users and enrolment.")
+    ] = "0.0.0.0:7400",
+    agents: Annotated[str, typer.Option(metavar="HOST:PORT", help="For agents.")] = "0.0.0.0:7401",
+    web: Annotated[str, typer.Option(metavar="HOST:PORT", help="For the page.")] = "0.0.0.0:7480",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="A name or address by which others reach it; the first is what credentials say.",
+        ),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="SQLAlchemy's; a SQLite file in DIR where not given."),
+    ] = None,
+) -> None:
+    """Serve a testbed until Ctrl-C: users, agents, and the page.
+
+    The first time it writes the administrator's credential to DIR/admin.json.
+
+    Example: skyhop testbed serve --state /var/lib/skyhop-testbed --name testbed.example.org
+    """
+    from skyhop.testbed.orchestrator.office import Office
+    from skyhop.testbed.orchestrator.serve import Addresses, names_of
+    from skyhop.testbed.orchestrator.serve import serve as serve_office
+
+    addresses = Addresses(users, agents, web)
+    called = names_of(addresses, name or [])
+    public = (name or [_reached(users)])[0]
+    office = Office(state.absolute(), called, database=database)
+
+    def ready(ports: Any) -> None:
+        testbed_admin.write_addresses(office, public, ports)
+        written = testbed_admin.write_first_credential(office, f"{public}:{ports.users}")
+        if written:
+            print_note(f"the administrator's credential: {written}")
+        print(
+            f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}, "
+            f"the page at https://{public}:{ports.web}",
+            flush=True,
+        )
+
+    serve_office(office, addresses, ready=ready)
+
+
+def _reached(address: str) -> str:
+    host = address.rpartition(":")[0]
+    return "127.0.0.1" if host in ("0.0.0.0", "::", "[::]", "") else host
+
+
+@app.command()
+def enrol(
+    invitation: Annotated[
+        Path, typer.Argument(metavar="INVITATION", help="The file that the operator made.")
+    ],
+    state: Annotated[
+        Path, typer.Option("--state", metavar="DIR", help="Where the agent keeps all that is its.")
+    ] = Path("agent"),
+) -> None:
+    """Make this machine a node: its key, and a certificate for it.
+
+    The invitation is good for once, within fifteen minutes.
+    """
+    from skyhop.testbed.agent import enrol as enrol_node
+
+    node = enrol_node(invitation, state.absolute())
+    print(f"{node} is enrolled; start it with: skyhop testbed agent --state {state}")
+
+
+@app.command()
+def submit(file: JobFile, credential: As = None, as_json: Json = False) -> None:
+    """Submit a job; where it conflicts with others nothing is changed, and they are named."""
+    with _open(credential) as testbed:
+        made = testbed.submit(file)
+    if as_json:
+        print(json.dumps(made, indent=2))
+        return
+    first = made.get("first") or {}
+    begin = f", the first at {_when(first.get('start_ns'))} UTC" if first else ""
+    print(f"job {made['name']} ({made['id']}): {made['runs']} runs planned{begin}")
+
+
+@app.command()
+def check(
+    file: JobFile,
+    credential: As = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Read the file only; ask no testbed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what submitting a job would come to; change nothing. Exit status 1 if it conflicts."""
+    from skyhop.testbed.client import read_files
+
+    text, _ = read_files(file)
+    if offline:
+        print(f"{file}: is a job")
+        return
+    with _open(credential) as testbed:
+        found = testbed.check(text)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        first = found["first"] or {}
+        print(f"job {found['job']}: its first time is {_when(first.get('start_ns'))} UTC")
+        if found["conflicts"]:
+            rows = [_conflict(each) for each in found["conflicts"][:20]]
+            print_rows(rows, as_json=False, title=f"{found['conflicts_total']:,} conflicts")
+    if found["conflicts_total"]:
+        raise typer.Exit(1)
+
+
+def _conflict(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "time (UTC)": _when(each["mine"]["start_ns"]),
+        "meets": each["job"] or "itself",
+        "of": each["owner"],
+        "from (UTC)": _when(each["theirs"]["start_ns"]),
+        "to (UTC)": _when(each["theirs"]["end_ns"]),
+        "on": ", ".join(each["nodes"]),
+    }
+
+
+@app.command()
+def modify(
+    job: Annotated[str, typer.Argument(metavar="JOB")], file: JobFile, credential: As = None
+) -> None:
+    """Put a job file in the place of a job; runs under way go on as they were."""
+    with _open(credential) as testbed:
+        made = testbed.modify(job, file)
+    print(f"job {made['name']} ({made['id']}): {made['runs']} runs planned")
+
+
+@app.command()
+def cancel(job: Annotated[str, typer.Argument(metavar="JOB")], credential: As = None) -> None:
+    """End a job: what is planned is dropped, what is under way is stopped."""
+    with _open(credential) as testbed:
+        made = testbed.cancel(job)
+    print(f"job {made['name']} is cancelled")
+
+
+@app.command()
+def jobs(
+    credential: As = None,
+    node: Annotated[str, typer.Option(help="Only those on this node.")] = "",
+    user: Annotated[str, typer.Option(help="Only those of this user.")] = "",
+    ended: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List jobs."""
+    with _open(credential) as testbed:
+        found = testbed.jobs(node=node, user=user, ended=ended)
+    rows = found if as_json else [_job_row(each) for each in found]
+    _print(rows, as_json, "no jobs")
+
+
+def _job_row(each: dict[str, Any]) -> dict[str, Any]:
+    spec = each["spec"]
+    when = spec["when"]
+    at = when.get("at")
+    text = when.get("cron") or when.get("trigger") or (_when(at) if isinstance(at, int) else at)
+    return {
+        "job": each["name"],
+        "of": each["owner"],
+        "state": each["state"],
+        "when": text,
+        "length_(s)": spec["length"],
+        "nodes": ", ".join(spec["nodes"]),
+        "server": spec.get("server"),
+        "overhead": "yes" if each["overhead"] else "no",
+    }
+
+
+@app.command()
+def runs(
+    credential: As = None,
+    job: Annotated[str, typer.Option(help="Only those of this job.")] = "",
+    node: Annotated[str, typer.Option(help="Only those on this node.")] = "",
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only those in this state.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List runs, the latest first."""
+    with _open(credential) as testbed:
+        found = testbed.runs(job=job, node=node, states=state or [], limit=limit)
+    rows = found if as_json else [_run_row(each) for each in found]
+    _print(rows, as_json, "no runs")
+
+
+def _run_row(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "run": each["id"],
+        "job": each["job_name"].partition("~")[0],
+        "node": each["client"],
+        "server": each["server"],
+        "start_(UTC)": _when(each["start_ns"]),
+        "state": each["state"],
+        "reason": each["reason"],
+    }
+
+
+@app.command()
+def run(
+    name: RunName,
+    credential: As = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Show each change until it has ended.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one run: what happened to it, and its files. Exit status 1 if it did not complete."""
+    with _open(credential) as testbed:
+        found = testbed.run(name)
+        shown = 0
+        if wait:
+            for found in testbed.watch(name):
+                if not as_json:
+                    _print_events(found["events"][shown:])
+                    shown = len(found["events"])
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        _print_events(found["events"][shown:])
+        files = [{"side": f["side"], "file": f["name"], "bytes": f["size"]} for f in found["files"]]
+        if files:
+            print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
+    if wait and found["state"] != "complete":
+        raise typer.Exit(1)
+
+
+def _print_events(events: list[dict[str, Any]]) -> None:
+    for each in events:
+        details = {k: v for k, v in each["details"].items() if v not in (None, "")}
+        said = " ".join(f"{key}={value}" for key, value in details.items())
+        words = [
+            each["state"],
+            f"({each['reason']})" if each["reason"] else "",
+            each["actor"],
+            said,
+        ]
+        print(f"{_when(each['at_ns'])}  {shown_text(' '.join(word for word in words if word))}")
+    sys.stdout.flush()
+
+
+@app.command()
+def fetch(
+    name: RunName,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="RUN where not given.")
+    ] = None,
+    credential: As = None,
+) -> None:
+    """Copy a run's files here; what is there already is not fetched again."""
+    directory = output or Path(name)
+    with _open(credential) as testbed:
+        paths = testbed.fetch(name, directory)
+    print(f"{len(paths)} files in {directory}")
+    for path in paths:
+        if path.name == "summary.json":
+            print(f"a run of skyhop's: skyhop report {path.parent}")
+
+
+@app.command()
+def abort(
+    name: RunName,
+    reason: Annotated[str, typer.Option(help="Said in its events.")] = "",
+    credential: As = None,
+) -> None:
+    """Stop a run, or take one that is to come off the calendar."""
+    with _open(credential) as testbed:
+        found = testbed.abort(name, reason)
+    print(f"run {name} is {found['state']}")
+
+
+@app.command()
+def nodes(
+    credential: As = None,
+    active: Annotated[bool, typer.Option("--active", help="Only those heard of lately.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List nodes: where they are, whether they are there, whether they make room."""
+    with _open(credential) as testbed:
+        found = testbed.nodes(active=active)
+    rows = found if as_json else [_node_row(each) for each in found]
+    _print(rows, as_json, "no nodes")
+
+
+def _node_row(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "node": each["name"],
+        "owner": each["owner"],
+        "online": "yes" if each["online"] else "no",
+        "last_heard_(UTC)": _when(each["last_seen_ns"]),
+        "scavenger": each["scavenger_mode"] + (", making room" if each["scavenger_active"] else ""),
+        "latitude_(deg)": each["latitude_deg"],
+        "longitude_(deg)": each["longitude_deg"],
+        "serves": "yes" if each["serves"] else "no",
+    }
+
+
+@app.command()
+def calendar(
+    node: NodeName,
+    credential: As = None,
+    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="INSTANT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what has a node, from now on for a day where not said otherwise."""
+    from_ns = _instant_ns(begin, _now_ns())
+    to_ns = _instant_ns(end, from_ns + 86_400 * 1_000_000_000)
+    with _open(credential) as testbed:
+        found = testbed.calendar([node], from_ns, to_ns)
+    rows = found if as_json else [_calendar_row(each) for each in found]
+    _print(rows, as_json, f"{node} is free")
+
+
+def _calendar_row(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "from_(UTC)": _when(each["start_ns"]),
+        "to_(UTC)": _when(each["end_ns"]),
+        "of": each["owner"],
+        "job": each["job_name"],
+        "state": each["state"],
+        "reserves": "yes" if each["reserves"] else "no",
+    }
+
+
+@app.command("next")
+def next_(
+    node: Annotated[list[str], typer.Argument(metavar="NODE...")],
+    length: Annotated[str, typer.Option(metavar="TIME", help='For how long: "10 min".')] = "10 min",
+    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
+    credential: As = None,
+) -> None:
+    """Print when nodes are free next, all of them at once."""
+    from skyhop.data.quantities import seconds
+    from skyhop.errors import InputError
+
+    try:
+        length_ns = round(seconds(length) * 1e9)
+    except ValueError as error:
+        raise InputError(f"--length: {error}") from None
+    from_ns = _instant_ns(begin, _now_ns())
+    with _open(credential) as testbed:
+        slot = testbed.next_slot(node, length_ns, from_ns)
+    if slot is None:
+        raise InputError(f"there is no {length} in which {', '.join(node)} are free")
+    print(dt.datetime.fromtimestamp(slot / 1e9, dt.UTC).isoformat(timespec="seconds"))
+
+
+@app.command()
+def scavenger(
+    node: NodeName,
+    mode: Annotated[str, typer.Argument(metavar="on|off|auto")],
+    credential: As = None,
+) -> None:
+    """Switch whether runs on a node make room for its host's own traffic."""
+    with _open(credential) as testbed:
+        found = testbed.set_scavenger(node, mode)
+    print(f"{node}: {found['scavenger_mode']}")
+
+
+@app.command()
+def policy(
+    node: NodeName,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="POLICY.json", help="Shown where not given.")
+    ] = None,
+    credential: As = None,
+) -> None:
+    """Show or set what a node's owner allows: programs, hours, networks, caps."""
+    from skyhop.errors import InputError
+
+    with _open(credential) as testbed:
+        if file is None:
+            found = testbed.node(node)
+            if "policy" not in found:
+                raise InputError(f"{node} is not your node")
+        else:
+            try:
+                values = json.loads(file.read_text())
+            except (OSError, ValueError) as error:
+                raise InputError(f"{file}: {error}") from None
+            found = testbed.set_policy(node, values)
+    print(json.dumps(found["policy"], indent=2))
+
+
+@trigger_app.command("test")
+def trigger_test(
+    expression: Annotated[str, typer.Argument(metavar="EXPRESSION")],
+    history: Annotated[
+        Path | None, typer.Option("--history", metavar="DIR", help="A store of telemetry here.")
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="Whose telemetry.")] = None,
+    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="INSTANT")] = None,
+    hold: Annotated[str, typer.Option("--for", metavar="TIME")] = "0 s",
+    cooldown: Annotated[str, typer.Option(metavar="TIME")] = "0 s",
+    firings: Annotated[bool, typer.Option("--firings", help="Leave out the reasons.")] = False,
+    credential: As = None,
+) -> None:
+    """Say when a trigger would have fired over kept telemetry, and why not in between.
+
+    Over a store here, or over what the testbed keeps of a node (the last hour where not said).
+
+    Example: skyhop testbed trigger test "pop_ping_latency_ms > 100" --node bcn-1
+    """
+    from skyhop.cli.tables import cells_of, print_table
+    from skyhop.data.quantities import seconds
+    from skyhop.errors import InputError
+    from skyhop.testbed.triggers.evaluate import Trigger
+    from skyhop.testbed.triggers.replay import firings_table, replay
+
+    try:
+        trigger = Trigger(expression, hold_s=seconds(hold), cooldown_s=seconds(cooldown))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    to_ns = _instant_ns(end, _now_ns())
+    if history is not None:
+        from skyhop.telemetry.store import Store
+
+        chosen = [node] if node else None
+        frame = Store(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
+        if frame["node"].n_unique() > 1:
+            raise InputError(f"{history}: holds several nodes; choose one with --node")
+    elif node is None:
+        raise InputError("expected --history DIR, or --node NAME of a testbed")
+    else:
+        with _open(credential) as testbed:
+            frame = testbed.telemetry(node, _instant_ns(begin, to_ns - 3600 * 10**9), to_ns)
+    looks = replay(trigger, frame).evaluations
+    print_table(cells_of(firings_table(looks, only_firings=firings)))
+
+
+@trigger_app.command("log")
+def trigger_log(
+    credential: As = None,
+    job: Annotated[str, typer.Option(help="Only this job's.")] = "",
+    node: Annotated[str, typer.Option(help="Only on this node.")] = "",
+    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show why triggers did or did not fire."""
+    with _open(credential) as testbed:
+        found = testbed.trigger_log(job=job, node=node, limit=limit)
+    rows = found if as_json else [_log_row(each) for each in found]
+    _print(rows, as_json, "nothing is logged")
+
+
+def _log_row(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "time_(UTC)": _when(each["at_ns"]),
+        "job": each["job_name"],
+        "node": each["node"],
+        "fired": "yes" if each["fired"] else "no",
+        "why": each.get("why"),
+        "run": each["run"],
+    }
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool, empty: str) -> None:
+    if rows or as_json:
+        print_rows(rows, as_json=as_json)
+    else:
+        print(empty)

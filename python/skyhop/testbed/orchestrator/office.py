@@ -1,0 +1,120 @@
+"""The orchestrator as one thing: its database, keys, files and telemetry, and who waits for news.
+
+Whoever serves it (`rpc`, the page) asks for a desk, does one matter at it, and leaves; those who
+wait for news of a node or a run are told once the transaction is written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skyhop.telemetry.store import Store
+from skyhop.testbed.orchestrator import people, planning, runs
+from skyhop.testbed.orchestrator.authority import Authority, open_authority
+from skyhop.testbed.orchestrator.desk import ITSELF, Caller, Desk, settings_of
+from skyhop.testbed.orchestrator.uploads import Uploads
+from skyhop.testbed.store.database import Database, open_database
+
+
+class Office:
+    """An orchestrator's state directory, opened.
+
+    Args:
+        directory: for keys, files, telemetry and, unless `database` says otherwise, tables.
+        names: host names and addresses under which it is reached.
+        database: where the tables are, as SQLAlchemy writes it.
+        now_ns: the clock.
+
+    Raises:
+        InputError, RunError: the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        names: list[str],
+        *,
+        database: str | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.directory = directory
+        self.now_ns = now_ns
+        self.authority: Authority = open_authority(directory / "keys", names, self.now())
+        self.database: Database = open_database(database or f"sqlite:///{directory}/testbed.sqlite")
+        self.objects = directory / "objects"
+        self.uploads = Uploads(directory / "runs")
+        self.telemetry = Store(directory / "telemetry")
+        self._telemetry_lock = threading.Lock()
+        self._listeners: list[Callable[[set[str], set[str]], None]] = []
+
+    def now(self) -> dt.datetime:
+        """Return the time with its zone, as certificates want it."""
+        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
+
+    @contextmanager
+    def reading(self, caller: Caller) -> Iterator[Desk]:
+        """Give a desk that changes nothing."""
+        with self.database.reading() as connection:
+            yield Desk(connection, self.now_ns(), caller, settings_of(connection))
+
+    @contextmanager
+    def writing(self, caller: Caller) -> Iterator[Desk]:
+        """Give a desk whose changes are made together; then tell those who wait for them."""
+        with self.database.writing() as connection:
+            desk = Desk(connection, self.now_ns(), caller, settings_of(connection))
+            yield desk
+        for act in desk.afterwards:
+            act()
+        if desk.changed or desk.watched:
+            for tell in list(self._listeners):
+                tell(desk.changed, desk.watched)
+
+    def listen(self, tell: Callable[[set[str], set[str]], None]) -> Callable[[], None]:
+        """Have nodes and runs of which there is news told, from any thread; return what ends it."""
+        self._listeners.append(tell)
+        return lambda: self._listeners.remove(tell)
+
+    def caller_of_token(self, token: str, kind: str = people.TOKEN) -> Caller:
+        """Return whose a token or session is.
+
+        Raises:
+            UnknownCallerError: nobody's.
+        """
+        with self.writing(ITSELF) as desk:
+            return people.caller_of_token(desk, token, kind)
+
+    def keep_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
+        """Keep samples of a node; those with columns that are not ours lose these."""
+        from skyhop.telemetry.fields import BY_NAME, TIME
+
+        kept = [
+            {k: v for k, v in sample.items() if k in BY_NAME or k == TIME} for sample in samples
+        ]
+        with self._telemetry_lock:
+            self.telemetry.append(node, kept)  # type: ignore[arg-type]
+
+    def tick(self) -> None:
+        """Do what time brings: plan on, give up what was lost, delete what has had its time."""
+        with self.writing(ITSELF) as desk:
+            planning.go_on(desk)
+            runs.find_lost(desk)
+            people.forget_expired(desk)
+            self.uploads.expire(desk)
+
+    def first_administrator(self, name: str = "admin") -> str | None:
+        """Return a token of a new administrator where there are no users yet."""
+        with self.writing(ITSELF) as desk:
+            if people.users(desk):
+                return None
+            people.put_user(desk, {"name": name, "role": "admin"})
+            return people.issue(desk, people.TOKEN, of_user=name, label="first")
+
+    def close(self) -> None:
+        """Close everything."""
+        self.telemetry.close()
+        self.database.close()

@@ -214,7 +214,7 @@ def test_an_executor_that_is_killed_fails_its_run(
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out; sleep 30"))
-    wait_for(lambda: (agent.state / "runs" / run / "work" / "out").exists(), why=agent.log)
+    wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
     for pid in agent.executors():
         os.kill(pid, 9)
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
@@ -231,7 +231,7 @@ def test_what_happens_while_nobody_answers_is_reported_afterwards(
     run = orchestrator.plan(job("sh", "-c", "echo x > out"), 2.5)
     wait_for(lambda: kept_revision(agent) == orchestrator.revision, why=agent.log)
     orchestrator.stop()
-    wait_for(lambda: (agent.state / "runs" / run / "result.json").exists(), why=agent.log)
+    wait_for((agent.state / "runs" / run / "result.json").exists, why=agent.log)
     agent.kill()
     agent.start()
     orchestrator.start()
@@ -313,7 +313,7 @@ def test_runs_make_room_for_the_hosts_own_traffic(
     other = orchestrator.plan(job("sh", "-c", "sleep 30", overhead=False))
     for each in (run, other):
         wait_for(lambda r=each: started(agent, r), why=agent.log)  # type: ignore[misc]
-    wait_for(lambda: (agent.state / "runs" / run / "work" / "out").exists())
+    wait_for((agent.state / "runs" / run / "work" / "out").exists)
     time.sleep(1.0)
     began = time.monotonic()
     while not (agent.state / "runs" / run / "result.json").exists():

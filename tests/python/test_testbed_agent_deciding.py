@@ -165,6 +165,7 @@ class Tried:
         )
 
     def step(self, now_s: float) -> None:
+        """Do what is decided at a time, and what runs do by themselves."""
         scavenged = self.chance.random() < 0.05
         situation = at(now_s, *self.planned, known=dict(self.known), is_scavenged=scavenged)
         for action in decide(situation):

@@ -1,3 +1,4 @@
+# ruff: noqa: N802, D102
 """A small orchestrator for tests of the agent: real gRPC and TLS, and whatever a test wants."""
 
 from __future__ import annotations
@@ -181,7 +182,8 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         place = len(self._orders)
         while context.is_active():
             with self._news:
-                self._news.wait_for(lambda: len(self._orders) > place, 0.2)
+                if len(self._orders) == place:
+                    self._news.wait(0.2)
                 new, place = self._orders[place:], len(self._orders)
             yield from new
 

@@ -45,7 +45,7 @@ class Identity:
 
     def is_to_renew(self, now: dt.datetime) -> bool:
         """Return whether its certificate is old enough for a new one."""
-        from skyhop.testbed.orchestrator.authority import RENEWED_AFTER_DAYS, valid_until
+        from skyhop.testbed.keys import RENEWED_AFTER_DAYS, valid_until
 
         begin, _ = valid_until(self.certificate_pem)
         return now - begin >= dt.timedelta(days=RENEWED_AFTER_DAYS)
@@ -63,7 +63,7 @@ def enrol(invitation: Path, state: Path) -> Identity:
             certificate already.
         RunError: the orchestrator cannot be reached, or the directory not be written.
     """
-    from skyhop.testbed.orchestrator.authority import make_request
+    from skyhop.testbed.keys import make_request
 
     values = _invitation(invitation)
     directory = state / "identity"
@@ -87,7 +87,7 @@ def read_identity(state: Path) -> Identity:
     Raises:
         InputError: it was not enrolled, others may read its key, or a file is damaged.
     """
-    from skyhop.testbed.orchestrator.authority import read_private
+    from skyhop.testbed.keys import read_private
 
     directory = state / "identity"
     try:
@@ -118,7 +118,7 @@ def renewed(state: Path, identity: Identity, stub: Any) -> Identity:
         grpc.RpcError: the orchestrator is not there, or refuses.
         OSError: it cannot be written; the old one stays.
     """
-    from skyhop.testbed.orchestrator.authority import make_request
+    from skyhop.testbed.keys import make_request
     from skyhop.testbed.protocol import testbed_pb2 as wire
 
     key, request = make_request(identity.node)
@@ -176,6 +176,6 @@ def _split(content: bytes) -> tuple[bytes, bytes]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    from skyhop.testbed.orchestrator.authority import write_private
+    from skyhop.testbed.keys import write_private
 
     write_private(file, content)

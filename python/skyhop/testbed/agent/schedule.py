@@ -11,7 +11,7 @@ from skyhop.errors import InputError
 from skyhop.testbed.agent.deciding import Planned
 from skyhop.testbed.agent.life import kind_of, length_s
 from skyhop.testbed.ids import is_id
-from skyhop.testbed.orchestrator.authority import is_signed
+from skyhop.testbed.keys import is_signed
 from skyhop.testbed.words import ScavengerMode, State
 
 _NS = 1_000_000_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
+import json
 import os
 import queue
 import shutil
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.telemetry.fields import TIME, Sample
@@ -46,8 +47,10 @@ from skyhop.testbed.agent.running import Runner, is_to_go_on, run_entry, task_en
 from skyhop.testbed.agent.sensing import Counted, Host, Watch
 from skyhop.testbed.agent.triggering import Armed, Triggers
 from skyhop.testbed.ids import is_id, new_id
-from skyhop.testbed.triggers import Evaluation
 from skyhop.testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
+
+if TYPE_CHECKING:
+    from skyhop.testbed.triggers import Evaluation
 
 _S = 1_000_000_000
 _TELEMETRY_EVERY_S = 2.0
@@ -416,8 +419,6 @@ class Agent:
         self._stop(life, reason, "it was stopped", is_silent=False)
 
     def _take_result(self, order: Any) -> None:
-        import json
-
         runner = self._runners.get(str(order.run))
         if runner is not None:
             values = json.loads(order.json or "{}")

@@ -11,13 +11,15 @@ import json
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.testbed.agent.book import Book
 from skyhop.testbed.agent.life import length_s
-from skyhop.testbed.triggers import Evaluation, Trigger
+
+if TYPE_CHECKING:
+    from skyhop.testbed.triggers import Evaluation
 
 FILE = "triggers.sock"
 _MOST_LISTENERS = 32
@@ -36,6 +38,9 @@ class Armed:
         Raises:
             InputError: it is none.
         """
+        # The language's parser takes memory that nodes without triggers need not have.
+        from skyhop.testbed.triggers import Trigger
+
         when = spec["when"]
         cooldown = when.get("cooldown")
         self.job = job

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
+from conftest import skyhop_command
 
 from skyhop.testbed.client import Credential, Testbed
 from skyhop.testbed.keys import make_request
@@ -25,7 +25,6 @@ from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
 from skyhop.testbed.words import Role
 
 S = 1_000_000_000
-_SCRIPT = Path(sys.executable).with_name("skyhop")
 BEGIN_NS = 1_798_761_600 * S
 """2027-01-01 00:00 UTC."""
 ADMIN = Caller("root", Role.ADMIN)
@@ -156,9 +155,7 @@ def served(directory: Path) -> Iterator[Served]:
     """Serve a new testbed on free ports of the loopback."""
     listen = [f"--{name}=127.0.0.1:0" for name in ("users", "agents", "web")]
     command = [
-        sys.executable,
-        "-m",
-        "skyhop",
+        *skyhop_command(),
         "testbed",
         "serve",
         "--state",

@@ -77,6 +77,8 @@ class Settings:
     telemetry_retention_s: float = 400 * 86_400.0
     requests_per_minute: float = 600.0
     """Of one caller."""
+    refused_per_minute: float = 60.0
+    """Of those from one address whose credential was wrong."""
 
 
 @dataclass

@@ -174,7 +174,7 @@ class Service:
             UnknownCallerError, DeniedError, TooOftenError: he may not.
         """
         if name == "Enrol":
-            self._rates.check(f"enrol {context.peer()}", 30)
+            self._count_refusal(context)
             return ITSELF
         caller = self._node(context) if service == "Agent" else self._user(context)
         access.check_role(name, caller)
@@ -188,15 +188,20 @@ class Service:
         told = dict(context.invocation_metadata() or ())
         value = told.get(_TOKEN_KEY, "")
         if not isinstance(value, str) or not value.startswith(_BEARER):
-            self._rates.check(f"nobody {context.peer()}", 60)
+            self._count_refusal(context)
             raise UnknownCallerError(
                 "expected a token: give the file that came with it (--as FILE)"
             )
         try:
             return self._office.caller_of_token(value[len(_BEARER) :])
         except UnknownCallerError:
-            self._rates.check(f"nobody {_host(context)}", 60)
+            self._count_refusal(context)
             raise
+
+    def _count_refusal(self, context: Context) -> None:
+        with self._office.reading(ITSELF) as desk:
+            limit = desk.settings.refused_per_minute
+        self._rates.check(f"nobody {_host(context)}", limit)
 
     def _node(self, context: Context) -> Caller:
         told = context.auth_context()

@@ -168,7 +168,7 @@ def checked_name(name: str) -> str:
     """
     path = PurePosixPath(name)
     plain = name.isprintable() and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME
-    if not plain or path.is_absolute() or ".." in path.parts or str(path) != name:
+    if not plain or not path.name or path.is_absolute() or ".." in path.parts or str(path) != name:
         raise InputError("a file's name leaves the run's directory, or is none")
     return name
 

@@ -1,0 +1,282 @@
+"""Who may call what over the net: every role and procedure, and every wrong credential."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from testbed_office import Served, job, served
+
+from skyhop.errors import InputError, RunError
+from skyhop.testbed.client import Credential, Testbed
+from skyhop.testbed.ids import new_id
+from skyhop.testbed.keys import is_signed, make_request
+from skyhop.testbed.orchestrator.access import MAY
+from skyhop.testbed.orchestrator.authority import open_authority
+from skyhop.testbed.protocol import testbed_pb2 as pb
+from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
+from skyhop.testbed.words import Role
+
+_USERS = ("Testbed", "Administration")
+_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("testbed") / "state") as made:
+        with made.testbed() as admin:
+            # Tests ask more often than anybody does.
+            admin.put_config({"requests_per_minute": 100_000, "refused_per_minute": 100_000})
+            for name, role in (("ann", "user"), ("pia", "user-priv")):
+                admin.put_user({"name": name, "role": role})
+            admin.put_node({"name": "a", "owner": "ann"})
+        yield made
+
+
+def procedures() -> list[tuple[str, str]]:
+    services = pb.DESCRIPTOR.services_by_name
+    return [(name, m.name) for name in (*_USERS, "Agent") for m in services[name].methods]
+
+
+def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
+    """Call, and return how it ended; a stream is asked for its first piece."""
+    try:
+        answer = call()
+        if hasattr(answer, "__next__"):
+            next(answer)
+    except StopIteration:
+        return grpc.StatusCode.OK
+    except grpc.RpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+def called(channel: grpc.Channel, service: str, name: str, token: str | None) -> grpc.StatusCode:
+    stub = getattr(stubs, f"{service}Stub")(channel)
+    method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+    asked: Any = getattr(pb, method.input_type.name)()
+    metadata = (("authorization", f"Bearer {token}"),) if token is not None else ()
+    if method.client_streaming:
+        asked = iter([asked])
+    return code_of(lambda: getattr(stub, name)(asked, metadata=metadata, timeout=10))
+
+
+def test_every_procedure_is_for_those_that_the_table_says(testbed: Served) -> None:
+    users = testbed.channel(testbed.users)
+    with testbed.testbed() as admin:
+        tokens = {
+            Role.ADMIN: admin.issue_token("admin"),
+            Role.USER: admin.issue_token("ann"),
+            Role.USER_PRIV: admin.issue_token("pia"),
+        }
+    agent = testbed.agent("roles")
+    seen = 0
+    for service, name in procedures():
+        if service == "Agent":
+            method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+            asked: Any = getattr(pb, method.input_type.name)()
+            asked = iter([asked]) if method.client_streaming else asked
+            assert code_of(lambda a=asked, n=name: getattr(agent, n)(a, timeout=10)) not in _OUT, (
+                name
+            )
+            # Nodes' procedures are not offered where users call.
+            code = called(users, service, name, tokens[Role.ADMIN])
+            assert code is grpc.StatusCode.UNIMPLEMENTED, name
+            continue
+        for role, token in tokens.items():
+            code = called(users, service, name, token)
+            refused = code is grpc.StatusCode.PERMISSION_DENIED
+            assert refused == (role not in MAY[name]), (name, role, code)
+            seen += 1
+        for wrong in (None, "", "x" * 43, tokens[Role.USER][:-2]):
+            assert called(users, service, name, wrong) is grpc.StatusCode.UNAUTHENTICATED, name
+            seen += 1
+    assert {name for _, name in procedures()} == set(MAY)
+    assert seen == 7 * sum(service in _USERS for service, _ in procedures())
+
+
+def test_the_agents_port_wants_a_certificate_of_this_testbeds(
+    testbed: Served, tmp_path: Path
+) -> None:
+    other = open_authority(tmp_path / "keys", ["localhost"], dt.datetime.now(dt.UTC))
+    key, request = make_request("a")
+    forged = other.sign_node("a", request, dt.datetime.now(dt.UTC))
+    expired_key, expired = _certificate(testbed, "a", days_ago=91)
+    unknown_key, unknown = _certificate(testbed, "a", days_ago=0)
+    for channel, code in (
+        (testbed.channel(testbed.agents), grpc.StatusCode.UNAVAILABLE),
+        (testbed.channel(testbed.agents, key, forged), grpc.StatusCode.UNAVAILABLE),
+        (testbed.channel(testbed.agents, expired_key, expired), grpc.StatusCode.UNAVAILABLE),
+        # One that our authority signed and that was never given out, or was taken back.
+        (testbed.channel(testbed.agents, unknown_key, unknown), grpc.StatusCode.UNAUTHENTICATED),
+    ):
+        assert code_of(lambda c=channel: stubs.AgentStub(c).Report(pb.Batch(), timeout=5)) is code
+
+
+def _certificate(testbed: Served, node: str, *, days_ago: float) -> tuple[bytes, bytes]:
+    """Return a key and a certificate that the testbed's own authority signs behind its back."""
+    now = dt.datetime.now(dt.UTC)
+    names = ["127.0.0.1", "localhost"]
+    authority = open_authority(testbed.directory / "keys", names, now)
+    key, request = make_request(node)
+    return key, authority.sign_node(node, request, now - dt.timedelta(days=days_ago))
+
+
+def test_an_invitation_enrols_once(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "new"})
+        token = admin.invitation("new")["token"]
+    for node, secret in (("new", "x" * 43), ("a", token)):
+        with pytest.raises(grpc.RpcError) as caught:
+            testbed.enrol(node, secret)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    first = testbed.enrol("new", token)
+    with pytest.raises(grpc.RpcError, match="used before"):
+        testbed.enrol("new", token)
+    # Enrolled anew, the old certificate is good no more.
+    with testbed.testbed() as admin:
+        second = testbed.enrol("new", admin.invitation("new")["token"])
+    old, new = (stubs.AgentStub(testbed.channel(testbed.agents, *pair)) for pair in (first, second))
+    assert code_of(lambda: new.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
+    assert code_of(lambda: old.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "honest"})
+        token = admin.invitation("honest")["token"]
+    key, request = make_request("a")
+    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
+    pem = stub.Enrol(pb.EnrolRequest(node="honest", token=token, csr_pem=request)).certificate_pem
+    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
+    order = next(agent.Follow(pb.FollowRequest(), timeout=5))
+    assert b'"node":"honest"' in order.schedule.body
+
+
+def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Served) -> None:
+    agent = testbed.agent("renewed")
+    key, request = make_request("renewed")
+    pem = agent.Renew(pb.RenewRequest(csr_pem=request), timeout=5).certificate_pem
+    renewed = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
+    for each in (agent, renewed):
+        assert code_of(lambda e=each: e.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
+    with pytest.raises(grpc.RpcError, match="certificate request"):
+        agent.Renew(pb.RenewRequest(csr_pem=b"nonsense"), timeout=5)
+
+
+def test_orders_are_signed(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "signed"})
+        token = admin.invitation("signed")["token"]
+    key, request = make_request("signed")
+    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
+    given = stub.Enrol(pb.EnrolRequest(node="signed", token=token, csr_pem=request))
+    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, given.certificate_pem))
+    schedule = next(agent.Follow(pb.FollowRequest(), timeout=5)).schedule
+    assert is_signed(given.orders_key, schedule.body, schedule.signature)
+    assert not is_signed(given.orders_key, schedule.body + b" ", schedule.signature)
+
+
+def test_a_token_that_was_taken_back_is_refused(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        credential = admin.credential("pia", "to be revoked")
+        with Testbed(credential) as pia:
+            assert pia.profile()["name"] == "pia"
+            assert admin.revoke_tokens("pia", "to be revoked") == 1
+            with pytest.raises(InputError, match="not known"):
+                pia.profile()
+
+
+def test_who_asks_too_often_is_told_so(testbed: Served) -> None:
+    with testbed.testbed() as admin, Testbed(admin.credential("ann")) as ann:
+        admin.put_config({"requests_per_minute": 5})
+        said = [_said(ann) for _ in range(10)]
+    _raise_limit(testbed)
+    assert "requests a minute" in said[-1]
+
+
+def _said(user: Testbed) -> str:
+    try:
+        return str(user.profile()["name"])
+    except RunError as error:
+        return str(error)
+
+
+def _raise_limit(testbed: Served) -> None:
+    import sqlite3
+
+    with sqlite3.connect(testbed.directory / "testbed.sqlite") as connection:
+        connection.execute("update config set value = '100000' where key = 'requests_per_minute'")
+
+
+def test_the_wrong_testbed_and_none_are_told_in_a_line(testbed: Served, tmp_path: Path) -> None:
+    other = open_authority(tmp_path / "keys", ["localhost"], dt.datetime.now(dt.UTC))
+    token, pem = "x", other.certificate_pem.decode()
+    for address in (testbed.users, "127.0.0.1:9"):
+        with Testbed(Credential(address, token, pem)) as wrong, pytest.raises(RunError) as caught:
+            wrong.profile()
+        assert "no testbed answers there" in str(caught.value)
+
+
+def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> None:
+    """Fifty nodes follow and a thousand jobs are submitted: the last one reaches them all."""
+    names = [f"n{number:02}" for number in range(50)]
+    with ThreadPoolExecutor(50) as pool, testbed.testbed() as admin:
+        agents = list(pool.map(testbed.agent, names))
+        for number in range(950):
+            node, hour = names[number % 50], number // 50
+            when = f'at = "2099-01-01T{hour:02}:00:00Z"'
+            admin_submit(admin, job(f"j{number}", when, nodes=f'["{node}"]'))
+        streams = [agent.Follow(pb.FollowRequest(), timeout=60) for agent in agents]
+        first = list(pool.map(next, streams))
+        waiting = [pool.submit(_arrives, stream, "last") for stream in streams]
+        listed = ", ".join(f'"{name}"' for name in names)
+        when = 'at = "2099-01-02T00:00:00Z"'
+        begin = time.monotonic()
+        admin_submit(admin, job("last", when, nodes=f"[{listed}]"))
+        took = [each.result(30) - begin for each in waiting]
+        for stream in streams:
+            stream.cancel()
+    assert len(first) == len(took) == 50
+    assert max(took) < 2.0, f"{max(took):.2f} s"
+
+
+def admin_submit(admin: Testbed, text: str) -> None:
+    admin._call("SubmitJob", pb.JobText(toml=text))
+
+
+def _arrives(stream: Iterator[pb.Order], name: str) -> float:
+    for order in stream:
+        if f'"id":"{name}"'.encode() in order.schedule.body:
+            return time.monotonic()
+    raise AssertionError("the stream ended")
+
+
+def test_what_others_run_is_not_shown(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        admin.put_user({"name": "ben", "role": "user"})
+        with Testbed(admin.credential("ben")) as ben:
+            text = job("secret", 'at = "2099-02-01T00:00:00Z"', nodes='["a"]')
+            admin_submit(ben, text)
+        admin.put_user({"name": "eve", "role": "user"})
+        (row,) = admin.runs(job="secret", states=["planned"])
+        with Testbed(admin.credential("eve")) as eve:
+            assert eve.runs(job="secret", states=["planned"]) == []
+            assert eve.jobs() == []
+            with pytest.raises(InputError, match="not yours"):
+                eve.run(row["id"])
+            with pytest.raises(InputError, match="not yours"):
+                eve.abort(row["id"])
+            with pytest.raises(InputError, match="not yours"):
+                eve.fetch(row["id"], Path("nowhere"))
+            # That the node is taken, and by whom, all may see.
+            (booked,) = [r for r in eve.calendar(["a"], 0, 2**62) if r["id"] == row["id"]]
+            assert (booked["owner"], booked["job_name"]) == ("ben", "")
+            with pytest.raises(InputError, match="there is no run"):
+                eve.run(new_id(0))

@@ -1,0 +1,189 @@
+"""An orchestrator for tests: an office with a clock that is set, and one that serves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from conftest import skyhop_command
+
+from skyhop.testbed.client import Credential, Testbed
+from skyhop.testbed.keys import make_request
+from skyhop.testbed.orchestrator import jobs, nodes, people
+from skyhop.testbed.orchestrator.desk import ITSELF, Caller
+from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.protocol import testbed_pb2 as pb
+from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
+from skyhop.testbed.words import Role
+
+S = 1_000_000_000
+BEGIN_NS = 1_798_761_600 * S
+"""2027-01-01 00:00 UTC."""
+ADMIN = Caller("root", Role.ADMIN)
+ANN = Caller("ann", Role.USER)
+BOB = Caller("bob", Role.USER)
+PIA = Caller("pia", Role.USER_PRIV)
+
+
+@dataclass
+class Desks:
+    """An office whose clock stands where it was set."""
+
+    office: Office
+    clock: list[int]
+
+    def pass_s(self, seconds: float) -> None:
+        """Set the clock on."""
+        self.clock[0] += round(seconds * S)
+
+    @property
+    def now_ns(self) -> int:
+        """What the clock says."""
+        return self.clock[0]
+
+    def at(self, caller: Caller) -> contextlib.AbstractContextManager[Any]:
+        """Give a desk of a caller's."""
+        return self.office.writing(caller)
+
+    def submit(self, text: str, caller: Caller = ANN) -> dict[str, Any]:
+        """Submit a job."""
+        with self.at(caller) as desk:
+            return jobs.submit(desk, text, {}, self.office.objects)
+
+    def report(self, node: str, *bodies: tuple[str, dict[str, Any]], first: int = 0) -> int:
+        """Have a node tell something; numbers go on from what it told last unless said."""
+        with self.at(Caller(node, Role.NODE)) as desk:
+            last = first or nodes.get(desk, node)["last_seq"] + 1
+            events = [
+                (last + place, self.now_ns, kind, json.dumps(body))
+                for place, (kind, body) in enumerate(bodies)
+            ]
+            return nodes.report(desk, events)[0]
+
+    def change(
+        self, node: str, run: str, state: str, reason: str | None = None, **details: Any
+    ) -> None:
+        """Have a node tell of a run."""
+        change = {"at_ns": self.now_ns, "state": state, "actor": "", "reason": reason}
+        self.report(node, ("run", {"run": run, "change": {**change, "details": details}}))
+
+
+@contextlib.contextmanager
+def desks(directory: Path) -> Iterator[Desks]:
+    """Give an office with users ann, bob and pia, ann's nodes a and b, and the server s."""
+    clock = [BEGIN_NS]
+    office = Office(directory, ["localhost"], now_ns=lambda: clock[0])
+    with office.writing(ITSELF) as desk:
+        for name, role in (
+            ("root", "admin"),
+            ("ann", "user"),
+            ("bob", "user"),
+            ("pia", "user-priv"),
+        ):
+            people.put_user(desk, {"name": name, "role": role})
+        for name in ("a", "b"):
+            nodes.put(desk, {"name": name, "owner": "ann", "latitude_deg": 41.387})
+        nodes.put(desk, {"name": "s", "address": "192.0.2.1"})
+    try:
+        yield Desks(office, clock)
+    finally:
+        office.close()
+
+
+def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
+    """Return a job file; keys replace or add lines of its first part."""
+    first = {"id": f'"{name}"', "nodes": '["a"]', "length": '"1 min"', **keys}
+    run = first.pop("run", 'client = ["true"]')
+    lines = "\n".join(f"{key} = {value}" for key, value in first.items())
+    return f"{lines}\n[when]\n{when}\n[run]\n{run}\n"
+
+
+@dataclass
+class Served:
+    """An orchestrator in a process of its own."""
+
+    process: subprocess.Popen[str]
+    directory: Path
+    users: str
+    agents: str
+    web: str
+    channels: list[grpc.Channel] = field(default_factory=list)
+
+    def testbed(self, path: Path | None = None) -> Testbed:
+        """Return it as a user sees it."""
+        return Testbed(Credential.read(path or self.directory / "admin.json"))
+
+    @property
+    def authority_pem(self) -> bytes:
+        """Whom its certificates are signed by."""
+        return (self.directory / "keys" / "authority.pem").read_bytes()
+
+    def channel(
+        self, address: str, key: bytes | None = None, chain: bytes | None = None
+    ) -> grpc.Channel:
+        """Return a way to one of its ports."""
+        trusted = grpc.ssl_channel_credentials(self.authority_pem, key, chain)
+        made = grpc.secure_channel(address, trusted, [("grpc.enable_http_proxy", 0)])
+        self.channels.append(made)
+        return made
+
+    def enrol(self, node: str, token: str) -> tuple[bytes, bytes]:
+        """Return a node's key and certificate."""
+        key, request = make_request(node)
+        asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
+        stub = stubs.EnrolmentStub(self.channel(self.users))
+        return key, stub.Enrol(asked, timeout=10).certificate_pem
+
+    def agent(self, node: str) -> stubs.AgentStub:
+        """Return a new node's way in, as an agent has it."""
+        with self.testbed() as testbed:
+            testbed.put_node({"name": node})
+            key, chain = self.enrol(node, testbed.invitation(node)["token"])
+        return stubs.AgentStub(self.channel(self.agents, key, chain))
+
+
+@contextlib.contextmanager
+def served(directory: Path) -> Iterator[Served]:
+    """Serve a new testbed on free ports of the loopback."""
+    listen = [f"--{name}=127.0.0.1:0" for name in ("users", "agents", "web")]
+    command = [
+        *skyhop_command(),
+        "testbed",
+        "serve",
+        "--state",
+        str(directory),
+        *listen,
+    ]
+    with (directory.parent / "serve.log").open("w") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment()
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"users at (\S+), agents at (\S+), the page at https://(\S+)", line)
+    assert found, (directory.parent / "serve.log").read_text()
+    made = Served(process, directory, *found.groups())
+    try:
+        yield made
+    finally:
+        for channel in made.channels:
+            channel.close()
+        process.terminate()
+        try:
+            process.wait(10)
+        finally:
+            process.kill()
+            process.stdout.close()
+
+
+def _environment() -> dict[str, str]:
+    # The library tells of what it does on standard error where these are set.
+    return {k: v for k, v in os.environ.items() if not k.startswith(("GRPC_", "SKYHOP_TESTBED"))}

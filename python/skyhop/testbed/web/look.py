@@ -42,6 +42,18 @@ _LINKS = (
 )
 
 
+class _Lacking(jinja2.StrictUndefined):
+    """What is not there: a fault of a template, unless it is a key of what users or nodes wrote."""
+
+    def __bool__(self) -> bool:
+        return False if isinstance(self._undefined_obj, dict) else super().__bool__()
+
+    def __eq__(self, other: object) -> bool:
+        return False if isinstance(self._undefined_obj, dict) else super().__eq__(other)
+
+    __hash__ = jinja2.StrictUndefined.__hash__
+
+
 class Look:
     """The templates."""
 
@@ -49,7 +61,7 @@ class Look:
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("skyhop.testbed.web"),
             autoescape=True,
-            undefined=jinja2.StrictUndefined,
+            undefined=_Lacking,
             trim_blocks=True,
             lstrip_blocks=True,
         )

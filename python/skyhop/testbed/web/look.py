@@ -45,13 +45,13 @@ _LINKS = (
 class _Lacking(jinja2.StrictUndefined):
     """What is not there: a fault of a template, unless it is a key of what users or nodes wrote."""
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> bool:  # type: ignore[override]
         return False if isinstance(self._undefined_obj, dict) else super().__bool__()
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]
         return False if isinstance(self._undefined_obj, dict) else super().__eq__(other)
 
-    __hash__ = jinja2.StrictUndefined.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 class Look:

@@ -25,20 +25,35 @@ WIDTH = 720
 _FEWEST_PX = 0.7
 """Points of a coast nearer than that to the last one are left out."""
 _ROOM_DEG = 2.0
+_LETTER_PX = 9.5
+"""How wide a letter of a name is, at most nearly."""
+
+_Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A node on the map."""
+    """A node on the map, and where its name stands."""
 
     x: float
     y: float
     name: str
-    is_right: bool
-    """Whether its name stands on its right."""
-    drop: int
-    """How far its name is moved down, so that it is not on another's."""
+    text_x: float
+    text_y: float
+    anchor: str
     node: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The map for one width; the letters of a picture shrink with it."""
+
+    size: str
+    """"wide" or "narrow"."""
+    width: int
+    height: int
+    scale: float
+    pins: Sequence[Pin]
 
 
 @dataclass(frozen=True)
@@ -46,10 +61,8 @@ class Map:
     """What the template draws."""
 
     region: str
-    width: int
-    height: int
     land: str
-    pins: Sequence[Pin]
+    sizes: Sequence[Drawn]
     without_place: Sequence[str]
     elsewhere: Sequence[str]
     """Nodes that are not in this region."""
@@ -59,24 +72,51 @@ def node_map(nodes: Sequence[dict[str, Any]], wanted: str = "") -> Map:
     """Return the map of nodes, of a region, or of the smallest that holds all of them."""
     placed = [n for n in nodes if n["latitude_deg"] is not None and n["longitude_deg"] is not None]
     region = wanted if wanted in REGIONS else _smallest(placed)
-    height, to_px = _frame(region)
     inside = [node for node in placed if _is_in(region, node)]
-    pins: list[Pin] = []
-    for node in sorted(inside, key=lambda each: (-each["latitude_deg"], each["name"])):
-        x, y = to_px(_turned(region, node["longitude_deg"]), node["latitude_deg"])
-        is_right = x < WIDTH * 0.8
-        near = [p for p in pins if abs(p.x - x) < 90 and abs(p.y + p.drop - y) < 15]  # noqa: PLR2004
-        drop = round(max((p.y + p.drop + 15 - y for p in near), default=0))
-        pins.append(Pin(round(x, 1), round(y, 1), node["name"], is_right, drop, node))
     return Map(
         region,
-        WIDTH,
-        height,
         _land(region),
-        pins,
+        [_drawn("wide", 1.0, region, inside), _drawn("narrow", 0.5, region, inside)],
         [n["name"] for n in nodes if n not in placed],
         [n["name"] for n in placed if n not in inside],
     )
+
+
+def _drawn(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]) -> Drawn:
+    """Place pins, and each one's name where it covers neither a pin nor another name."""
+    height, to_px = _frame(region)
+    at = {}
+    for node in nodes:
+        x, y = to_px(_turned(region, node["longitude_deg"]), node["latitude_deg"])
+        at[node["name"]] = (round(x * scale, 1), round(y * scale, 1))
+    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in at.values()]
+    pins = []
+    for node in sorted(nodes, key=lambda each: (-each["latitude_deg"], each["name"])):
+        x, y = at[node["name"]]
+        wide = _LETTER_PX * len(node["name"])
+        places = [
+            (side, drop, (x + 10 if side > 0 else x - 10 - wide, y + drop - 9))
+            for drop in (0, -9, 9, -18, 18, -28, 28, 40)
+            for side in (1, -1)
+        ]
+        boxes = [(side, drop, (px, py, px + wide, py + 18)) for side, drop, (px, py) in places]
+        free = [
+            each
+            for each in boxes
+            if each[2][0] >= 0
+            and each[2][2] <= WIDTH * scale
+            and not any(_meet(each[2], other) for other in taken)
+        ]
+        side, drop, box = (free or boxes)[0]
+        taken.append(box)
+        anchor = "start" if side > 0 else "end"
+        pins.append(Pin(x, y, node["name"], x + 11 * side, y + drop + 5, anchor, node))
+    return Drawn(size, round(WIDTH * scale), round(height * scale), scale, pins)
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
 
 
 def _smallest(placed: Sequence[dict[str, Any]]) -> str:

@@ -62,6 +62,8 @@ class Chart:
     y_limits: tuple[float, float] | None = None
     is_time: bool = True
     x_unit: str = ""
+    least_most: float = 0.0
+    """The vertical axis reaches at least so far."""
 
     @property
     def is_empty(self) -> bool:
@@ -71,12 +73,11 @@ class Chart:
     @property
     def sizes(self) -> list[Drawn]:
         """The chart for a desk and for a phone."""
-        return [self._drawn("wide", 720, 220), self._drawn("narrow", 340, 210)]
+        return [self._drawn("wide", 600, 210), self._drawn("narrow", 340, 210)]
 
     def _drawn(self, size: str, width: int, height: int) -> Drawn:
-        low, high = self.y_limits or _limits(
-            value for line in self.lines for value in (*line.values, *(line.low or ()))
-        )
+        values = [value for line in self.lines for value in line.values]
+        low, high = self.y_limits or _limits([*values, self.least_most or None])
         across, up = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
         begin, end = self.x_limits
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import tomli_w
 from starlette.responses import Response
 
 from skyhop.testbed.orchestrator import access, jobs, nodes, planning, runs
 from skyhop.testbed.orchestrator.desk import DeniedError
 from skyhop.testbed.web import queries
 from skyhop.testbed.web.ask import Ask
-from skyhop.testbed.web.pages.submit import _readable
+from skyhop.testbed.web.pages.submit import readable
+from skyhop.testbed.web.toml import written
 
 _TRIGGER_KEYS = ("job", "job_name", "owner", "node", "at_ns", "fired", "run", "why", "expression")
 
@@ -59,7 +59,7 @@ def show(ask: Ask) -> Response:
         title=row["name"].partition("~")[0],
         job=dict(row),
         spec=spec,
-        toml=tomli_w.dumps(_readable(spec.as_json())) if is_mine else "",
+        toml=written(readable(spec.as_json())) if is_mine else "",
         is_mine=is_mine,
         may_stop=is_mine or hosts,
         runs=listed,
@@ -94,8 +94,12 @@ def triggers(ask: Ask) -> Response:
 
 def told(line: dict[str, Any]) -> str:
     """Return in words what a node told of an evaluation."""
-    rest = {key: value for key, value in line.items() if key not in _TRIGGER_KEYS and value}
     parts = [str(line[key]) for key in ("expression", "why") if line.get(key)]
-    if rest:
-        parts.append(json.dumps(rest, ensure_ascii=False, sort_keys=True))
+    for key, value in line.items():
+        if key in _TRIGGER_KEYS or value in (None, "", {}):
+            continue
+        if isinstance(value, dict):
+            parts += [f"{name} = {json.dumps(each)}" for name, each in sorted(value.items())]
+        else:
+            parts.append(f"{key}: {value if isinstance(value, str) else json.dumps(value)}")
     return "; ".join(parts)[:600]

@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 from starlette.responses import JSONResponse, Response
 
 from skyhop.errors import InputError, RunError
@@ -18,6 +17,7 @@ from skyhop.testbed.web.ask import Ask
 from skyhop.testbed.web.map import REGIONS, node_map
 from skyhop.testbed.web.pages.pictures import picture
 from skyhop.testbed.web.plots import Chart, Line, in_unit
+from skyhop.testbed.web.toml import written
 from skyhop.testbed.words import ACTIVE, ScavengerMode
 
 _S_NS = 10**9
@@ -68,7 +68,7 @@ def _node(ask: Ask, status: int, *, policy: str = "", said: str = "") -> Respons
         busy=busy,
         going=going,
         latest=latest,
-        policy=policy or (tomli_w.dumps(_without_none(node["policy"])) if owns else ""),
+        policy=policy or (written(node["policy"]) if owns else ""),
         said=said,
         modes=[mode.value for mode in ScavengerMode],
         newest=samples[-1] if samples else {},
@@ -186,7 +186,7 @@ def charts(columns: dict[str, Any], limits: tuple[float, float]) -> list[Chart]:
     own = in_unit([Line("received", columns["user_rx_bps"]), Line("sent", columns["user_tx_bps"])])
     return [
         Chart("Latency to the point of presence", "ms", times, latency, limits),
-        Chart("Lost probes", "%", times, [Line("lost", drops)], limits, (0.0, 100.0)),
+        Chart("Lost probes", "%", times, [Line("lost", drops)], limits, least_most=5.0),
         Chart("What the terminal carries", terminal[0], times, terminal[1], limits),
         Chart("The owner's own traffic", own[0], times, own[1], limits),
     ]
@@ -211,12 +211,3 @@ def distribution(quantiles: list[float]) -> Chart | None:
         is_time=False,
         x_unit="ms",
     )
-
-
-def _without_none(value: Any) -> Any:
-    """Return a policy as TOML can say it, which has no word for null."""
-    if isinstance(value, dict):
-        return {key: _without_none(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [_without_none(each) for each in value if each is not None]
-    return value

@@ -47,6 +47,8 @@ def listing(ask: Ask) -> Response:
     known = [state.value for state in State]
     states = _GROUPS.get(wanted["state"], [s for s in known if s == wanted["state"]])
     with ask.reading() as desk:
+        # Runs are planned weeks ahead: unless they are asked for, those that have begun count.
+        end_ns = _day(wanted["to"], 1) or (0 if wanted["state"] else desk.now_ns)
         found = runs.listing(
             desk,
             of_job=wanted["job"],
@@ -54,7 +56,7 @@ def listing(ask: Ask) -> Response:
             user=wanted["user"],
             states=states,
             from_ns=_day(wanted["from"]),
-            to_ns=_day(wanted["to"], 1),
+            to_ns=end_ns,
             limit=(page + 1) * _ROWS + 1,
         )
         names = queries.names_of_nodes(desk)
@@ -107,8 +109,8 @@ def _run(ask: Ask, *, alone: bool = False) -> dict[str, Any]:
             if alone
             else [
                 (file, _tail(ask.office.uploads.file(desk, name, file["side"], file["name"])[0]))
-                for file in files
-                if file["name"] in _OUTPUTS
+                for file in files[::-1]
+                if file["name"] in _OUTPUTS and file["size"]
             ]
         )
         logged = (

@@ -7,7 +7,6 @@ import shlex
 import tomllib
 from typing import Any
 
-import tomli_w
 from starlette.responses import Response
 
 from skyhop.errors import InputError, SkyhopError
@@ -17,6 +16,7 @@ from skyhop.testbed.orchestrator.desk import ConflictError, DeniedError, Desk, N
 from skyhop.testbed.web import queries
 from skyhop.testbed.web.ask import Ask
 from skyhop.testbed.web.look import iso
+from skyhop.testbed.web.toml import written
 from skyhop.testbed.words import JobKind, Role
 
 _S_NS = 10**9
@@ -46,7 +46,7 @@ def show_change(ask: Ask) -> Response:
         row = jobs.get(desk, ask.path("job"))
         access.check_owns_job(desk, row["owner"], f"job {row['name']}")
         spec = planning.spec_of(row).as_json()
-    return _form(ask, text=tomli_w.dumps(_readable(spec)))
+    return _form(ask, text=written(readable(spec)))
 
 
 def fill(ask: Ask) -> Response:
@@ -201,7 +201,7 @@ def _file(values: dict[str, Any]) -> str:
         job["overhead"] = False
     if values.get("description"):
         job["description"] = values["description"]
-    return tomli_w.dumps({**job, "when": when, "run": run})
+    return written({**job, "when": when, "run": run})
 
 
 def _words(text: str) -> list[str]:
@@ -226,15 +226,15 @@ def _with_time(text: str, free_ns: str) -> str:
     if not isinstance(when, dict) or "at" not in when:
         raise InputError("job: a free time is for a job that runs once, at a time")
     when["at"] = at
-    return tomli_w.dumps(job)
+    return written(job)
 
 
-def _readable(spec: dict[str, Any]) -> dict[str, Any]:
+def readable(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a job as people would write it: instants as text."""
     when = dict(spec["when"])
     for key in ("at", "start", "end"):
         if isinstance(when.get(key), int):
             moment = dt.datetime.fromtimestamp(when[key] / _S_NS, dt.UTC)
             when[key] = moment.isoformat().replace("+00:00", "Z")
-    kept = {key: value for key, value in spec.items() if value is not None}
-    return {**kept, "when": {key: value for key, value in when.items() if value is not None}}
+    length = spec["length"]
+    return {**spec, "length": f"{length:g} s" if length == round(length) else length, "when": when}

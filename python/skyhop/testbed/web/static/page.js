@@ -8,7 +8,7 @@
   const same = (value) => value;
   const charts = [
     { unit: "ms", lines: [["latency", "pop_ping_latency_ms", same]] },
-    { unit: "%", range: [0, 100], lines: [["lost", "pop_ping_drop_rate", percent]] },
+    { unit: "%", least: 5, lines: [["lost", "pop_ping_drop_rate", percent]] },
     { unit: "Mbit/s", lines: [["down", "downlink_throughput_bps", mega], ["up", "uplink_throughput_bps", mega]] },
     { unit: "Mbit/s", lines: [["received", "user_rx_bps", mega], ["sent", "user_tx_bps", mega]] },
   ];
@@ -27,19 +27,17 @@
   let plots = null;
 
   function make(place, chart, data) {
-    const figure = document.createElement("figure");
-    figure.className = "chart";
-    const head = figure.appendChild(document.createElement("figcaption"));
-    head.textContent = `${place.dataset.title} `;
-    head.appendChild(document.createElement("small")).textContent = chart.unit;
+    const figure = place.querySelector("figure");
+    const unit = figure.querySelector("figcaption small");
+    if (unit) unit.textContent = chart.unit;
+    [...figure.children].filter((child) => child.tagName !== "FIGCAPTION").forEach((child) => child.remove());
     const plot = figure.appendChild(document.createElement("div"));
     plot.className = "plot";
-    place.replaceChildren(figure);
     return new uPlot({
       ...size(place),
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "UTC"),
       cursor: { drag: { x: false, y: false } },
-      scales: { x: { time: true }, y: { range: chart.range || ((_plot, _low, high) => [0, high > 0 ? 1.1 * high : 1]) } },
+      scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, Math.max(chart.least || 0, high > 0 ? 1.1 * high : 1e-3)] } },
       axes: [{ ...axis, space: 70, values: (_plot, ticks) => ticks.map((at) => utc(at).slice(0, 5)) }, { ...axis, size: 52 }],
       series: [
         { label: "time", value: (_plot, at) => (at === null ? "" : utc(at)) },

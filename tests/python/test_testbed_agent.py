@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import os
 import random
@@ -19,8 +20,9 @@ from needs import cases, needs_namespaces
 from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator, wait_for
 
 from skyhop.errors import InputError
-from skyhop.testbed.agent.book import FILE
-from skyhop.testbed.agent.identity import enrol, read_identity
+from skyhop.testbed.agent.book import FILE, Book
+from skyhop.testbed.agent.identity import enrol, read_identity, renewed
+from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.service import Options, run_agent
 from skyhop.testbed.executor.journal import read_journal
 from skyhop.testbed.protocol import testbed_pb2 as wire
@@ -187,7 +189,7 @@ def test_an_agent_that_is_killed_settles_its_run_once(
     server = {"server": "ams-1", "server_address": "192.0.2.1"} if has_server else {}
     serve = {"run": {"serve": ["true"]}, "server": "ams-1"} if has_server else {}
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "sleep 1; echo x >> out", **serve), **server)
+    run = orchestrator.plan(job("sh", "-c", "sleep 0.7; echo x >> out", **serve), **server)
     if held:
         wait_for(orchestrator.reached[held].is_set, why=agent.log)
     else:
@@ -229,7 +231,7 @@ def test_what_happens_while_nobody_answers_is_reported_afterwards(
     agent: AgentProcess, orchestrator: Orchestrator
 ) -> None:
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "echo x > out"), 2.5)
+    run = orchestrator.plan(job("sh", "-c", "echo x > out"), 1.5)
     wait_for(lambda: kept_revision(agent) == orchestrator.revision, why=agent.log)
     orchestrator.stop()
     wait_for((agent.state / "runs" / run / "result.json").exists, why=agent.log)
@@ -384,7 +386,7 @@ def test_an_agent_that_is_killed_at_any_moment(
     chance = random.Random(17)
     orchestrator.inputs["input"] = b"1"
     runs = []
-    for _ in range(cases(6)):
+    for _ in range(cases(3)):
         agent.start()
         runs.append(orchestrator.plan(job("sh", "-c", "echo x >> out", overhead=False)))
         time.sleep(chance.uniform(0.3, 1.0))
@@ -409,7 +411,7 @@ def test_one_agent_per_directory_and_an_end_that_leaves_runs(
     agent: AgentProcess, orchestrator: Orchestrator
 ) -> None:
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "sleep 3; echo x > out"))
+    run = orchestrator.plan(job("sh", "-c", "sleep 1.5; echo x > out"))
     wait_for(lambda: started(agent, run), why=agent.log)
     with pytest.raises(InputError, match="another agent"):
         run_agent(agent.state, options=Options())
@@ -418,3 +420,47 @@ def test_one_agent_per_directory_and_an_end_that_leaves_runs(
     agent.start()
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
     assert orchestrator.states(run)[-1] == "complete"
+
+
+def test_a_certificate_is_renewed_with_a_new_key(
+    tmp_path: Path, orchestrator: Orchestrator
+) -> None:
+    state = tmp_path / "state"
+    enrol(orchestrator.invitation(), state)
+    old = read_identity(state)
+    now = dt.datetime.now(dt.UTC)
+    assert not old.is_to_renew(now + dt.timedelta(days=59))
+    assert old.is_to_renew(now + dt.timedelta(days=60))
+    said: list[str] = []
+    book = Book(tmp_path, 0)
+    link = Link(
+        old,
+        book,
+        on_order=lambda _: None,
+        revision=lambda: 0,
+        heartbeat_s=lambda: 1.0,
+        say=said.append,
+    )
+    new = renewed(state, old, link.stub)
+    assert new.key_pem != old.key_pem
+    assert new == read_identity(state)
+    link.connect(new)
+    link.start()
+    wait_for(lambda: orchestrator.batches, why=said)
+    link.close()
+    book.close()
+    assert said == []
+
+
+def test_a_run_that_is_stopped_keeps_its_files(
+    agent: AgentProcess, orchestrator: Orchestrator
+) -> None:
+    agent.start()
+    run = orchestrator.plan(job("sh", "-c", "echo x > out; exec sleep 30"))
+    wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
+    orchestrator.send(wire.Order(stop=wire.Stop(run=run, reason="owner")))
+    wait_for(lambda: (run, "client") in orchestrator.complete, why=agent.log)
+    assert orchestrator.states(run)[-1] == "aborted(owner)"
+    manifest = json.loads(orchestrator.files[f"{run}/client/manifest.json"])
+    assert manifest["result"]["partial"]
+    assert [f["name"] for f in manifest["files"] if f["name"] == "out"]

@@ -195,9 +195,10 @@ def _listed(manifest: Path) -> list[tuple[str, int, str]]:
     try:
         files = json.loads(manifest.read_bytes())["files"]
         listed = [(checked_name(str(f["name"])), int(f["size"]), str(f["sha256"])) for f in files]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError("the manifest is none") from None
-    if len(listed) > _MOST_FILES or MANIFEST in [name for name, _, _ in listed]:
+    names = {name for name, _, _ in listed}
+    if len(listed) > _MOST_FILES or MANIFEST in names or len(names) < len(listed):
         raise InputError("the manifest is none")
     return listed
 

@@ -30,6 +30,7 @@ FIELDS = (
 """Those of the live charts."""
 _FIRST_LOOK_BYTES = 1 << 20
 _FORGOTTEN_AFTER_NS = 600 * 10**9
+_LAST_BYTES = 256
 _S_NS = 10**9
 
 
@@ -38,8 +39,8 @@ class _Watched:
     """A node that somebody looks at."""
 
     samples: dict[int, dict[str, Any]] = field(default_factory=dict)
-    read: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By journal: its inode, and how far it was read."""
+    read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """By journal: how far it was read, and what stood last there."""
     looked_ns: int = 0
 
 
@@ -76,18 +77,22 @@ class Recent:
 
 
 def _read_on(watched: _Watched, journal: Path) -> None:
+    place, last = watched.read.get(journal.name, (0, b""))
     try:
         with journal.open("rb") as file:
-            status = os.fstat(file.fileno())
-            inode, place = watched.read.get(journal.name, (0, 0))
-            if inode != status.st_ino or place > status.st_size:
-                place = max(0, status.st_size - _FIRST_LOOK_BYTES)
+            size = file.seek(0, os.SEEK_END)
+            # A journal that was folded is another one now: its file may even have the same number.
+            file.seek(max(0, place - len(last)))
+            if not last or file.read(len(last)) != last:
+                place, last = max(0, size - _FIRST_LOOK_BYTES), b""
             file.seek(place)
             lines = file.read(4 * _FIRST_LOOK_BYTES)
     except OSError:
         return
     whole = lines[: lines.rfind(b"\n") + 1]
-    watched.read[journal.name] = (status.st_ino, place + len(whole))
+    if not whole:
+        return
+    watched.read[journal.name] = (place + len(whole), whole[-_LAST_BYTES:])
     for line in whole.splitlines():
         try:
             sample = json.loads(line)

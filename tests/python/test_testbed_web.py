@@ -24,10 +24,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from damaged import Trial
 from needs import missing
 from starlette.testclient import TestClient
 
+from damaged import Trial
+from skyhop.errors import InputError
 from skyhop.testbed.orchestrator import jobs, nodes, people, runs
 from skyhop.testbed.orchestrator.desk import ITSELF, Caller
 from skyhop.testbed.orchestrator.office import Office
@@ -274,7 +275,9 @@ def test_forms_without_the_sessions_token_are_refused(own: Testbed) -> None:
             answer = client.post(path, data={**values, **token})
             assert answer.status_code == 403, (path, token)
     good = csrf(client.get("/me").text)
-    for headers in ({"origin": "https://elsewhere.example"}, {"sec-fetch-site": "cross-site"}):
+    elsewhere = ({"origin": "https://elsewhere.example"}, {"sec-fetch-site": "cross-site"},
+                 {"origin": "null"}, {"origin": "null", "sec-fetch-site": "same-site"})  # fmt: skip
+    for headers in elsewhere:
         answer = client.post("/logout", data={"csrf": good}, headers=headers)
         assert answer.status_code == 403
     assert own.rows() == before
@@ -380,6 +383,20 @@ def test_requests_that_bring_too_much_are_refused(bed: Testbed) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
     assert client.post("/me", content=pieces(), headers=form).status_code == 413
     assert client.get("/runs?job=" + "x" * 5000).status_code == 414
+
+
+def test_a_fault_is_told_in_a_line_and_says_nothing_else(
+    bed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object, **_named: object) -> None:
+        raise ZeroDivisionError("the secret of the state directory")
+
+    monkeypatch.setattr(runs, "listing", broken)
+    answer = bed.client("bob").get("/runs")
+    assert answer.status_code == 500
+    assert "fault of the testbed" in answer.text
+    assert "secret" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
 # --- what is done
@@ -710,8 +727,10 @@ def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(tmp_path: Path) -> N
         journal.write_bytes(content)
         found = Recent(tmp_path).samples("a", NOW)
         json.dumps(columns(found), allow_nan=False)
+        if len(found) < 5:
+            raise InputError("lines are missing")
 
-    Trial("journal", [("\n".join(lines) + "\n").encode()]).run(read, 200)
+    Trial("journal", [("\n".join(lines) + "\n").encode()]).run(read)
 
 
 def test_history_is_drawn_by_a_process_of_its_own_and_kept(own: Testbed) -> None:
@@ -833,6 +852,10 @@ class Browser:
         """Load a page."""
         self.events.clear()
         self.call("Page.navigate", url=address)
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Wait until a page has been loaded."""
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._next())
 
@@ -887,14 +910,19 @@ def test_a_browser_shows_the_pages_without_complaint(own: Testbed, served: str) 
     if program is None:
         missing("chromium", "there is no chromium")
     own.office.keep_telemetry("bcn-1", samples(own.now_ns - 60 * S, 60))
-    secret = own.client("admin").cookies["__Host-skyhop"]
     home = Path(tempfile.mkdtemp())
     browser = Browser(program, home)
     try:
         browser.go(f"{served}/login")
         assert browser.complaints() == []
-        browser.call("Network.setCookie", name="__Host-skyhop", value=secret, url=served,
-                     secure=True, httpOnly=True, path="/")  # fmt: skip
+        # A browser says of a form where it comes from in its own way.
+        browser.events.clear()
+        browser.value(
+            f"document.getElementById('token').value = {json.dumps(own.tokens['admin'])};"
+            " document.querySelector('main form button').click()"
+        )
+        browser.loaded()
+        assert browser.value("document.querySelector('h1').textContent") == "What goes on"
         pages = ["/", "/nodes/bcn-1", "/calendar", "/calendar?node=bcn-1", "/submit", "/runs",
                  f"/runs/{own.run}", "/me", "/admin/users"]  # fmt: skip
         for width, dark in ((1280, False), (390, False), (360, True), (1280, True)):
@@ -902,7 +930,7 @@ def test_a_browser_shows_the_pages_without_complaint(own: Testbed, served: str) 
                          deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
             look = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
             browser.call("Emulation.setEmulatedMedia", features=[look])
-            for page in pages:
+            for page in pages[:3] if dark else pages:
                 browser.go(served + page)
                 wide = browser.value(
                     "document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -175,11 +175,23 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     made.office.close()
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Testbed]:
-    made = fill(tmp_path)
-    yield made
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Testbed:
+    """Return a testbed that is closed: to be copied."""
+    made = fill(tmp_path_factory.mktemp("filled"))
     made.office.close()
+    return made
+
+
+@pytest.fixture
+def own(filled: Testbed, tmp_path: Path) -> Iterator[Testbed]:
+    """Return a testbed of a test's own."""
+    directory = shutil.copytree(filled.directory, tmp_path / "testbed")
+    office = Office(directory, ["localhost", "127.0.0.1"], now_ns=lambda: filled.now_ns)
+    made = replace(filled, directory=directory, office=office, app=make_app(office), clients={})
+    office.now_ns = lambda: made.now_ns
+    yield made
+    office.close()
 
 
 # --- who sees what

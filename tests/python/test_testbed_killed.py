@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import skyhop_command
 from needs import cases, needs_namespaces, needs_program, record_trial
 from testbed_machine import (
     Agent,
@@ -32,6 +33,7 @@ from testbed_machine import (
 )
 
 from skyhop.errors import SkyhopError
+from skyhop.testbed.client import Testbed
 from skyhop.testbed.words import ENDED, State
 
 _BULK_BYTES = 3_000_000
@@ -346,6 +348,11 @@ def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> 
     check_tables(made)
 
 
+def _make_users(testbed: Testbed, count: int) -> None:
+    for place in range(count):
+        testbed.put_user({"name": f"u{place}", "role": "user", "team": "y" * 500})
+
+
 def _enlarge(pid: int, place: Path) -> None:
     """Make room on a process' small disk."""
     enter = [needs_program("nsenter"), "-t", str(pid), "-m"]
@@ -365,7 +372,7 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         _online(made)
         says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
         made.submit(_light("large", f"{says}; head -c 20000000 /dev/zero > bulk"))
-        wait(lambda: made.sink.starts(), 20, lambda: made.log)
+        wait(made.sink.starts, 20, lambda: made.log)
         wait(lambda: "No space" in made.log or "full" in made.log, 30, lambda: made.log)
         (name,) = made.runs()
         with made.testbed() as testbed:
@@ -373,8 +380,7 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
                 assert testbed.run(name)["files"] == []
             filler = fill(made.state)
             with pytest.raises(SkyhopError, match="disk"):
-                for place in range(500):
-                    testbed.put_user({"name": f"u{place}", "role": "user", "team": "y" * 500})
+                _make_users(testbed, 500)
         filler.unlink()
         _enlarge(made.served.process.pid, tmp_path / "orchestrator")
         runs = made.wait_ended(60)
@@ -388,3 +394,104 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         _check_lines(made.log)
     finally:
         made.close()
+
+
+# --- the host's own traffic ---
+
+
+_SENDS = """trap "" TERM; exec 3<>/dev/tcp/127.0.0.1/{port}
+while :; do echo {{run}} >&3; sleep 0.05; done"""
+
+
+@pytest.mark.alone
+def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
+    made: Machine,
+) -> None:
+    terminal = made.directory / "terminal.json"
+    _traffic(terminal, 0.0)
+    made.configure(reschedule_after_s=2.0)
+    agent = made.agent("a", "--terminal", str(terminal))
+    agent.start()
+    _online(made)
+    sends = _SENDS.format(port=made.sink.port)
+    made.submit(_light("sends", sends, overhead="true", length='"6 s"'))
+    (first,) = made.runs()
+    wait(lambda: len(made.sink.lines) > 20, 20, lambda: agent.log)
+    began = time.time()
+    _traffic(terminal, 5e6)
+    wait(lambda: made.runs()[first]["state"] == "rescheduled", 15, lambda: agent.log)
+    last = max(at for at, line in made.sink.lines if line == first)
+    print(f"the last packet came {last - began:.2f} s after the host's traffic began")
+    assert 0 < last - began <= 3.0
+    follower = next(run for run in made.runs().values() if run["after"] == first)
+    with made.testbed() as testbed:
+        event = next(e for e in testbed.run(first)["events"] if e["state"] == "rescheduled")
+    assert event["reason"] == "scavenger"
+    assert follower["start_ns"] >= event["at_ns"] + 2 * 10**9
+    # The owner's word counts for more than the traffic that goes on.
+    _switch(made, "off")
+    wait(lambda: made.sink.starts().get(follower["id"]), 15, lambda: agent.log)
+    began = time.time()
+    _switch(made, "on")
+    switched = time.time()
+    wait(lambda: made.runs()[follower["id"]]["state"] == "rescheduled", 15, lambda: agent.log)
+    last = max(at for at, line in made.sink.lines if line == follower["id"])
+    assert last - switched <= 3.0
+    _switch(made, "auto")
+    with made.testbed() as testbed:
+        assert testbed.node("a")["scavenger_mode"] == "auto"
+        wait(lambda: testbed.node("a")["scavenger_active"], 10, lambda: agent.log)
+        testbed.cancel("sends")
+    made.wait_ended()
+    check_tables(made)
+
+
+def _traffic(terminal: Path, bps: float) -> None:
+    aside = terminal.with_suffix(".new")
+    values = {"downlink_throughput_bps": bps, "uplink_throughput_bps": bps}
+    aside.write_text(json.dumps(values))
+    aside.replace(terminal)
+
+
+def _switch(made: Machine, mode: str) -> None:
+    command = [*skyhop_command(), "testbed", "scavenger", "a", mode]
+    command += ["--as", str(made.state / "admin.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == f"a: {mode}\n", done.stderr
+
+
+# --- what it takes ---
+
+
+@pytest.mark.alone
+def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
+    with machine(tmp_path) as made:
+        for place in range(5):
+            made.agent(f"n{place}").start()
+        _online(made)
+        pids = [made.served.process.pid]
+        pids += [agent.process.pid for agent in made.agents.values() if agent.process]
+        # What beginning takes, imports and first looks, is not what being idle does.
+        time.sleep(3.0)
+        before, began = _cpu_s(pids), time.monotonic()
+        time.sleep(8.0 if cases(1) == 1 else 20.0)
+        share = (_cpu_s(pids) - before) / (time.monotonic() - began)
+        sizes = [_pss_mb(pid) for pid in pids]
+    print(f"{100 * share:.1f} % of a core; PSS {sum(sizes):.0f} MB: {sizes}")
+    assert share < 0.05
+    assert sum(sizes) < 300
+
+
+def _cpu_s(pids: list[int]) -> float:
+    """Return what processes have used, and their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(int(word) for word in words[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _pss_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("Pss:"))
+    return round(int(line.split()[1]) / 1000, 1)

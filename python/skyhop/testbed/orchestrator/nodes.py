@@ -270,6 +270,7 @@ def tasks(desk: Desk, name: str) -> list[dict[str, Any]]:
             "run": row["run"],
             "node": name,
             "kind": row["kind"],
+            "job_id": row["job"],
             "client": row["client"],
             "start_ns": row["start_ns"],
             "end_ns": row["end_ns"],

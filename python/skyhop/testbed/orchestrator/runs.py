@@ -145,7 +145,23 @@ def told(desk: Desk, body: dict[str, Any]) -> None:
             # Granted before; the node could not know.
             return
         desk.do(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+    row = _at_its_time(desk, row, change)
     apply(desk, row, change)
+
+
+def _at_its_time(desk: Desk, row: sa.RowMapping, change: Change) -> sa.RowMapping:
+    """Return the run with the times that its trigger gave it, in place of its window's."""
+    times = [change.details.get(key) for key in ("start_ns", "end_ns")]
+    begins = change.state in (State.CLAIMED, State.DEPLOYING)
+    if not begins or not all(isinstance(time_ns, int) for time_ns in times):
+        return row
+    start_ns, end_ns = (int(time_ns) for time_ns in times if time_ns is not None)
+    kind = desk.connection.scalar(sa.select(job.c.kind).where(job.c.id == row["job"]))
+    if kind != JobKind.TRIGGER or not row["start_ns"] <= start_ns < end_ns < _LATEST_NS:
+        return row
+    chosen = sa.update(run).where(run.c.id == row["id"])
+    desk.do(chosen.values(start_ns=start_ns, end_ns=end_ns))
+    return get(desk, row["id"])
 
 
 def _adopt(desk: Desk, made: dict[str, Any]) -> None:

@@ -61,6 +61,8 @@ class Trial:
         self.made, self.draw = made, random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.jobs = 0
+        self.without: set[str] = set()
+        """Runs whose executor was killed."""
 
     def submit(self, kind: str) -> str:
         """Submit a job of a kind; return its id."""
@@ -130,6 +132,7 @@ files = ["input.bin"]
             if pid is None:
                 self.kills[f"{who} {state}"] -= 1
                 return
+            self.without.add(run)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         else:
@@ -193,7 +196,7 @@ def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
     for who, state in _DIRECTED * max(1, cases(1) // 4):
         tried.kill_at(who, state)
     _say(made.directory / "terminal.json", 300.0)
-    for _ in range(cases(2) * (1 if cases(1) == 1 else 5)):
+    for _ in range(0 if cases(1) == 1 else 10 * cases(1)):
         tried.kill_at_random()
     runs = made.wait_ended()
     told = f"{sum(tried.kills.values())} kills: {dict(sorted(tried.kills.items()))}; " + str(
@@ -208,9 +211,9 @@ def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
             assert starts[run["id"]] == 1
             _check_files(made, run["id"])
         else:
-            assert run["reason"], run
-    complete = sum(run["state"] == State.COMPLETE for run in runs.values())
-    assert complete >= len(runs) // 3, told
+            # Only an executor that is killed takes its run with it.
+            assert run["id"] in tried.without, (run, made.log)
+            assert (run["state"], run["reason"]) == ("failed", "killed"), (run, made.log)
     check_tables(made)
     _check_nothing_is_left(made)
     record_trial("kills", "testbed", sum(tried.kills.values()), seed, "ok")
@@ -277,13 +280,13 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     agent = made.agent("a")
     agent.start()
     _online(made)
-    begin_ns = time.time_ns() + 2 * 10**9
+    begin_ns = time.time_ns() + 10**9
     says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
     for place in range(3):
-        made.submit(_light(f"due-{place}", says, f"at = {begin_ns + place * 1_500_000_000}"))
+        made.submit(_light(f"due-{place}", says, f"at = {begin_ns + place * 10**9}"))
     names = set(made.runs())
     held = lambda: json.dumps(agent.lives())  # noqa: E731
-    time.sleep(0.5)
+    time.sleep(0.3)
     # It hangs for the first two, and is gone for the third; the agent begins anew meanwhile.
     made.served.process.send_signal(signal.SIGSTOP)
     wait(lambda: len(made.sink.starts()) >= 1, 20, held)
@@ -472,9 +475,9 @@ def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
         pids = [made.served.process.pid]
         pids += [agent.process.pid for agent in made.agents.values() if agent.process]
         # What beginning takes, imports and first looks, is not what being idle does.
-        time.sleep(3.0)
+        time.sleep(2.0)
         before, began = _cpu_s(pids), time.monotonic()
-        time.sleep(8.0 if cases(1) == 1 else 20.0)
+        time.sleep(7.0 if cases(1) == 1 else 20.0)
         share = (_cpu_s(pids) - before) / (time.monotonic() - began)
         sizes = [_pss_mb(pid) for pid in pids]
     print(f"{100 * share:.1f} % of a core; PSS {sum(sizes):.0f} MB: {sizes}")

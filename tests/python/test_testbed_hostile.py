@@ -237,6 +237,7 @@ def _hostile_events(theirs: str, mine: str, job_id: str) -> list[tuple[str, str]
         ("telemetry", '{"samples": [{"time_ns": NaN, "pop_ping_latency_ms": NaN}]}'),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "uptime_s": "'; drop"}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "../x": 1}]})),
+        ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS + 86_400 * S * 400}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "uptime_s": 10**400}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": [[1]], "uptime_s": {"a": 1}}]})),
         ("nonsense", "{}"),
@@ -269,6 +270,8 @@ def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: Desks) -> N
             refused = len(desk.all(sa.select(audit).where(audit.c.outcome.startswith("refused"))))
         assert [dict(row) for row in rows] == [dict(row) for row in before], (kind, text[:200])
     assert refused > 20
+    days = {path.stem for path in at.office.telemetry.directory.rglob("*.jsonl")}
+    assert days <= {"2027-01-01"}
     at.change("a", mine, "claimed", fence=1)
     with at.office.reading(ADMIN) as desk:
         found = desk.one(sa.select(run.c.state).where(run.c.id == mine))

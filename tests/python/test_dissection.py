@@ -191,7 +191,12 @@ def test_every_format_says_the_same(write: Callable[[Floats], str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_damaged_traces_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_damaged_traces_are_refused_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The intervals take most of the time, and see none of the damage.
+    monkeypatch.setattr("skyhop.analysis.dissection._RESAMPLES", 10)
+
     def read(content: bytes) -> None:
         (tmp_path / "traces").write_bytes(content)
         dissect(read_traces(tmp_path / "traces"))

@@ -191,4 +191,5 @@ ahead=""
 [ -n "$tools_only" ] || { choose_features; build_ahead; }
 for lock in requirements.lock "$@"; do install_locked "$lock"; done
 [ -z "$ahead" ] || wait "$ahead" || true
-[ -n "$tools_only" ] || { generate_protocols; build_core; }
+generate_protocols
+[ -n "$tools_only" ] || build_core

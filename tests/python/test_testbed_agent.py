@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import socket
 import sqlite3
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from needs import needs_namespaces
+from needs import cases, needs_namespaces
 from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator, wait_for
 
 from skyhop.errors import InputError
@@ -360,6 +361,42 @@ def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: Orchestra
     wait_for(lambda: len(told()) >= 3, why=agent.log)
     assert not told()[-1]["ok"]
     assert "nosuchprogram" in told()[-1]["error"]
+
+
+def test_a_server_whose_files_are_not_to_be_had_says_so(
+    agent: AgentProcess, orchestrator: Orchestrator
+) -> None:
+    orchestrator.publish()
+    agent.start()
+    wait_for(lambda: kept_revision(agent), why=agent.log)
+    spec = job("true", run={"serve": ["true"]}, length_s=4.0) | {"nodes": ["edh"], "server": NODE}
+    orchestrator.task("01JZZZZZZZZZZZZZZZZZZZZZZZ", "start", spec, files={"a": b"1"})
+    told = lambda: [b for _, k, b in orchestrator.events if k == "task"]  # noqa: E731
+    wait_for(told, why=agent.log)
+    assert not told()[0]["ok"]
+    assert told()[0]["error"].startswith("deploy: a: ")
+
+
+@pytest.mark.alone
+def test_an_agent_that_is_killed_at_any_moment(
+    agent: AgentProcess, orchestrator: Orchestrator
+) -> None:
+    chance = random.Random(17)
+    orchestrator.inputs["input"] = b"1"
+    runs = []
+    for _ in range(cases(6)):
+        agent.start()
+        runs.append(orchestrator.plan(job("sh", "-c", "echo x >> out", overhead=False)))
+        time.sleep(chance.uniform(0.3, 1.0))
+        agent.kill()
+    agent.start()
+    for run in runs:
+        wait_for(lambda r=run: is_settled(orchestrator, r), why=agent.log)  # type: ignore[misc]
+        told = orchestrator.states(run)
+        assert told[-1] == "complete", (told, agent.log())
+        assert len(set(told)) == len(told)
+        assert started(agent, run) == 1
+    assert len(set(orchestrator.claims)) == len({run for run, _ in orchestrator.claims})
 
 
 SERVER = (

@@ -137,11 +137,31 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         order = wire.Schedule(revision=self.revision, body=text, signature=signature)
         return wire.Order(schedule=order)
 
-    def task(self, run: str, kind: str, spec: dict[str, Any], length_s: float = 20.0) -> str:
+    def task(
+        self,
+        run: str,
+        kind: str,
+        spec: dict[str, Any],
+        *,
+        length_s: float = 20.0,
+        files: dict[str, bytes] | None = None,
+    ) -> str:
         """Ask the node to serve a run."""
         name, now_ns = new_id(time.time_ns()), time.time_ns()
-        job = {"owner": "anna", "priv": False, "spec": spec, "files": {}}
-        body = {"task": name, "run": run, "node": NODE, "kind": kind, "job": job, "client": "edh"}
+        said = {
+            file: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for file, data in (files or {}).items()
+        }
+        job = {"owner": "anna", "priv": False, "spec": spec, "files": said}
+        body = {
+            "task": name,
+            "job_id": run,
+            "run": run,
+            "node": NODE,
+            "kind": kind,
+            "job": job,
+            "client": "edh",
+        }
         body |= {"start_ns": now_ns, "end_ns": now_ns + round(length_s * S_NS)}
         text = json.dumps(body).encode()
         signed = self.authority.sign_order(text)

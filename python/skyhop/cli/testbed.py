@@ -154,6 +154,44 @@ def enrol(
 
 
 @app.command()
+def agent(
+    state: Annotated[
+        Path, typer.Option("--state", metavar="DIR", help="What enrol made, and all that is kept.")
+    ] = Path("agent"),
+    dish: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A terminal: 192.168.100.1:9200 is the usual one."),
+    ] = None,
+    terminal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another terminal's values: a JSON object, rewritten."),
+    ] = None,
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The one that leads to the terminal: it is counted."),
+    ] = None,
+    kernel_service: Annotated[
+        Path | None,
+        typer.Option("--kernel", metavar="SOCKET", help="Of skyhop testbed kernel, if it runs."),
+    ] = None,
+) -> None:
+    """Run a node's agent until Ctrl-C: it dials out only, and runs go on without it.
+
+    Example: skyhop testbed agent --dish 192.168.100.1:9200 --interface eth0
+    """
+    from skyhop.testbed.agent import run_agent
+    from skyhop.testbed.agent.service import Options
+
+    options = Options(
+        dish=dish,
+        terminal=terminal,
+        interface=interface,
+        kernel=str(kernel_service) if kernel_service else None,
+    )
+    raise typer.Exit(run_agent(state.absolute(), options=options))
+
+
+@app.command()
 def submit(file: JobFile, credential: As = None, as_json: Json = False) -> None:
     """Submit a job; where it conflicts with others nothing is changed, and they are named."""
     with _open(credential) as testbed:

@@ -189,8 +189,12 @@ class Runner:
             if not allowed(life.state, state):
                 raise EndedError(f"run {life.key} is {life.state.value}")
             life.state, life.reason = state, reason
-            told = life.side is Side.CLIENT and not life.is_silent
-            entries = [run_entry(life, time.time_ns(), details)] if told else []
+            entries = []
+            if life.side is Side.CLIENT and not life.is_silent:
+                entries.append(run_entry(life, time.time_ns(), details))
+            elif life.side is Side.SERVER and state in ENDED and life.answer is None:
+                word = reason.value if reason else state.value
+                entries.append(_answered(life, f"{word}: {details.get('text', '')}"))
             self._node.book.enter(life, *entries)
 
     def _check_closing(self) -> None:
@@ -491,6 +495,10 @@ class Runner:
 
 def task_entry_of(node: Node, life: Life, error: str | None) -> None:
     """Report whether a server's side is ready."""
+    node.book.enter(life, _answered(life, error))
+
+
+def _answered(life: Life, error: str | None) -> Entry:
     body = {
         "task": life.task,
         "run": life.run,
@@ -499,7 +507,7 @@ def task_entry_of(node: Node, life: Life, error: str | None) -> None:
         "error": error,
     }
     life.answer = body
-    node.book.enter(life, Entry(EventKind.TASK, time.time_ns(), body))
+    return Entry(EventKind.TASK, time.time_ns(), body)
 
 
 def run_entry(life: Life, at_ns: int, details: dict[str, Any], **others: Any) -> Entry:

@@ -449,13 +449,16 @@ class Agent:
     def _serve(self, body: dict[str, Any]) -> None:
         """Serve another node's run, or say why not."""
         node, job = self._node, body["job"]
+        name = str(body.get("job_id") or "")
+        if not name and job.get("files"):
+            self._say(f"run {body['run']}: it is not said of which job: it is served without files")
         life = Life(
             run=str(body["run"]),
             side=Side.SERVER,
             state=State.DEPLOYING,
-            job=str(body.get("job_id") or job.get("id") or ""),
+            job=name,
             spec=job["spec"],
-            files=job.get("files") or {},
+            files=(job.get("files") or {}) if name else {},
             start_ns=int(body["start_ns"]),
             end_ns=int(body["end_ns"]),
             client=str(body.get("client") or ""),

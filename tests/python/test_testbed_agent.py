@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import os
 import random
@@ -19,8 +20,9 @@ from needs import cases, needs_namespaces
 from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator, wait_for
 
 from skyhop.errors import InputError
-from skyhop.testbed.agent.book import FILE
-from skyhop.testbed.agent.identity import enrol, read_identity
+from skyhop.testbed.agent.book import FILE, Book
+from skyhop.testbed.agent.identity import enrol, read_identity, renewed
+from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.service import Options, run_agent
 from skyhop.testbed.executor.journal import read_journal
 from skyhop.testbed.protocol import testbed_pb2 as wire
@@ -418,3 +420,47 @@ def test_one_agent_per_directory_and_an_end_that_leaves_runs(
     agent.start()
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
     assert orchestrator.states(run)[-1] == "complete"
+
+
+def test_a_certificate_is_renewed_with_a_new_key(
+    tmp_path: Path, orchestrator: Orchestrator
+) -> None:
+    state = tmp_path / "state"
+    enrol(orchestrator.invitation(), state)
+    old = read_identity(state)
+    now = dt.datetime.now(dt.UTC)
+    assert not old.is_to_renew(now + dt.timedelta(days=59))
+    assert old.is_to_renew(now + dt.timedelta(days=60))
+    said: list[str] = []
+    book = Book(tmp_path, 0)
+    link = Link(
+        old,
+        book,
+        on_order=lambda _: None,
+        revision=lambda: 0,
+        heartbeat_s=lambda: 1.0,
+        say=said.append,
+    )
+    new = renewed(state, old, link.stub)
+    assert new.key_pem != old.key_pem
+    assert new == read_identity(state)
+    link.connect(new)
+    link.start()
+    wait_for(lambda: orchestrator.batches, why=said)
+    link.close()
+    book.close()
+    assert said == []
+
+
+def test_a_run_that_is_stopped_keeps_its_files(
+    agent: AgentProcess, orchestrator: Orchestrator
+) -> None:
+    agent.start()
+    run = orchestrator.plan(job("sh", "-c", "echo x > out; exec sleep 30"))
+    wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
+    orchestrator.send(wire.Order(stop=wire.Stop(run=run, reason="owner")))
+    wait_for(lambda: (run, "client") in orchestrator.complete, why=agent.log)
+    assert orchestrator.states(run)[-1] == "aborted(owner)"
+    manifest = json.loads(orchestrator.files[f"{run}/client/manifest.json"])
+    assert manifest["result"]["partial"]
+    assert [f["name"] for f in manifest["files"] if f["name"] == "out"]

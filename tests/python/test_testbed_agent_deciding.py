@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from skyhop.testbed.agent.deciding import Action, Do, Known, Planned, Situation,
 from skyhop.testbed.agent.life import Life
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.running import run_entry
+from skyhop.testbed.agent.sensing import Counted, Host
+from skyhop.testbed.scavenger import Rule
 from skyhop.testbed.states import allowed
 from skyhop.testbed.words import ENDED, EventKind, JobKind, Reason, Side, State
 
@@ -225,6 +228,18 @@ def test_whatever_comes_no_run_is_begun_twice_and_none_is_forgotten() -> None:
             tried.step(now_s)
         assert len(tried.begun) == len(set(tried.begun)), seed
         assert set(tried.reasons) == {p.run for p in tried.planned}, seed
+
+
+def test_the_second_in_which_a_run_ends_is_not_the_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "dev"
+    host = Host("eth9", file)
+    user = []
+    for second, rx_bytes in enumerate([0, 10**6, 2 * 10**6, 3 * 10**6]):
+        file.write_text(f"\n\n eth9: {rx_bytes} 0 0 0 0 0 0 0 0 0\n")
+        runs = [Counted("a", os.getpid(), "none")] if second < 2 else []
+        user.append(host.look(second * S_NS, runs, Rule(), None).user_rx_bps)
+    assert user == [None, 8e6, None, 8e6]
+    assert host.is_active
 
 
 # What has to be in the book.

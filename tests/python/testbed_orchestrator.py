@@ -188,8 +188,15 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         if request.token not in self.tokens:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not good any more")
         self.tokens.discard(request.token)
+        return self._signed(request.node, request.csr_pem)
+
+    def Renew(self, request: Any, context: Any) -> Any:
+        name = context.auth_context()["x509_common_name"][0].decode()
+        return self._signed(name, request.csr_pem)
+
+    def _signed(self, node: str, request_pem: bytes) -> Any:
         now = dt.datetime.now(dt.UTC)
-        certificate = self.authority.sign_node(request.node, request.csr_pem, now)
+        certificate = self.authority.sign_node(node, request_pem, now)
         return wire.Certificate(
             certificate_pem=certificate,
             authority_pem=self.authority.certificate_pem,

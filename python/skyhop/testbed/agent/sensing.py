@@ -3,7 +3,8 @@
 Totals come from an interface's counters, or else from what the terminal says it moves. Runs and the
 agent itself are counted by their TCP sockets in the host's network, headers reckoned, and by their
 devices in namespaces of their own. UDP of runs in the host's network is not counted: it looks like
-the host's own traffic, and such runs end for it.
+the host's own traffic, and such runs end for it; so may those with many short connections, as a
+connection's bytes after the last look at it are missing.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Host:
         self._meter, self._scavenger = Meter(), Scavenger()
         self._own, self._of_runs = OfSockets(_HEADER_BYTES), OfSockets(_HEADER_BYTES)
         self._of_devices: dict[str, Moved] = {}
+        self._counted: set[str] = set()
         self.decision: Decision | None = None
         self.rates: Rates | None = None
 
@@ -90,7 +92,12 @@ class Host:
             own.rx_bytes,
             own.tx_bytes,
         )
-        self.rates = self._with_terminal(self._meter.update(now_ns, counters), sample)
+        rates = self._with_terminal(self._meter.update(now_ns, counters), sample)
+        keys = {run.key for run in runs}
+        if rates is not None and self._counted - keys:
+            # What a run moved between the last look and its end was not counted.
+            rates = replace(rates, runs_rx_bps=None, runs_tx_bps=None)
+        self._counted, self.rates = keys, rates
         self.decision = self._scavenger.update(now_ns, self.rates)
         return self.decision
 

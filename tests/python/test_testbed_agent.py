@@ -189,7 +189,7 @@ def test_an_agent_that_is_killed_settles_its_run_once(
     server = {"server": "ams-1", "server_address": "192.0.2.1"} if has_server else {}
     serve = {"run": {"serve": ["true"]}, "server": "ams-1"} if has_server else {}
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "sleep 1; echo x >> out", **serve), **server)
+    run = orchestrator.plan(job("sh", "-c", "sleep 0.7; echo x >> out", **serve), **server)
     if held:
         wait_for(orchestrator.reached[held].is_set, why=agent.log)
     else:
@@ -231,7 +231,7 @@ def test_what_happens_while_nobody_answers_is_reported_afterwards(
     agent: AgentProcess, orchestrator: Orchestrator
 ) -> None:
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "echo x > out"), 2.5)
+    run = orchestrator.plan(job("sh", "-c", "echo x > out"), 1.5)
     wait_for(lambda: kept_revision(agent) == orchestrator.revision, why=agent.log)
     orchestrator.stop()
     wait_for((agent.state / "runs" / run / "result.json").exists, why=agent.log)
@@ -386,7 +386,7 @@ def test_an_agent_that_is_killed_at_any_moment(
     chance = random.Random(17)
     orchestrator.inputs["input"] = b"1"
     runs = []
-    for _ in range(cases(6)):
+    for _ in range(cases(3)):
         agent.start()
         runs.append(orchestrator.plan(job("sh", "-c", "echo x >> out", overhead=False)))
         time.sleep(chance.uniform(0.3, 1.0))
@@ -411,7 +411,7 @@ def test_one_agent_per_directory_and_an_end_that_leaves_runs(
     agent: AgentProcess, orchestrator: Orchestrator
 ) -> None:
     agent.start()
-    run = orchestrator.plan(job("sh", "-c", "sleep 3; echo x > out"))
+    run = orchestrator.plan(job("sh", "-c", "sleep 1.5; echo x > out"))
     wait_for(lambda: started(agent, run), why=agent.log)
     with pytest.raises(InputError, match="another agent"):
         run_agent(agent.state, options=Options())

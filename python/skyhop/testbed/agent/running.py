@@ -285,6 +285,10 @@ class Runner:
 
     def _execute(self) -> None:
         """See a run through that is executed, or is about to be."""
+        is_unanswered = self.life.side is Side.SERVER and self.life.answer is None
+        if is_unanswered and is_alive(self._directory):
+            # The agent was killed between its start and the word of it.
+            self._report_ready()
         while not self._is_over():
             self._check_closing()
             if not is_alive(self._directory) and not self._is_over() and not self._revive():

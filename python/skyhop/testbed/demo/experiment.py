@@ -1,10 +1,8 @@
-"""What the demo's jobs bring along: small measurements, with Python alone.
+"""What the demo's jobs bring along, beside `far_end.py`: small measurements, with Python alone.
 
-    experiment.py serve PORT [--iperf3]             the far end of all of them
     experiment.py measure SERVER PORT S [--iperf3]  round-trip times, then a download and an upload
     experiment.py hops SERVER S                     each hop's round-trip time, as traceroute -n says
     experiment.py upload SERVER PORT S BPS          a load
-    experiment.py stream PORT                       whom the owner of a host watches
     experiment.py watch SERVER PORT S BPS           the owner, who does
 
 Round-trip times are those of UDP datagrams that come back, a line each in latency.csv.
@@ -17,72 +15,16 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 
-_PIECE = bytes(16_384)
+from far_end import DOWN, ORDER, UP, send
+
 _STAMP = struct.Struct("!Qd")
-_UP, _DOWN = b"U", b"D"
 _PROBE_S = 0.05
 _IP_RECVERR = 11
 _TIME_EXCEEDED, _UNREACHABLE = 11, 3
 _TRACE_PORT = 33_434
 _MOST_HOPS = 16
-_ORDER = struct.Struct("!cdd")
-
-
-def serve(port: int, *, with_iperf3: bool) -> None:
-    """Send datagrams back, and take or give streams, until told to end."""
-    if with_iperf3:
-        threading.Thread(target=_echo, args=(port,), daemon=True).start()
-        subprocess.run(["iperf3", "-s", "-p", str(port)], check=False)
-        return
-    threading.Thread(target=_echo, args=(port,), daemon=True).start()
-    with socket.create_server(("", port)) as listener:
-        while True:
-            stream, _ = listener.accept()
-            threading.Thread(target=_answer, args=(stream,), daemon=True).start()
-
-
-def _echo(port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo:
-        echo.bind(("", port))
-        while True:
-            datagram, whence = echo.recvfrom(2048)
-            with contextlib.suppress(OSError):
-                echo.sendto(datagram, whence)
-
-
-def _answer(stream: socket.socket) -> None:
-    """Give or take a stream, as its first bytes ask for."""
-    with stream, contextlib.suppress(OSError):
-        way, seconds, bps = _ORDER.unpack(_exactly(stream, _ORDER.size))
-        if way == _DOWN:
-            _send(stream, seconds, bps)
-        else:
-            while stream.recv(1 << 18):
-                pass
-
-
-def _exactly(stream: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = stream.recv(count - len(data))
-        if not piece:
-            raise OSError("it ended early")
-        data += piece
-    return data
-
-
-def _send(stream: socket.socket, seconds: float, bps: float) -> int:
-    """Send for so long, at most so fast (0: as fast as it goes); return the bytes."""
-    begin, sent = time.monotonic(), 0
-    while (passed_s := time.monotonic() - begin) < seconds:
-        if bps and sent * 8 > bps * passed_s:
-            time.sleep(0.005)
-            continue
-        sent += stream.send(_PIECE)
-    return sent
 
 
 def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> None:
@@ -96,8 +38,8 @@ def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> Non
         }
     else:
         found = {
-            "download": {"bps": _stream(server, port, share_s, _DOWN)},
-            "upload": {"bps": _stream(server, port, share_s, _UP)},
+            "download": {"bps": _stream(server, port, share_s, DOWN)},
+            "upload": {"bps": _stream(server, port, share_s, UP)},
         }
     with open("throughput.json", "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
@@ -151,9 +93,10 @@ def _stream(server: str, port: int, seconds: float, way: bytes, bps: float = 0.0
     """Send or receive for so long; return the rate."""
     begin = time.monotonic()
     with socket.create_connection((server, port), timeout=10) as stream:
-        stream.sendall(_ORDER.pack(way, seconds, bps))
-        if way == _UP:
-            moved = _send(stream, seconds, bps)
+        stream.sendall(ORDER.pack(way, seconds, bps))
+        if way == UP:
+            moved = send(stream, seconds, bps)
+            stream.shutdown(socket.SHUT_WR)
         else:
             moved = 0
             while piece := stream.recv(1 << 18):
@@ -202,14 +145,12 @@ def main(words: "list[str]") -> None:
     """Do what the words say."""
     with_iperf3 = "--iperf3" in words
     what, *rest = [word for word in words if word != "--iperf3"]
-    if what in ("serve", "stream"):
-        serve(int(rest[0]), with_iperf3=with_iperf3)
-    elif what == "measure":
+    if what == "measure":
         measure(rest[0], int(rest[1]), float(rest[2]), with_iperf3=with_iperf3)
     elif what == "hops":
         hops(rest[0], float(rest[1]))
     else:
-        way = _UP if what == "upload" else _DOWN
+        way = UP if what == "upload" else DOWN
         _stream(rest[0], int(rest[1]), float(rest[2]), way, float(rest[3]))
 
 

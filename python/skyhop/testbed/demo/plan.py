@@ -82,19 +82,19 @@ QUICK = Lengths(
     raised_s=5.0,
     waits_for_again=False,
 )
-TERMINALS_PHASE_S, LINKS_PHASE_S = 0.9, 0.5
+TERMINALS_PHASE_S, LINKS_PHASE_S = 0.75, 0.5
 """When in a UTC second terminals' seconds and links begin. Agents ask at the beginning of each; a
 terminal knows of a second one second after its end. So that which is so from the middle of one is
 known a second and a half later; it could be a second more."""
-RAISED = "120 ms"
+RAISED = "160 ms"
 USUAL = "16 ms"
-_CHANGES_S = 1800.0
+_DURATION_S = 1800.0
 """How long the round-trip time keeps rising and falling, for those who look at the page."""
 
 
 def rises_s(lengths: Lengths) -> list[float]:
     """Return when the second site's round-trip time rises, from its link's begin."""
-    count = int(_CHANGES_S / lengths.period_s)
+    count = int(_DURATION_S / lengths.period_s)
     return [lengths.period_s * number for number in range(1, count)]
 
 
@@ -116,7 +116,7 @@ rate = "100 Mbit/s"
 queue = "100 ms"
 
 [run]
-duration = "120 s"
+duration = "{_DURATION_S:g} s"
 """
     if site is not TRIGGERED:
         return text

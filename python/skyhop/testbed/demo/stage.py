@@ -27,9 +27,14 @@ from skyhop.testbed.demo.guard import map_user, send
 from skyhop.testbed.executor import linux
 
 _HERE = Path(__file__).parent
-EXPERIMENT = _HERE / "experiment.py"
 _SKYHOP = (sys.executable, "-c", "import sys; from skyhop.cli import main; sys.exit(main())")
-_EXPERIMENT = (sys.executable, str(EXPERIMENT))
+_AGENT = (
+    sys.executable,
+    "-c",
+    "import sys; from pathlib import Path; from skyhop.testbed.agent.service import *; "
+    "words = sys.argv[1:]; options = Options(dish=words[1] or None, interface=words[2]); "
+    "sys.exit(run_agent(Path(words[0]), options=options))",
+)
 _TERMINAL = (
     sys.executable,
     "-c",
@@ -45,6 +50,7 @@ _POLITE_S = 4.0
 _LINKS_END_S = 20.0
 _AGENTS_USER = 1000
 _ORCHESTRATOR = "orchestrator"
+_ENDS = "ends"
 _LEAD_S = 0.055
 """From when the far end listens to the link's begin."""
 _ALL_USERS = 0x7FFF_FFFF
@@ -68,8 +74,10 @@ class Stage:
 
     def run(self) -> None:
         """Set everything up, then follow orders until the guard ends it."""
+        # A socket's name is short.
+        os.chdir(self.state)
         (self.state / "logs").mkdir(exist_ok=True)
-        self.listener.bind(str(self.state / "ends"))
+        self.listener.bind(_ENDS)
         self.listener.listen(8)
         self._start_orchestrator()
         self._start_links()
@@ -107,7 +115,7 @@ class Stage:
             scenario = self.state / f"{site.name}.toml"
             scenario.write_text(plan.scenario(site, self.lengths))
             holder = [sys.executable, "-S", "-E", str(_HERE / "holder.py")]
-            holder.append(str(self.state / "ends"))
+            holder.append(_ENDS)
             phase = str(plan.LINKS_PHASE_S - _LEAD_S)
             self._start(
                 f"link {site.name}",
@@ -140,7 +148,8 @@ class Stage:
                 + ["--listen", f"{plan.DISH}:{plan.DISH_PORT}"],
                 inside=f"terminal {site.name}",
             )
-        self._start("stream", [*_EXPERIMENT, "stream", str(plan.OWNERS_PORT)], inside="wan")
+        film = [sys.executable, str(_HERE / "far_end.py"), str(plan.OWNERS_PORT)]
+        self._start("film", film, inside="wan")
         self._watch_packets()
         send(self.channel, event="joined", namespaces=len(self.namespaces))
 
@@ -187,17 +196,17 @@ class Stage:
         networks = [self.namespaces[name] for name in hosts.values()]
         self.processes["relay"] = helpers.fork_helper(lambda: helpers.relay(port, networks))
         for node, host in hosts.items():
-            command = [*_SKYHOP, "testbed", "agent", "--state", str(self.state / "agents" / node)]
+            command = [*_AGENT, str(self.state / "agents" / node)]
             if node == plan.SERVER_NODE:
-                command += ["--interface", plan.WAN_DEVICE]
+                command += ["", plan.WAN_DEVICE]
             else:
-                command += ["--dish", f"{plan.DISH}:{plan.DISH_PORT}", "--interface", plan.LAN]
+                command += [f"{plan.DISH}:{plan.DISH_PORT}", plan.LAN]
             self._start(f"agent {node}", command, inside=host, as_user=True)
 
     def _start_owner(self, seconds: float, bps: float) -> None:
         words = ["watch", plan.WAN, str(plan.OWNERS_PORT), str(seconds), str(bps)]
         host = f"host {plan.PREEMPTED.name}"
-        self._start("owner", [*_EXPERIMENT, *words], inside=host, as_user=True)
+        self._start("owner", [sys.executable, str(_HERE / "experiment.py"), *words], inside=host, as_user=True)
 
     def _finish(self) -> None:
         """End all in order: first who sends, then the links, which write down what they carried."""

@@ -265,6 +265,11 @@ def test_a_window_goes_on_in_a_run_of_the_nodes_making(at: Desks) -> None:
     change = Change(at.now_ns, State.ARMED, "").as_json()
     at.report("a", ("run", {"run": follower, "change": change, "new": new}))
     assert state_of(at, follower) == ("armed", None)
+    # What a trigger started has the time of its length, no longer that of its window.
+    times = {"start_ns": at.now_ns + 5 * S, "end_ns": at.now_ns + 65 * S}
+    at.change("a", name, "claimed", fence=3, **times)
+    row = next(row for row in all_runs(at) if row["id"] == name)
+    assert (row["start_ns"], row["end_ns"]) == (times["start_ns"], times["end_ns"])
     # Another node cannot hang its own onto it, nor can a run be made of nothing.
     stolen = {**new, "run": new_id(at.now_ns)}
     at.report("b", ("run", {"run": stolen["run"], "change": change, "new": stolen}))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import sqlalchemy as sa
 from conftest import skyhop_command
 
 from skyhop.testbed.client import Credential, Testbed
@@ -80,7 +81,10 @@ class Desks:
 def desks(directory: Path) -> Iterator[Desks]:
     """Give an office with users ann, bob and pia, ann's nodes a and b, and the server s."""
     clock = [BEGIN_NS]
-    office = Office(directory, ["localhost"], now_ns=lambda: clock[0])
+    database = os.environ.get("SKYHOP_TEST_DATABASE")
+    if database is not None:
+        empty(database)
+    office = Office(directory, ["localhost"], database=database, now_ns=lambda: clock[0])
     with office.writing(ITSELF) as desk:
         for name, role in (
             ("root", "admin"),
@@ -96,6 +100,16 @@ def desks(directory: Path) -> Iterator[Desks]:
         yield Desks(office, clock)
     finally:
         office.close()
+
+
+def empty(database: str) -> None:
+    """Drop whatever a database for tests holds."""
+    engine = sa.create_engine(database)
+    with engine.begin() as connection:
+        found = sa.MetaData()
+        found.reflect(connection)
+        found.drop_all(connection)
+    engine.dispose()
 
 
 def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:

@@ -25,7 +25,15 @@ import tomllib
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from skyhop.data.quantities import seconds, size_bytes
 from skyhop.errors import InputError
@@ -35,6 +43,11 @@ LONGEST_FILE_BYTES = 64_000
 """A job file that is longer is refused unread."""
 LONGEST_INPUTS_BYTES = 16_000_000
 """What a job may bring with it, all files together."""
+_LONGEST_PATH = 240
+_DEEP_KEY = re.compile(
+    r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
+)
+"""Keys of many parts take the reader of TOML time and memory by the square of their number."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _RESERVED = ("SKYHOP_", "LD_", "PYTHON")
@@ -79,17 +92,25 @@ def check_name(value: str) -> str:
 
 def _relative(value: str) -> str:
     path = PurePosixPath(value)
-    if path.is_absolute() or ".." in path.parts or not value or "\0" in value:
+    if not value.isprintable() or len(value.encode()) > _LONGEST_PATH:
+        raise ValueError(f"{value[:40]!a}: a path is plain text of at most {_LONGEST_PATH} bytes")
+    if path.is_absolute() or ".." in path.parts or not path.name:
         raise ValueError(f'"{value}" leaves the run\'s directory: give a path inside it')
     return value
 
 
+def _word(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("holds a zero byte, which no program's argument can")
+    return value
+
+
 Seconds = Annotated[float, BeforeValidator(_duration), Field(ge=0, allow_inf_nan=False)]
-Bytes = Annotated[int, BeforeValidator(_size), Field(ge=0)]
+Bytes = Annotated[int, BeforeValidator(_size), Field(ge=0, lt=2**63)]
 InstantNs = Annotated[int, BeforeValidator(_instant), Field(ge=0, lt=2**63)]
 Name = Annotated[str, BeforeValidator(lambda v: check_name(v) if isinstance(v, str) else v)]
 Relative = Annotated[str, BeforeValidator(lambda v: _relative(v) if isinstance(v, str) else v)]
-Word = Annotated[str, Field(max_length=4096)]
+Word = Annotated[str, Field(max_length=4096), AfterValidator(_word)]
 Words = Annotated[list[Word], Field(min_length=1, max_length=256)]
 
 
@@ -247,9 +268,12 @@ def read_job(text: str, source: str = "job") -> Job:
         raise InputError(
             f"{source}: longer than {LONGEST_FILE_BYTES:,} bytes, which no job file is"
         )
+    if _DEEP_KEY.search(text):
+        raise InputError(f"{source}: a key has more parts than any of a job's")
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # TOML that is none is a ValueError, and so is a number of too many digits.
         raise InputError(f"{source}: {error or 'nested too deeply'}") from None
     return job_of(values, source)
 

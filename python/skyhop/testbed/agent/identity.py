@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ENROL_PATIENCE_S = 20.0
 _LARGEST_INVITATION = 100_000
+_OPTIONS = [("grpc.enable_http_proxy", 0)]
 _WORDS = ("address", "agents", "node", "token", "authority_pem")
 _KEY, _CERTIFICATE, _AUTHORITY, _ORDERS = "node.key", "node.pem", "authority.pem", "orders.pub"
 _ADDRESSES = "node.json"
@@ -148,7 +149,7 @@ def _asked(values: dict[str, str], request: bytes) -> Any:
     from skyhop.testbed.protocol import testbed_pb2_grpc as services
 
     credentials = grpc.ssl_channel_credentials(values["authority_pem"].encode())
-    with grpc.secure_channel(values["address"], credentials) as channel:
+    with grpc.secure_channel(values["address"], credentials, _OPTIONS) as channel:
         stub = services.EnrolmentStub(channel)
         asked = wire.EnrolRequest(node=values["node"], token=values["token"], csr_pem=request)
         try:

@@ -34,6 +34,12 @@ _MOST_RUNS = 2_000
 _LONGEST_EVENT = 256_000
 _LOGGED = 20_000
 """So many evaluations of a job's trigger are kept."""
+_WRONG = (
+    InputError,
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+    *(sa.exc.IntegrityError, sa.exc.DataError, sa.exc.InterfaceError),
+)
+"""What comes of an event that no agent of ours tells."""
 _POLICY = frozenset(
     {
         "programs",
@@ -264,6 +270,7 @@ def tasks(desk: Desk, name: str) -> list[dict[str, Any]]:
             "run": row["run"],
             "node": name,
             "kind": row["kind"],
+            "job_id": row["job"],
             "client": row["client"],
             "start_ns": row["start_ns"],
             "end_ns": row["end_ns"],
@@ -303,7 +310,7 @@ def report(desk: Desk, events: list[tuple[int, int, str, str]]) -> tuple[int, li
             # One that is wrong must not keep back those behind it, nor leave half of itself.
             with desk.connection.begin_nested():
                 samples += _enter(desk, at_ns, kind, body)
-        except (InputError, ValueError, KeyError, TypeError, sa.exc.IntegrityError) as error:
+        except _WRONG as error:
             desk.note(f"report {kind[:20]}", f"event {seq}", f"refused: {str(error)[:300]}")
     values = {"last_seq": last, "last_seen_ns": desk.now_ns}
     desk.do(sa.update(node).where(node.c.name == row["name"]).values(**values))

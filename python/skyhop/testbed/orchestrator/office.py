@@ -10,9 +10,11 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from skyhop.errors import InputError
+from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop.testbed.orchestrator import people, planning, runs
 from skyhop.testbed.orchestrator.authority import Authority, open_authority
@@ -89,14 +91,18 @@ class Office:
             return people.caller_of_token(desk, token, kind)
 
     def keep_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
-        """Keep samples of a node; those with columns that are not ours lose these."""
+        """Keep samples of a node: without columns that are not ours, and none that is no sample."""
+        from skyhop.telemetry.columns import checked
         from skyhop.telemetry.fields import BY_NAME, TIME
 
-        kept = [
-            {k: v for k, v in sample.items() if k in BY_NAME or k == TIME} for sample in samples
-        ]
+        kept: list[Sample] = []
+        for sample in samples:
+            known = {k: v for k, v in sample.items() if k in BY_NAME or k == TIME}
+            # One that is wrong must not keep back all that its node tells.
+            with suppress(InputError):
+                kept.append(checked(known))  # type: ignore[arg-type]
         with self._telemetry_lock:
-            self.telemetry.append(node, kept)  # type: ignore[arg-type]
+            self.telemetry.append(node, kept)
 
     def tick(self) -> None:
         """Do what time brings: plan on, give up what was lost, delete what has had its time."""

@@ -139,6 +139,8 @@ class Service:
             except SkyhopError as error:
                 await asyncio.to_thread(self._note_refusal, name, context, asked, error)
                 await _refuse(context, error)
+            except Exception as error:
+                await _fail(context, name, error)
 
         return answer
 
@@ -150,6 +152,8 @@ class Service:
             except SkyhopError as error:
                 await asyncio.to_thread(self._note_refusal, name, context, asked, error)
                 await _refuse(context, error)
+            except Exception as error:
+                await _fail(context, name, error)
 
         return answer
 
@@ -162,6 +166,8 @@ class Service:
                         yield piece
             except SkyhopError as error:
                 await _refuse(context, error)
+            except Exception as error:
+                await _fail(context, name, error)
 
         return answer
 
@@ -476,6 +482,12 @@ _CODES: list[tuple[type[SkyhopError], grpc.StatusCode]] = [
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
     (SkyhopError, grpc.StatusCode.INTERNAL),
 ]
+
+
+async def _fail(context: Context, name: str, error: Exception) -> None:
+    """Answer where something went wrong that nobody foresaw: what it was is not the caller's."""
+    _log.error("%s: %s: %s", name, type(error).__name__, error, exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, f"{name} failed here: the testbed's log says why")
 
 
 async def _refuse(context: Context, error: SkyhopError) -> None:

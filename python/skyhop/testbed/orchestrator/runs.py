@@ -17,6 +17,9 @@ from skyhop.testbed.store.tables import artefact, event, job, run, task
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
 
 _SECOND = 1_000_000_000
+_FAST_NS = 86_400 * _SECOND
+"""No node's clock is so far ahead."""
+_LARGEST_FENCE, _LATEST_NS = 2**63, 2**62
 _MADE_ROOM = frozenset({Reason.SCAVENGER, Reason.BUSY})
 """Why a run that happens once is given another time."""
 
@@ -126,6 +129,8 @@ def told(desk: Desk, body: dict[str, Any]) -> None:
     if made:
         _adopt(desk, made)
     change = Change.from_json(body["change"])
+    if not 0 <= change.at_ns <= desk.now_ns + _FAST_NS:
+        raise InputError(f"a change of run {str(body['run'])[:40]} is of no time: {change.at_ns}")
     row = get(desk, str(body["run"]))
     if desk.caller.name not in (row["client"], row["server"]):
         raise InputError(f"run {row['id']} is not {desk.caller.name}'s")
@@ -134,11 +139,29 @@ def told(desk: Desk, body: dict[str, Any]) -> None:
     change = Change(change.at_ns, change.state, desk.caller.actor, change.reason, change.details)
     fence = change.details.get("fence")
     if change.state is State.CLAIMED and isinstance(fence, int):
+        if not 0 < fence < _LARGEST_FENCE:
+            raise InputError(f"run {row['id']}: no fence is {str(fence)[:40]}")
         if State(row["state"]) is State.CLAIMED and row["fence"] == fence:
             # Granted before; the node could not know.
             return
         desk.do(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+    row = _at_its_time(desk, row, change)
     apply(desk, row, change)
+
+
+def _at_its_time(desk: Desk, row: sa.RowMapping, change: Change) -> sa.RowMapping:
+    """Return the run with the times that its trigger gave it, in place of its window's."""
+    times = [change.details.get(key) for key in ("start_ns", "end_ns")]
+    begins = change.state in (State.CLAIMED, State.DEPLOYING)
+    if not begins or not all(isinstance(time_ns, int) for time_ns in times):
+        return row
+    start_ns, end_ns = (int(time_ns) for time_ns in times if time_ns is not None)
+    kind = desk.connection.scalar(sa.select(job.c.kind).where(job.c.id == row["job"]))
+    if kind != JobKind.TRIGGER or not row["start_ns"] <= start_ns < end_ns < _LATEST_NS:
+        return row
+    chosen = sa.update(run).where(run.c.id == row["id"])
+    desk.do(chosen.values(start_ns=start_ns, end_ns=end_ns))
+    return get(desk, row["id"])
 
 
 def _adopt(desk: Desk, made: dict[str, Any]) -> None:
@@ -151,7 +174,10 @@ def _adopt(desk: Desk, made: dict[str, Any]) -> None:
     if old["client"] != desk.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
         raise InputError(f"run {name} follows none of {desk.caller.name}'s")
     row = {key: old[key] for key in ("job", "client", "server")}
-    row |= {"start_ns": int(made["start_ns"]), "end_ns": int(made["end_ns"]), "after": after}
+    start_ns, end_ns = int(made["start_ns"]), int(made["end_ns"])
+    if not 0 <= start_ns < end_ns < _LATEST_NS:
+        raise InputError(f"run {name}: its window is none")
+    row |= {"start_ns": start_ns, "end_ns": end_ns, "after": after}
     desk.do(
         sa.insert(run).values(id=name, state=State.PLANNED, created_ns=desk.now_ns, fence=0, **row)
     )

@@ -6,6 +6,7 @@ and digest they move to `NODE/JOB/YYYY/MM/DD/RUN/SIDE` and get their rows.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -19,7 +20,7 @@ from skyhop.testbed.ids import is_id
 from skyhop.testbed.orchestrator import runs
 from skyhop.testbed.orchestrator.desk import DeniedError, Desk, NotFoundError
 from skyhop.testbed.orchestrator.planning import spec_of
-from skyhop.testbed.store.tables import artefact, job
+from skyhop.testbed.store.tables import artefact, job, run
 from skyhop.testbed.words import Side
 
 MANIFEST = "manifest.json"
@@ -108,6 +109,9 @@ class Uploads:
         if goal.exists():
             shutil.rmtree(goal)
         place.replace(goal)
+        # The other side's pieces may be there still.
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()
         return True
 
     def is_complete(self, desk: Desk, run: str, side: str) -> bool:
@@ -136,11 +140,25 @@ class Uploads:
             shutil.rmtree(self._place(row, each["side"]), ignore_errors=True)
             gone = (artefact.c.run == each["run"]) & (artefact.c.side == each["side"])
             desk.do(sa.delete(artefact).where(gone))
+        self._forget_pieces(desk)
+
+    def _forget_pieces(self, desk: Desk) -> None:
+        """Delete what came of runs whose nodes do not try to send the rest any more."""
+        for place in [*self._incoming_of_all.glob("*")]:
+            chosen = sa.select(run.c.end_ns, job).join(job).where(run.c.id == place.name)
+            row = desk.one(chosen)
+            kept_ns = 0 if row is None else row["end_ns"] + round(spec_of(row).retention_s * 1e9)
+            if kept_ns < desk.now_ns:
+                shutil.rmtree(place, ignore_errors=True)
+
+    @property
+    def _incoming_of_all(self) -> Path:
+        return self._directory / "incoming"
 
     def _incoming(self, run: str, side: str) -> Path:
         if not is_id(run) or side not in [each.value for each in Side]:
             raise InputError("there is no such run")
-        return self._directory / "incoming" / run / side
+        return self._incoming_of_all / run / side
 
     def _place(self, row: sa.RowMapping, side: str) -> Path:
         day = dt.datetime.fromtimestamp(row["created_ns"] / 1e9, dt.UTC)
@@ -177,9 +195,10 @@ def _listed(manifest: Path) -> list[tuple[str, int, str]]:
     try:
         files = json.loads(manifest.read_bytes())["files"]
         listed = [(checked_name(str(f["name"])), int(f["size"]), str(f["sha256"])) for f in files]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError("the manifest is none") from None
-    if len(listed) > _MOST_FILES or MANIFEST in [name for name, _, _ in listed]:
+    names = {name for name, _, _ in listed}
+    if len(listed) > _MOST_FILES or MANIFEST in names or len(names) < len(listed):
         raise InputError("the manifest is none")
     return listed
 

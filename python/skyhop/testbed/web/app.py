@@ -1,0 +1,121 @@
+"""The page as an ASGI application: which address is which page."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.web.ask import Ask, Page, Rooms, endpoint, refused
+from skyhop.testbed.web.drawings import Drawings
+from skyhop.testbed.web.guard import Guard
+from skyhop.testbed.web.look import Look
+from skyhop.testbed.web.pages import admin, calendar, home, jobs, login, me, nodes, runs, submit
+from skyhop.testbed.web.recent import Recent
+
+_OPEN: dict[str, tuple[Page | None, Page | None]] = {
+    "/login": (login.show, login.log_in),
+    "/look": (None, login.set_look),
+}
+"""What is for everybody: by address, what is shown and what its form does."""
+
+_PAGES: dict[str, tuple[Page | None, Page | None]] = {
+    "/": (home.show, None),
+    "/logout": (None, login.log_out),
+    "/nodes": (nodes.listing, None),
+    "/nodes/{node}": (nodes.show, None),
+    "/nodes/{node}/live.json": (nodes.live, None),
+    "/nodes/{node}/history": (nodes.history, None),
+    "/nodes/{node}/figure/{kind}": (nodes.figure, None),
+    "/nodes/{node}/scavenger": (None, nodes.set_scavenger),
+    "/nodes/{node}/policy": (None, nodes.set_policy),
+    "/calendar": (calendar.show, None),
+    "/submit": (submit.show, submit.submit),
+    "/submit/fill": (None, submit.fill),
+    "/submit/check": (None, submit.check),
+    "/jobs": (jobs.listing, None),
+    "/jobs/{job}": (jobs.show, None),
+    "/jobs/{job}/cancel": (None, jobs.cancel),
+    "/jobs/{job}/modify": (submit.show_change, submit.change),
+    "/runs": (runs.listing, None),
+    "/runs/{run}": (runs.show, None),
+    "/runs/{run}/state": (runs.state, None),
+    "/runs/{run}/abort": (None, runs.abort),
+    "/runs/{run}/log/{side}/{name:path}": (runs.log, None),
+    "/runs/{run}/file/{side}/{name:path}": (runs.download, None),
+    "/runs/{run}/report/{side}/{name:path}": (runs.report, None),
+    "/runs/{run}/figure/{kind}/{side}/{name:path}": (runs.figure, None),
+    "/runs/{run}/telemetry": (runs.telemetry, None),
+    "/triggers": (jobs.triggers, None),
+    "/me": (me.show, me.change),
+    "/me/tokens": (None, me.make_token),
+    "/me/revoke": (None, me.revoke),
+    "/admin": (admin.show, None),
+    "/admin/users": (admin.users, admin.put_user),
+    "/admin/users/{name}/delete": (None, admin.delete_user),
+    "/admin/users/{name}/token": (None, admin.make_token),
+    "/admin/users/{name}/revoke": (None, admin.revoke_tokens),
+    "/admin/nodes": (admin.nodes, admin.put_node),
+    "/admin/nodes/{name}/invite": (None, admin.invite),
+    "/admin/nodes/{name}/delete": (None, admin.delete_node),
+    "/admin/config": (admin.config, None),
+    "/admin/audit": (admin.audit, None),
+}
+"""For those who have logged in."""
+
+
+def make_app(office: Office) -> Starlette:
+    """Return the page of an orchestrator; it is served over TLS, in the orchestrator's process.
+
+    Cookies are sent over TLS alone. What is drawn is kept in `drawings` of its state directory.
+    """
+    drawings = Drawings(office.directory / "drawings", office.telemetry.directory)
+    rooms = Rooms(office, Look(), drawings, Recent(office.telemetry.directory))
+    routes: list[Route | Mount] = []
+    for pages, is_open in ((_OPEN, True), (_PAGES, False)):
+        for address, (shown, done) in pages.items():
+            if shown is not None:
+                answer = endpoint(rooms, shown, is_open=is_open)
+                routes.append(Route(address, answer, methods=["GET"]))
+            if done is not None:
+                answer = endpoint(rooms, done, is_open=is_open)
+                routes.append(Route(address, answer, methods=["POST"]))
+    static = Path(str(files("skyhop.testbed.web"))) / "static"
+    routes.append(Mount("/static", _Static(directory=static)))
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return refused(Ask(rooms, request), HTTPException(error.status_code, _plain(error)))
+
+    async def broken(request: Request, _error: Exception) -> Response:
+        # What went wrong stands in the orchestrator's log; it is nobody else's.
+        return refused(Ask(rooms, request), HTTPException(500, "this is a fault of the testbed's"))
+
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard)],
+        exception_handlers={HTTPException: unknown, Exception: broken},
+    )
+
+
+class _Static(StaticFiles):
+    """Files that are the same for all; browsers may keep them for an hour."""
+
+    def file_response(self, *arguments: object, **named: object) -> Response:
+        response = super().file_response(*arguments, **named)  # type: ignore[arg-type]
+        response.headers["cache-control"] = "public, max-age=3600"
+        return response
+
+
+def _plain(error: HTTPException) -> str:
+    return {404: "the address leads nowhere", 405: "this address is for forms"}.get(
+        error.status_code, str(error.detail)
+    )

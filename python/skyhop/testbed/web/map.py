@@ -1,0 +1,185 @@
+"""The map of nodes: coastlines and places as one SVG, with a region to look closer at.
+
+Longitude and latitude are the two axes, a degree of each as wide as in the region's middle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+REGIONS: dict[str, tuple[str, tuple[float, float, float, float]]] = {
+    "world": ("World", (-170.0, 190.0, -58.0, 78.0)),
+    "europe": ("Europe", (-12.0, 34.0, 35.0, 62.0)),
+    "north-america": ("North America", (-130.0, -62.0, 22.0, 58.0)),
+    "south-america": ("South America", (-86.0, -32.0, -56.0, 14.0)),
+    "africa": ("Africa", (-20.0, 54.0, -36.0, 38.0)),
+    "asia": ("Asia", (58.0, 150.0, -2.0, 56.0)),
+    "oceania": ("Oceania", (108.0, 182.0, -48.0, 2.0)),
+}
+"""By address: the name, and west, east, south, north in degrees."""
+WIDTH = 720
+_FEWEST_PX = 0.7
+"""Points of a coast nearer than that to the last one are left out."""
+_ROOM_DEG = 2.0
+_LETTER_PX = 9.5
+"""How wide a letter of a name is, at most nearly."""
+
+_Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A node on the map, and where its name stands."""
+
+    x: float
+    y: float
+    name: str
+    text_x: float
+    text_y: float
+    anchor: str
+    node: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The map for one width; the letters of a picture shrink with it."""
+
+    size: str
+    """"wide" or "narrow"."""
+    width: int
+    height: int
+    scale: float
+    pins: Sequence[Pin]
+
+
+@dataclass(frozen=True)
+class Map:
+    """What the template draws."""
+
+    region: str
+    land: str
+    sizes: Sequence[Drawn]
+    without_place: Sequence[str]
+    elsewhere: Sequence[str]
+    """Nodes that are not in this region."""
+
+
+def node_map(nodes: Sequence[dict[str, Any]], wanted: str = "") -> Map:
+    """Return the map of nodes, of a region, or of the smallest that holds all of them."""
+    placed = [n for n in nodes if n["latitude_deg"] is not None and n["longitude_deg"] is not None]
+    region = wanted if wanted in REGIONS else _smallest(placed)
+    inside = [node for node in placed if _is_in(region, node)]
+    return Map(
+        region,
+        _land(region),
+        [_drawn("wide", 1.0, region, inside), _drawn("narrow", 0.5, region, inside)],
+        [n["name"] for n in nodes if n not in placed],
+        [n["name"] for n in placed if n not in inside],
+    )
+
+
+def _drawn(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]) -> Drawn:
+    """Place pins, and each one's name where it covers neither a pin nor another name."""
+    height, to_px = _frame(region)
+    at = {}
+    for node in nodes:
+        x, y = to_px(_turned(region, node["longitude_deg"]), node["latitude_deg"])
+        at[node["name"]] = (round(x * scale, 1), round(y * scale, 1))
+    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in at.values()]
+    pins = []
+    for node in sorted(nodes, key=lambda each: (-each["latitude_deg"], each["name"])):
+        x, y = at[node["name"]]
+        wide = _LETTER_PX * len(node["name"])
+        places = [
+            (side, drop, (x + 10 if side > 0 else x - 10 - wide, y + drop - 9))
+            for drop in (0, -9, 9, -18, 18, -28, 28, 40)
+            for side in (1, -1)
+        ]
+        boxes = [(side, drop, (px, py, px + wide, py + 18)) for side, drop, (px, py) in places]
+        free = [
+            each
+            for each in boxes
+            if each[2][0] >= 0
+            and each[2][2] <= WIDTH * scale
+            and not any(_meet(each[2], other) for other in taken)
+        ]
+        side, drop, box = (free or boxes)[0]
+        taken.append(box)
+        anchor = "start" if side > 0 else "end"
+        pins.append(Pin(x, y, node["name"], x + 11 * side, y + drop + 5, anchor, node))
+    return Drawn(size, round(WIDTH * scale), round(height * scale), scale, pins)
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
+
+
+def _smallest(placed: Sequence[dict[str, Any]]) -> str:
+    if placed:
+        for region in REGIONS:
+            if region != "world" and all(_is_in(region, node) for node in placed):
+                return region
+    return "world"
+
+
+def _turned(region: str, longitude_deg: float) -> float:
+    """Return a longitude that lies east of the region's western edge."""
+    west = REGIONS[region][1][0]
+    return (longitude_deg - west) % 360 + west
+
+
+def _is_in(region: str, node: dict[str, Any]) -> bool:
+    _, east, south, north = REGIONS[region][1]
+    inside = _turned(region, node["longitude_deg"]) <= east
+    return inside and south <= node["latitude_deg"] <= north
+
+
+def _frame(region: str) -> tuple[int, Callable[[float, float], tuple[float, float]]]:
+    """Return a region's height, and what makes pixels of longitude and latitude."""
+    west, east, south, north = REGIONS[region][1]
+    stretch = 1 / math.cos(math.radians((south + north) / 2)) if region != "world" else 1.15
+    per_deg = WIDTH / (east - west)
+    height = round(per_deg * stretch * (north - south))
+
+    def to_px(longitude_deg: float, latitude_deg: float) -> tuple[float, float]:
+        return (longitude_deg - west) * per_deg, (north - latitude_deg) * per_deg * stretch
+
+    return height, to_px
+
+
+@lru_cache(maxsize=len(REGIONS))
+def _land(region: str) -> str:
+    """Return the land of a region as what an SVG path holds; lakes are holes in it."""
+    from skyhop.data.land import land_deg
+
+    west, east, south, north = REGIONS[region][1]
+    _, to_px = _frame(region)
+    words = []
+    for ring in land_deg():
+        points = [(float(lon), float(lat)) for lat, lon in ring]
+        for turn in (0.0, 360.0):
+            turned = [(lon + turn, lat) for lon, lat in points]
+            if (
+                max(lon for lon, _ in turned) < west - _ROOM_DEG
+                or min(lon for lon, _ in turned) > east + _ROOM_DEG
+                or max(lat for _, lat in turned) < south - _ROOM_DEG
+                or min(lat for _, lat in turned) > north + _ROOM_DEG
+            ):
+                continue
+            words.append(_thinned([to_px(*point) for point in turned]))
+    return "".join(words)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> str:
+    kept = [points[0]]
+    for x, y in points[1:]:
+        if abs(x - kept[-1][0]) + abs(y - kept[-1][1]) >= _FEWEST_PX:
+            kept.append((x, y))
+    if len(kept) < 3:  # noqa: PLR2004
+        return ""
+    return "M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in kept) + "Z"

@@ -1,0 +1,1 @@
+"""The pages, a file per matter: plain functions of an `Ask`."""

@@ -1,0 +1,183 @@
+"""The calendar: which node is booked when, where there is room, and a way to take it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from skyhop.testbed.calendar import Booking, Interval, Plan, bookings_of, free
+from skyhop.testbed.orchestrator import nodes
+from skyhop.testbed.orchestrator.desk import Desk
+from skyhop.testbed.orchestrator.planning import bookings
+from skyhop.testbed.web import queries
+from skyhop.testbed.web.ask import Ask
+
+DAYS = 7
+_S_NS = 10**9
+_MINUTE_NS, _DAY_NS = 60 * _S_NS, 86_400 * _S_NS
+_MOST_SLOTS = 12
+_AHEAD_DAYS = 1461
+LENGTHS_MIN = (1, 5, 10, 30, 60, 240)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A free time."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_s(self) -> float:
+        """How long it is."""
+        return (self.end_ns - self.start_ns) / _S_NS
+
+
+@dataclass(frozen=True)
+class Day:
+    """A node's day."""
+
+    start_ns: int
+    bars: Sequence[tuple[float, float]]
+    """Booked: from which minute of the day, and for how many."""
+    past_min: float
+    """So much of it is over."""
+    slots: Sequence[Slot]
+    slots_total: int
+    free_s: float
+    jobs: Sequence[dict[str, Any]]
+    """Who booked it: `name`, `owner`, `times`, and the first and last."""
+
+
+def show(ask: Ask) -> Response:
+    """Show a week of all nodes, or of one with its free slots."""
+    chosen = ask.query("node")
+    length_min = ask.number("length", 5, 1, 31 * 1440)
+    with ask.reading() as desk:
+        if chosen:
+            nodes.get(desk, chosen)
+        names = queries.names_of_nodes(desk)
+        first_ns = _first_day(ask.query("from"), desk.now_ns)
+        weeks = {
+            name: week(desk, name, first_ns, length_min * _MINUTE_NS)
+            for name in ([chosen] if chosen else names)
+        }
+        now_ns = desk.now_ns
+    today_ns = now_ns // _DAY_NS * _DAY_NS
+    return ask.page(
+        "calendar.html",
+        title=f"Calendar of {chosen}" if chosen else "Calendar",
+        chosen=chosen,
+        names=names,
+        weeks=weeks,
+        days=[first_ns + day * _DAY_NS for day in range(DAYS)],
+        first=_named(first_ns),
+        earlier=_named(max(first_ns - DAYS * _DAY_NS, today_ns)) if first_ns > today_ns else "",
+        later=_named(first_ns + DAYS * _DAY_NS),
+        length_min=length_min,
+        lengths=LENGTHS_MIN,
+        named=_named,
+        weekday=_weekday,
+    )
+
+
+@dataclass(frozen=True)
+class _Reserved:
+    """What reserves a node."""
+
+    node: str
+    plans: Sequence[Plan]
+    booked: Sequence[Booking]
+
+    def within(self, begin_ns: int, end_ns: int) -> list[Booking]:
+        """Return the bookings that meet a time, by their start."""
+        taken = [
+            each
+            for each in self.booked
+            if each.end_ns > begin_ns and each.start_ns < end_ns and self.node in each.nodes
+        ]
+        for plan in self.plans:
+            begun = bookings_of(plan, max(0, begin_ns - plan.length_ns + 1), end_ns)
+            taken += [each for each in begun if each.end_ns > begin_ns]
+        return sorted(taken, key=lambda each: each.start_ns)
+
+    def free(self, begin_ns: int, end_ns: int, shortest_ns: int) -> list[Slot]:
+        """Return the free times of at least a length, by their start."""
+        if begin_ns >= end_ns:
+            return []
+        nodes, interval = frozenset([self.node]), Interval(begin_ns, end_ns)
+        found = free(self.plans, self.booked, nodes, interval, shortest_ns=shortest_ns)
+        return [Slot(each.start_ns, each.end_ns) for each in found]
+
+
+def week(desk: Desk, node: str, first_ns: int, shortest_ns: int) -> list[Day]:
+    """Return the days of a node."""
+    reserved = _Reserved(node, *bookings(desk, [node]))
+    keys = {*(plan.key for plan in reserved.plans), *(each.job for each in reserved.booked)}
+    names = queries.names_of_jobs(desk, keys)
+    days = []
+    for start_ns in range(first_ns, first_ns + DAYS * _DAY_NS, _DAY_NS):
+        end_ns = start_ns + _DAY_NS
+        begin_ns = min(max(start_ns, desk.now_ns), end_ns)
+        taken = reserved.within(begin_ns, end_ns)
+        slots = reserved.free(begin_ns, end_ns, shortest_ns)
+        days.append(
+            Day(
+                start_ns,
+                _bars(taken, start_ns),
+                (begin_ns - start_ns) / _MINUTE_NS,
+                slots[:_MOST_SLOTS],
+                len(slots),
+                sum(slot.length_s for slot in slots),
+                _by_job(taken, names),
+            )
+        )
+    return days
+
+
+def _bars(taken: Sequence[Booking], start_ns: int) -> list[tuple[float, float]]:
+    """Return what is booked in minutes of the day; what lies close together is one bar."""
+    bars: list[tuple[float, float]] = []
+    for each in taken:
+        begin = max(0.0, (each.start_ns - start_ns) / _MINUTE_NS)
+        end = min(1440.0, (each.end_ns - start_ns) / _MINUTE_NS)
+        if bars and begin - sum(bars[-1]) < 1:
+            bars[-1] = (bars[-1][0], round(max(sum(bars[-1]), end) - bars[-1][0], 2))
+        else:
+            bars.append((round(begin, 2), round(max(end - begin, 1), 2)))
+    return bars
+
+
+def _by_job(taken: Sequence[Booking], names: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for each in taken:
+        known = names.get(each.job, {"name": "", "owner": ""})
+        row = found.setdefault(
+            each.job, {**known, "id": each.job, "times": 0, "first_ns": each.start_ns}
+        )
+        row["times"] += 1
+        row["last_ns"] = each.end_ns
+    return list(found.values())
+
+
+def _first_day(text: str, now_ns: int) -> int:
+    """Return when a day begins; today where the text names none, or one that is over."""
+    today_ns = now_ns // _DAY_NS * _DAY_NS
+    try:
+        day = dt.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=dt.UTC)
+    except ValueError:
+        return today_ns
+    start_ns = round(day.timestamp()) * _S_NS
+    return min(max(start_ns, today_ns), today_ns + _AHEAD_DAYS * _DAY_NS)
+
+
+def _named(day_ns: int) -> str:
+    return dt.datetime.fromtimestamp(day_ns // _S_NS, dt.UTC).strftime("%Y-%m-%d")
+
+
+def _weekday(day_ns: int) -> str:
+    return dt.datetime.fromtimestamp(day_ns // _S_NS, dt.UTC).strftime("%a %d %b")

@@ -1,0 +1,295 @@
+"""A whole testbed of real processes on the loopback, whose parts are killed, stopped and looked at.
+
+What a run's program did is told by itself: it calls a `Sink` of the test, which notes when and who.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import skyhop_command
+from testbed_office import Served, _environment
+
+from skyhop.testbed.agent.identity import enrol
+from skyhop.testbed.client import Testbed
+from skyhop.testbed.executor.journal import is_alive, read_journal
+from skyhop.testbed.keys import write_private
+from skyhop.testbed.states import Change, fold
+from skyhop.testbed.words import ENDED, State
+
+S = 1_000_000_000
+_SETTLED_S = 90.0
+
+
+class Sink:
+    """Takes lines by TCP and datagrams by UDP at one port, and notes when they came."""
+
+    def __init__(self) -> None:
+        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._tcp.getsockname()[1]
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("127.0.0.1", self.port))
+        self.lines: list[tuple[float, str]] = []
+        for take in (self._take_lines, self._take_datagrams):
+            threading.Thread(target=take, daemon=True).start()
+
+    def _take_lines(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._tcp.accept()
+                threading.Thread(target=self._take_line, args=(line,), daemon=True).start()
+
+    def _take_line(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile() as stream:
+            for line in stream:
+                self.lines.append((time.time(), line.strip()))
+
+    def _take_datagrams(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                data = self._udp.recv(2000)
+                self.lines.append((time.time(), data.split(b" ")[0].decode(errors="replace")))
+
+    def starts(self) -> dict[str, int]:
+        """Return how often each run's program, of either side, said that it had begun."""
+        counts: dict[str, int] = {}
+        for _, line in self.lines:
+            counts[line] = counts.get(line, 0) + 1
+        return counts
+
+    def close(self) -> None:
+        """Hang up."""
+        for each in (self._tcp, self._udp):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+class Agent:
+    """A node's agent in a process of its own."""
+
+    def __init__(self, machine: Machine, name: str, *options: str) -> None:
+        self.name, self.state = name, machine.directory / name
+        self._options, self._log = options, machine.directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, once more where it was killed."""
+        command = [*skyhop_command(), "testbed", "agent", "--state", str(self.state)]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *self._options], stdout=log, stderr=log, env=_environment()
+            )
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        """End it, at once or as it likes to be; its runs go on."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(20)
+
+    @property
+    def log(self) -> str:
+        """What it said."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def lives(self) -> dict[str, dict[str, Any]]:
+        """Return the runs of its book as they are now, by their keys."""
+        with contextlib.suppress(sqlite3.OperationalError):
+            with contextlib.closing(_opened(self.state / "book.sqlite")) as book:
+                rows = book.execute("SELECT key, json FROM life").fetchall()
+            return {key: json.loads(text) for key, text in rows}
+        return {}
+
+    def executor(self, key: str) -> int | None:
+        """Return the process of a run's executor, while it lives."""
+        directory = self.state / "runs" / key
+        if not is_alive(directory):
+            return None
+        pids = [step["pid"] for step in read_journal(directory) if step["step"] == "deploying"]
+        return int(pids[-1]) if pids else None
+
+
+class Machine:
+    """An orchestrator, agents and what is to be known of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.sink = Sink()
+        self.agents: dict[str, Agent] = {}
+        self._ports: list[str] = ["127.0.0.1:0"] * 3
+        self._log = directory / "serve.log"
+        self.served: Served
+
+    @property
+    def state(self) -> Path:
+        """The orchestrator's directory."""
+        return self.directory / "orchestrator"
+
+    @property
+    def log(self) -> str:
+        """What everybody said."""
+        return self._log.read_text() + "".join(agent.log for agent in self.agents.values())
+
+    def serve(self) -> None:
+        """Start the orchestrator, at the same ports each time."""
+        names = zip(("users", "agents", "web"), self._ports, strict=True)
+        listen = [f"--{name}={port}" for name, port in names]
+        command = [*skyhop_command(), "testbed", "serve", "--state", str(self.state), *listen]
+        with self._log.open("a") as log:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment()
+            )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"users at (\S+), agents at (\S+), the page at https://(\S+)", line)
+        assert found, self._log.read_text()
+        self._ports = list(found.groups())
+        self.served = Served(process, self.state, *found.groups())
+
+    def end_serving(self, number: int = signal.SIGKILL) -> None:
+        """End the orchestrator, at once or as it likes to be."""
+        process = self.served.process
+        for channel in self.served.channels:
+            channel.close()
+        process.send_signal(number)
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def configure(self, **settings: float) -> None:
+        """Set settings: quick ones unless said."""
+        with self.served.testbed() as testbed:
+            testbed.put_config({"heartbeat_s": 1.0, "requests_per_minute": 1e5, **settings})
+
+    def agent(self, name: str, *options: str, **node: Any) -> Agent:
+        """Make a node with its agent, not started yet."""
+        with self.served.testbed() as testbed:
+            testbed.put_node({"name": name, **node})
+            invitation = testbed.invitation(name)
+        file = self.directory / f"{name}.invitation"
+        write_private(file, json.dumps(invitation).encode())
+        made = Agent(self, name, *options)
+        enrol(file, made.state)
+        self.agents[name] = made
+        return made
+
+    @contextlib.contextmanager
+    def testbed(self) -> Iterator[Testbed]:
+        """Give the testbed as its administrator sees it."""
+        with self.served.testbed() as testbed:
+            yield testbed
+
+    def submit(self, text: str, **files: bytes) -> dict[str, Any]:
+        """Submit a job; files are named without their ending, `.bin`."""
+        place = self.directory / "jobs"
+        place.mkdir(exist_ok=True)
+        for name, content in files.items():
+            (place / f"{name}.bin").write_bytes(content)
+        (place / "job.toml").write_text(text)
+        with self.testbed() as testbed:
+            return testbed.submit(place / "job.toml")
+
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """Return all runs as the orchestrator's tables have them."""
+        with contextlib.closing(_opened(self.state / "testbed.sqlite")) as base:
+            base.row_factory = sqlite3.Row
+            return {row["id"]: dict(row) for row in base.execute("SELECT * FROM run")}
+
+    def wait_ended(self, seconds: float = _SETTLED_S) -> dict[str, dict[str, Any]]:
+        """Wait until every run has ended and no node has anything left to do; return the runs."""
+        wait(lambda: not self._unfinished(), seconds, lambda: f"{self._unfinished()}\n{self.log}")
+        return self.runs()
+
+    def _unfinished(self) -> list[str]:
+        ended = {state.value for state in ENDED}
+        left = [f"{r['id']} {r['state']}" for r in self.runs().values() if r["state"] not in ended]
+        for agent in self.agents.values():
+            left += [
+                f"{agent.name}: {key} {life['state']}"
+                for key, life in agent.lives().items()
+                if not life["settled_ns"]
+            ]
+        return left
+
+    def close(self) -> None:
+        """End everything, runs too."""
+        for agent in self.agents.values():
+            if agent.process is not None and agent.process.poll() is None:
+                agent.end()
+        for agent in self.agents.values():
+            for key in agent.lives():
+                pid = agent.executor(key)
+                if pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+        if hasattr(self, "served") and self.served.process.poll() is None:
+            self.end_serving()
+        self.sink.close()
+
+
+@contextlib.contextmanager
+def machine(directory: Path) -> Iterator[Machine]:
+    """Give a testbed whose orchestrator serves; all of it is gone afterwards."""
+    made = Machine(directory)
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.close()
+
+
+def wait(is_so: Callable[[], object], seconds: float, why: Callable[[], str] | str = "") -> None:
+    """Wait until something is so; fail where it does not come to be."""
+    limit = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > limit:
+            pytest.fail(f"not so within {seconds:g} s: {why if isinstance(why, str) else why()}")
+        time.sleep(0.05)
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)
+
+
+def check_tables(made: Machine) -> None:
+    """Check that the tables are whole, and that each run's state is the fold of its events."""
+    with contextlib.closing(_opened(made.state / "testbed.sqlite")) as base:
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert not base.execute("PRAGMA foreign_key_check").fetchall()
+        base.row_factory = sqlite3.Row
+        for run in base.execute("SELECT * FROM run").fetchall():
+            rows = base.execute("SELECT * FROM event WHERE run = ? ORDER BY id", (run["id"],))
+            changes = [
+                Change.from_json({**dict(row), "details": json.loads(row["details"])})
+                for row in rows.fetchall()
+            ]
+            assert fold(changes) == State(run["state"]), (run["id"], changes)
+    for agent in made.agents.values():
+        with contextlib.closing(_opened(agent.state / "book.sqlite")) as book:
+            assert book.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def processes_about(*words: str) -> list[str]:
+    """Return the command lines of processes, this one aside, that name one of some words."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit() or int(place.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if any(word in line for word in words):
+                found.append(f"{place.name} {line}")
+    return found

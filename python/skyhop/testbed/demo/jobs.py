@@ -47,7 +47,7 @@ def job_files(
     directory.mkdir(parents=True, exist_ok=True)
     for brought in (EXPERIMENT, FAR_END):
         shutil.copyfile(brought, directory / brought.name)
-    begin = [programs.python, EXPERIMENT.name]
+    begin = [programs.python, "-B", EXPERIMENT.name]
     more = ["--iperf3"] if programs.has_iperf3 else []
     # As text: a server's side may be without the files that a job brings.
     serve = [programs.python, "-c", FAR_END.read_text("utf-8"), "{port}", *more]

@@ -82,7 +82,7 @@ QUICK = Lengths(
     raised_s=5.0,
     waits_for_again=False,
 )
-TERMINALS_PHASE_S, LINKS_PHASE_S = 0.75, 0.5
+TERMINALS_PHASE_S, LINKS_PHASE_S = 0.85, 0.5
 """When in a UTC second terminals' seconds and links begin. Agents ask at the beginning of each; a
 terminal knows of a second one second after its end. So that which is so from the middle of one is
 known a second and a half later; it could be a second more."""

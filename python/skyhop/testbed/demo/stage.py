@@ -35,16 +35,7 @@ _AGENT = (
     "words = sys.argv[1:]; options = Options(dish=words[1] or None, interface=words[2]); "
     "sys.exit(run_agent(Path(words[0]), options=options))",
 )
-_TERMINAL = (
-    sys.executable,
-    "-c",
-    # What takes its time to load first: the terminal's seconds begin when it does.
-    "import sys, time; from skyhop.cli import main; "
-    "import skyhop.dish.emulate.server, skyhop.dish.emulate.measuring; "
-    f"time.sleep(({plan.TERMINALS_PHASE_S} - time.time()) % 1); sys.exit(main())",
-    "dish",
-    "emulate",
-)
+_TERMINAL = (sys.executable, "-m", "skyhop.testbed.demo.terminal")
 _LOOK_S = 0.1
 _POLITE_S = 4.0
 _LINKS_END_S = 20.0
@@ -142,12 +133,8 @@ class Stage:
             self.namespaces[name] = network.make_namespace()
         network.join(self.namespaces)
         for site in plan.SITES:
-            self._start(
-                f"terminal {site.name}",
-                [*_TERMINAL, "--interface", plan.LINK, "--probe", plan.POP]
-                + ["--listen", f"{plan.DISH}:{plan.DISH_PORT}"],
-                inside=f"terminal {site.name}",
-            )
+            name = f"terminal {site.name}"
+            self._start(name, _TERMINAL, inside=name)
         film = [sys.executable, str(_HERE / "far_end.py"), str(plan.OWNERS_PORT)]
         self._start("film", film, inside="wan")
         self._watch_packets()

@@ -1,9 +1,9 @@
 """What the demo's jobs bring along, beside `far_end.py`: small measurements, with Python alone.
 
-    experiment.py measure SERVER PORT S [--iperf3]  round-trip times, then a download and an upload
-    experiment.py hops SERVER S                     each hop's round-trip time, as traceroute -n says
-    experiment.py upload SERVER PORT S BPS          a load
-    experiment.py watch SERVER PORT S BPS           the owner, who does
+    measure SERVER PORT S [--iperf3]  round-trip times, then a download and an upload
+    hops SERVER S                     each hop's round-trip time, as traceroute -n prints it
+    upload SERVER PORT S BPS          a load
+    watch SERVER PORT S BPS           what the owner of a host does
 
 Round-trip times are those of UDP datagrams that come back, a line each in latency.csv.
 """
@@ -16,8 +16,9 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from far_end import DOWN, ORDER, UP, send
+from far_end import DOWN, ORDER, UP, send  # type: ignore[import-not-found]
 
 _STAMP = struct.Struct("!Qd")
 _PROBE_S = 0.05
@@ -41,7 +42,7 @@ def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> Non
             "download": {"bps": _stream(server, port, share_s, DOWN)},
             "upload": {"bps": _stream(server, port, share_s, UP)},
         }
-    with open("throughput.json", "w", encoding="utf-8") as file:
+    with Path("throughput.json").open("w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
     print(json.dumps({way: each.get("bps") for way, each in found.items()}))
 
@@ -59,7 +60,7 @@ def _measure_latency(server: str, port: int, seconds: float) -> None:
     rtts_ms = []
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
-        open("latency.csv", "w", encoding="ascii") as file,
+        Path("latency.csv").open("w", encoding="ascii") as file,
     ):
         probe.connect((server, port))
         print("seq,sent_s,rtt_ms", file=file)
@@ -85,7 +86,7 @@ def _answer_to(probe: socket.socket, seq: int, until: float) -> "float | None":
         except (OSError, struct.error):
             continue
         if number == seq:
-            return (time.time() - sent) * 1e3
+            return (time.time() - float(sent)) * 1e3
     return None
 
 
@@ -101,7 +102,7 @@ def _stream(server: str, port: int, seconds: float, way: bytes, bps: float = 0.0
             moved = 0
             while piece := stream.recv(1 << 18):
                 moved += len(piece)
-    return 8 * moved / (time.monotonic() - begin)
+    return 8 * int(moved) / (time.monotonic() - begin)
 
 
 def hops(server: str, seconds: float) -> None:

@@ -18,7 +18,7 @@ ORDER = struct.Struct("!cdd")
 """Which way, for how many seconds, how many bit/s at the most (0: as fast as it goes)."""
 
 
-def echo(port):
+def echo(port: int) -> None:
     """Send datagrams back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("", port))
@@ -28,7 +28,7 @@ def echo(port):
                 own.sendto(datagram, whence)
 
 
-def send(stream, seconds, bps):
+def send(stream: socket.socket, seconds: float, bps: float) -> int:
     """Send for so long, so fast."""
     begin, sent = time.monotonic(), 0
     while (passed := time.monotonic() - begin) < seconds:
@@ -39,7 +39,7 @@ def send(stream, seconds, bps):
     return sent
 
 
-def answer(stream):
+def answer(stream: socket.socket) -> None:
     """Give or take a stream."""
     with stream, contextlib.suppress(OSError, struct.error):
         way, seconds, bps = ORDER.unpack(stream.recv(ORDER.size, socket.MSG_WAITALL))
@@ -49,7 +49,7 @@ def answer(stream):
             pass
 
 
-def serve(port, with_iperf3):
+def serve(port: int, *, with_iperf3: bool) -> None:
     """Be there until told to end."""
     threading.Thread(target=echo, args=(port,), daemon=True).start()
     if with_iperf3:
@@ -62,4 +62,4 @@ def serve(port, with_iperf3):
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), "--iperf3" in sys.argv)
+    serve(int(sys.argv[1]), with_iperf3="--iperf3" in sys.argv)

@@ -58,8 +58,7 @@ def job_files(
             plan.SCHEDULED,
             lengths.scheduled_s,
             'at = "now"',
-            [*begin, "measure", "{server}", "{port}", f"{lengths.scheduled_s * _BUSY_SHARE:.1f}"]
-            + more,
+            [*begin, "measure", "{server}", "{port}", _measured(lengths.scheduled_s), *more],
             serve,
         ),
         TRIGGERED: _job(
@@ -67,14 +66,14 @@ def job_files(
             plan.TRIGGERED,
             lengths.triggered_s,
             f'trigger = "{TRIGGER}"\nmax_runs = 1\nend = "{end}"',
-            [*begin, "hops", plan.SERVER, f"{lengths.triggered_s * _BUSY_SHARE:.1f}"],
+            [*begin, "hops", plan.SERVER, _measured(lengths.triggered_s)],
         ),
         PREEMPTED: _job(
             PREEMPTED,
             plan.PREEMPTED,
             lengths.preempted_s,
             f'at = "now"\nend = "{end}"',
-            _upload(begin, lengths.preempted_s * _BUSY_SHARE, programs),
+            _upload(begin, _measured(lengths.preempted_s), programs),
             serve,
         ),
     }
@@ -84,15 +83,18 @@ def job_files(
     return files
 
 
-def _upload(begin: list[str], seconds: float, programs: Programs) -> list[str]:
+def _measured(length_s: float) -> str:
+    return f"{length_s * _BUSY_SHARE:.0f}"
+
+
+def _upload(begin: list[str], seconds: str, programs: Programs) -> list[str]:
+    bps, where = f"{_LOAD_BPS:.0f}", ("{server}", "{port}")
     if programs.has_iperf3:
-        return ["iperf3", "-c", "{server}", "-p", "{port}", "-t", f"{seconds:.0f}"] + [
-            *("-b", f"{_LOAD_BPS:.0f}", "--json")
-        ]
-    return [*begin, "upload", "{server}", "{port}", f"{seconds:.0f}", f"{_LOAD_BPS:.0f}"]
+        return ["iperf3", "-c", where[0], "-p", where[1], "-t", seconds, "-b", bps, "--json"]
+    return [*begin, "upload", *where, seconds, bps]
 
 
-def _job(
+def _job(  # noqa: PLR0917 (one for each line of the file)
     name: str,
     site: plan.Site,
     length_s: float,

@@ -136,9 +136,7 @@ def join(namespaces: Mapping[str, int]) -> None:
     wiring = Wiring(namespaces)
     for site in plan.SITES:
         _join_site(wiring, site)
-    wiring.wire(
-        ("operator 1", "op2", "172.16.250.1/30"), ("operator 2", "op1", "172.16.250.2/30")
-    )
+    wiring.wire(("operator 1", "op2", "172.16.250.1/30"), ("operator 2", "op1", "172.16.250.2/30"))
     wiring.wire(("operator 2", "wan", "172.16.251.1/30"), ("wan", "op2", "172.16.251.2/30"))
     wiring.wire(
         ("wan", plan.WAN_DEVICE, "203.0.113.1/24"),

@@ -1,7 +1,7 @@
 """What is where in the demo: sites, hops, addresses; and how long things take.
 
-Per site: host -- LAN -- terminal == emulated link == PoP. The three PoPs meet at the operator's first
-hop, from where it goes over a second one and a hop of the Internet to the node that serves.
+Per site: host -- LAN -- terminal == emulated link == PoP. The three PoPs meet at the operator's
+first hop, from where it goes over a second one and a hop of the Internet to the node that serves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The stage: all processes of the demo but the command, and the namespaces they live in.
 
 This is process 1 of its PID namespace, which the guard made. It starts the orchestrator in the
-machine's own network, the links, what stands at their ends, terminals and agents, and then does what
-the command asks for. It answers on the channel, a JSON object per line.
+machine's own network, the links, what stands at their ends, terminals and agents, and then does
+what the command asks for. It answers on the channel, a JSON object per line.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Stage:
         self._start_links()
         rest = b""
         while True:
-            waiting = [self.channel, self.listener, *([self.packets] if self.packets >= 0 else [])]
+            waiting: list[Any] = [self.channel, self.listener]
+            waiting += [self.packets] if self.packets >= 0 else []
             ready = select.select(waiting, [], [], _LOOK_S)[0]
             if self.listener in ready:
                 self._take_end()
@@ -92,13 +93,10 @@ class Stage:
     # --- what is started at once ---
 
     def _start_orchestrator(self) -> None:
-        any_port = "127.0.0.1:0"
-        self._start(
-            _ORCHESTRATOR,
-            [*_SKYHOP, "testbed", "serve", "--state", str(self.state / _ORCHESTRATOR)]
-            + ["--users", any_port, "--agents", any_port, "--web", any_port]
-            + ["--name", "127.0.0.1"],
-        )
+        command = [*_SKYHOP, "testbed", "serve", "--state", str(self.state / _ORCHESTRATOR)]
+        for port in ("--users", "--agents", "--web"):
+            command += [port, "127.0.0.1:0"]
+        self._start(_ORCHESTRATOR, [*command, "--name", "127.0.0.1"])
 
     def _start_links(self) -> None:
         (self.state / "links").mkdir(exist_ok=True)
@@ -108,12 +106,10 @@ class Stage:
             holder = [sys.executable, "-S", "-E", str(_HERE / "holder.py")]
             holder.append(_ENDS)
             phase = str(plan.LINKS_PHASE_S - _LEAD_S)
-            self._start(
-                f"link {site.name}",
-                [*_SKYHOP, "live", str(scenario), "-o", str(self.state / "links" / site.name)]
-                + ["--server-cmd", shlex.join([*holder, f"pop {site.name}", phase]), "--"]
-                + [*holder, f"terminal {site.name}", ""],
-            )
+            command = [*_SKYHOP, "live", str(scenario), "-o", str(self.state / "links" / site.name)]
+            command += ["--server-cmd", shlex.join([*holder, f"pop {site.name}", phase])]
+            command += ["--", *holder, f"terminal {site.name}", ""]
+            self._start(f"link {site.name}", command)
 
     def _take_end(self) -> None:
         """Take the namespace of a link's end; when all are there, join them."""
@@ -135,7 +131,7 @@ class Stage:
         for site in plan.SITES:
             name = f"terminal {site.name}"
             self._start(name, _TERMINAL, inside=name)
-        film = [sys.executable, str(_HERE / "far_end.py"), str(plan.OWNERS_PORT)]
+        film = [sys.executable, "-B", str(_HERE / "far_end.py"), str(plan.OWNERS_PORT)]
         self._start("film", film, inside="wan")
         self._watch_packets()
         send(self.channel, event="joined", namespaces=len(self.namespaces))
@@ -191,9 +187,10 @@ class Stage:
             self._start(f"agent {node}", command, inside=host, as_user=True)
 
     def _start_owner(self, seconds: float, bps: float) -> None:
-        words = ["watch", plan.WAN, str(plan.OWNERS_PORT), str(seconds), str(bps)]
+        command = [sys.executable, "-B", str(_HERE / "experiment.py"), "watch"]
+        command += [plan.WAN, str(plan.OWNERS_PORT), str(seconds), str(bps)]
         host = f"host {plan.PREEMPTED.name}"
-        self._start("owner", [sys.executable, str(_HERE / "experiment.py"), *words], inside=host, as_user=True)
+        self._start("owner", command, inside=host, as_user=True)
 
     def _finish(self) -> None:
         """End all in order: first who sends, then the links, which write down what they carried."""

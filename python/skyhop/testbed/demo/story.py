@@ -284,24 +284,31 @@ class _Story:
         self._await(
             lambda: testbed.run(name)["state"] != State.ARMED, patience_s, "no trigger has fired"
         )
+        fired = self._firing(testbed, testbed.run(name))
+        begun_ns = _time_of(testbed.run(name), State.EXECUTING)
+        if fired is not None and begun_ns:
+            rise_ns, node = self._rise_before(begun_ns), plan.TRIGGERED.name
+            self._say(f"triggered: the round trips of {node}'s link rise to {plan.RAISED}", rise_ns)
+            self._say("  the trigger fires, by the sample of that second", fired["at_ns"])
+            self._say(
+                f"  executing {(begun_ns - fired['at_ns']) / _S:.2f} s after the sample, "
+                f"{(begun_ns - rise_ns) / _S:.2f} s after the rise",
+                begun_ns,
+            )
         run = self._ended(testbed, name, self._lengths.triggered_s)
-        begun_ns = _time_of(run, State.EXECUTING)
-        fired = next((each for each in testbed.trigger_log(job=run["job"]) if each["fired"]), None)
-        if fired is None or not begun_ns:
-            self._say(f"  {run['job_name']} did not begin by its trigger: {_end(run)}")
-            return
-        rise_ns = self._rise_before(begun_ns)
-        self._say(
-            f"triggered: the round-trip time of {run['client']}'s link rises to {plan.RAISED}",
-            rise_ns,
-        )
-        self._say("  the trigger fires, by the sample of that second", fired["at_ns"])
-        self._say(
-            f"  executing {(begun_ns - fired['at_ns']) / _S:.2f} s after the sample, "
-            f"{(begun_ns - rise_ns) / _S:.2f} s after the rise",
-            begun_ns,
-        )
-        self._say(f"  {_end(run)}: {run['job_name']} has each hop's round-trip time")
+        self._say(f"  {_end(run)}, {len(run['files'])} files: each hop's round-trip time")
+
+    def _firing(self, testbed: Testbed, run: dict[str, Any]) -> dict[str, Any] | None:
+        """Wait until it is known when a trigger fired and its run began; `None` if it did not."""
+        fired: list[dict[str, Any]] = []
+
+        def is_known() -> bool:
+            fired[:] = [each for each in testbed.trigger_log(job=run["job"]) if each["fired"]]
+            now = testbed.run(run["id"])
+            return now["state"] in ENDED or bool(fired and _time_of(now, State.EXECUTING))
+
+        self._await(is_known, _SLACK_S, "a triggered run has not begun")
+        return fired[0] if fired else None
 
     def _rise_before(self, at_ns: int) -> int:
         """Return when the link's round-trip time rose last."""

@@ -45,6 +45,7 @@ def answer(stream: socket.socket) -> None:
         way, seconds, bps = ORDER.unpack(stream.recv(ORDER.size, socket.MSG_WAITALL))
         if way == DOWN:
             send(stream, seconds, bps)
+            return
         while stream.recv(1 << 18):
             pass
 

@@ -38,6 +38,7 @@ _UNDISTURBED_S = 4.0
 _SILENCE_S = 1.5
 _OWNER_BPS = 4e6
 _FINISH_S = 40.0
+_ALL_STATES = [state.value for state in State]
 _LINKS, _RUNS = "links", "runs"
 
 
@@ -349,15 +350,14 @@ class _Story:
         return time.time_ns() - last_ns > _SILENCE_S * _S
 
     def _after(self, testbed: Testbed, name: str) -> dict[str, Any] | None:
-        found = testbed.runs(job=testbed.run(name)["job"])
+        found = testbed.runs(job=testbed.run(name)["job"], states=_ALL_STATES)
         return next((run for run in found if run.get("after") == name), None)
 
     def _tried_again(self, testbed: Testbed) -> None:
         """See the run through that takes the preempted one's place."""
-        stopped = next(
-            run for run in testbed.runs(node=plan.PREEMPTED.name) if run["state"] in ENDED
-        )
-        again = self._after(testbed, stopped["id"])
+        rescheduled = [State.RESCHEDULED.value]
+        stopped = testbed.runs(node=plan.PREEMPTED.name, states=rescheduled)
+        again = self._after(testbed, stopped[0]["id"]) if stopped else None
         if again is None:
             return
         run = self._ended(testbed, again["id"], self._lengths.preempted_s + self._lengths.again_s)
@@ -368,7 +368,7 @@ class _Story:
     def _submitted(self, testbed: Testbed, file: Path) -> dict[str, Any]:
         """Submit a job; return its run."""
         made = testbed.submit(file)
-        found = testbed.runs(job=made["id"])
+        found = testbed.runs(job=made["id"], states=_ALL_STATES)
         if not found:
             raise RunError(f"{file.name}: has no run")
         return found[0]

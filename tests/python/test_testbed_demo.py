@@ -173,7 +173,9 @@ def test_nothing_is_left_of_one_that_is_stopped(start: Start, how: signal.Signal
     token = Path(said.partition("the token in ")[2])
     assert token.stat().st_mode & 0o077 == 0
     assert token.read_text().strip() not in "".join(demo.lines)
-    demo.read_until("loading: ")
+    demo.read_until("scheduled: ")
+    # A program in its sandbox, besides all else.
+    time.sleep(1.5)
     assert demo.note_networks() >= 7
     assert len(demo.left()) > 10
     demo.process.send_signal(how)

@@ -17,7 +17,7 @@ TRIGGER = "pop_ping_latency_ms >= 2 * before_avg(pop_ping_latency_ms, 5 s)"
 _SEEN = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs in sandboxes are found."""
 _LOAD_BPS = 6e6
-_BUSY_SHARE = 0.55
+_BUSY_SHARE = 0.4
 """Of a run's length, in which it measures: the rest is for making ready and uploading."""
 
 

@@ -74,9 +74,9 @@ class Lengths:
 
 WHOLE = Lengths()
 QUICK = Lengths(
-    scheduled_s=7.0,
-    triggered_s=6.0,
-    preempted_s=20.0,
+    scheduled_s=10.0,
+    triggered_s=8.0,
+    preempted_s=30.0,
     owner_s=4.0,
     period_s=12.0,
     raised_s=5.0,

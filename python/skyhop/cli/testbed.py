@@ -13,6 +13,7 @@ import typer
 from skyhop.cli import testbed_admin
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows, shown_text
+from skyhop.cli.testbed_demo import demo
 from skyhop.cli.testbed_kernel import kernel
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app = group(
     "Try it: skyhop testbed demo"
 )
 app.command("kernel")(kernel)
+app.command("demo")(demo)
 testbed_admin.register(app)
 trigger_app = group("What triggers would do, and why they did what they did.")
 app.add_typer(trigger_app, name="trigger")

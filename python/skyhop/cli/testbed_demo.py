@@ -1,0 +1,64 @@
+"""`skyhop testbed demo`: a whole testbed on this machine, for two minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skyhop.cli.stopping import stop_on_signals
+from skyhop.cli.terminal import print_rows, shown_text
+
+
+def demo(
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Where what was measured goes."),
+    ] = Path("testbed-demo"),
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", help="Keep there what is else removed at the end."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="In half a minute.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave it running until Ctrl-C, to look at the page.")
+    ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Show a whole testbed on this machine: three emulated sites, an orchestrator, a server.
+
+    A run that was scheduled, one that a trigger starts, one that makes room for its host's owner.
+    Nothing outside of namespaces of its own is touched, and nothing is left; it needs no root where
+    the system allows user namespaces.
+
+    Example: skyhop testbed demo --keep --open
+    """
+    from skyhop.testbed.demo.story import Options, run_demo
+
+    stop_on_signals()
+    run_demo(
+        Options(
+            output=output,
+            state=state,
+            is_quick=quick,
+            keep=keep,
+            on_page=_open if open_page else lambda _address: None,
+            say=_say,
+            show=_show,
+        )
+    )
+
+
+def _say(line: str) -> None:
+    print("\n".join(map(shown_text, line.split("\n"))), flush=True)
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    print_rows(rows, as_json=False)
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    webbrowser.open(address)

@@ -1,0 +1,34 @@
+"""A site's terminal: what `skyhop dish emulate --interface` is, whose seconds begin when wanted."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from skyhop.dish.emulate.device import Device
+from skyhop.dish.emulate.measuring import Counters, Meter, Prober
+from skyhop.dish.emulate.server import Server
+from skyhop.dish.emulate.terminal import Terminal
+from skyhop.testbed.demo import plan
+
+_SEED = 1
+_LONG_S = 3600
+
+
+def main() -> None:
+    """Be one until told to end."""
+    meter, counters = Meter(), Counters(plan.LINK)
+    # All is loaded by now, which takes its time.
+    time.sleep((plan.TERMINALS_PHASE_S - time.time()) % 1)
+    begin_ns, started_ns = time.time_ns(), time.monotonic_ns()
+    prober = Prober(meter, plan.POP, counters, lambda: time.monotonic_ns() - started_ns)
+    prober.start()
+    source = Terminal(meter, begin_ns, seed=_SEED)
+    with Server(Device(source, None), f"{plan.DISH}:{plan.DISH_PORT}") as server:
+        print(f"a terminal listens at {server.address}", file=sys.stderr)
+        while True:
+            time.sleep(_LONG_S)
+
+
+if __name__ == "__main__":
+    main()

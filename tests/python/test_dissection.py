@@ -191,7 +191,12 @@ def test_every_format_says_the_same(write: Callable[[Floats], str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_damaged_traces_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_damaged_traces_are_refused_in_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The intervals take most of the time, and see none of the damage.
+    monkeypatch.setattr("skyhop.analysis.dissection._RESAMPLES", 10)
+
     def read(content: bytes) -> None:
         (tmp_path / "traces").write_bytes(content)
         dissect(read_traces(tmp_path / "traces"))
@@ -207,6 +212,14 @@ def test_damaged_prefixes_are_refused_in_one_line(tmp_path: Path) -> None:
         table.owner(ipaddress.ip_address("206.224.64.1"))
 
     Trial("prefixes", [b"206.224.64.0/19 AS14593\n2001:db8::/32,S2 # x\n"], usual=60).run(read)
+
+
+@pytest.mark.parametrize("filler", ["(", "x", "1 ", "9.9ms", "(a"])
+def test_a_line_without_end_is_refused_at_once(tmp_path: Path, filler: str) -> None:
+    line = f" 1  {filler * 1_000_000}"
+    (tmp_path / "traces").write_text(f"traceroute to 8.8.8.8 (8.8.8.8), 30 hops max\n{line}\n")
+    with pytest.raises(InputError, match="longer than any"):
+        read_traces(tmp_path / "traces")
 
 
 def test_unusual_lines_of_traceroute(tmp_path: Path) -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 import sqlalchemy as sa
+from needs import cases, needs_namespaces
+from testbed_machine import Machine, machine, wait
 from testbed_office import ADMIN, BEGIN_NS, Desks, S, Served, desks, job, served
 
 from damaged import Trial
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.calendar import occurrences
-from skyhop.testbed.client import read_files
+from skyhop.testbed.client import Testbed, read_files
 from skyhop.testbed.ids import new_id
-from skyhop.testbed.job import job_of
+from skyhop.testbed.job import job_of, read_job
 from skyhop.testbed.orchestrator import nodes
 from skyhop.testbed.orchestrator.desk import Caller
 from skyhop.testbed.orchestrator.uploads import LARGEST_PIECE, checked_name
@@ -93,8 +98,6 @@ def test_damaged_job_files_are_refused_in_a_line(tmp_path: Path) -> None:
     def read(content: bytes) -> None:
         file.write_bytes(content)
         text, _ = read_files(file)
-        from skyhop.testbed.job import read_job
-
         made = read_job(text)
         assert job_of(json.loads(json.dumps(made.as_json()))) == made
         occurrences(made, BEGIN_NS, BEGIN_NS + 86_400 * S, submitted_ns=BEGIN_NS)
@@ -234,6 +237,7 @@ def _hostile_events(theirs: str, mine: str, job_id: str) -> list[tuple[str, str]
         ("telemetry", '{"samples": [{"time_ns": NaN, "pop_ping_latency_ms": NaN}]}'),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "uptime_s": "'; drop"}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "../x": 1}]})),
+        ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS + 86_400 * S * 400}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": BEGIN_NS, "uptime_s": 10**400}]})),
         ("telemetry", json.dumps({"samples": [{"time_ns": [[1]], "uptime_s": {"a": 1}}]})),
         ("nonsense", "{}"),
@@ -266,6 +270,8 @@ def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: Desks) -> N
             refused = len(desk.all(sa.select(audit).where(audit.c.outcome.startswith("refused"))))
         assert [dict(row) for row in rows] == [dict(row) for row in before], (kind, text[:200])
     assert refused > 20
+    days = {path.stem for path in at.office.telemetry.directory.rglob("*.jsonl")}
+    assert days <= {"2027-01-01"}
     at.change("a", mine, "claimed", fence=1)
     with at.office.reading(ADMIN) as desk:
         found = desk.one(sa.select(run.c.state).where(run.c.id == mine))
@@ -418,3 +424,119 @@ def test_names_of_files_that_are_fine(name: str) -> None:
 def test_names_of_files_that_are_not(name: str) -> None:
     with pytest.raises(InputError):
         checked_name(name)
+
+
+# --- an experiment that looks around and leaves what is odd; and nobody's secrets ---
+
+_SNOOPS = r"""
+env -0 > env.bin; cat /proc/*/environ /proc/*/cmdline > seen.bin 2> /dev/null
+cat /etc/shadow {place}/*/identity/node.key {place}/orchestrator/keys/* {place}/*.json \
+  > stolen.bin 2> /dev/null
+ln -s /etc/shadow link; mkfifo pipe; echo 1 > one; ln one two; mkdir -p a/b/c; echo x > a/b/c/x
+mknod device c 1 3 2> /dev/null; ln -s / root
+echo n > "$(printf 'line\nend')"; echo e > "$(printf 'esc\033[2J')"; echo ok > "\"quoted\" ü.txt"
+echo m > manifest.json
+for i in $(seq {files}); do echo $i > f$i; done
+sleep 1.5"""
+
+
+def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
+    needs_namespaces()
+    count = 500 if cases(1) == 1 else 3000
+    with machine(tmp_path) as made:
+        made.configure()
+        agent = made.agent("a")
+        invited = json.loads((tmp_path / "a.invitation").read_bytes())["token"]
+        (tmp_path / "a.invitation").unlink()
+        agent.start()
+        with made.testbed() as user:
+            user.put_user({"name": "ann", "role": "user"})
+            ann = user.credential("ann")
+            wait(lambda: user.node("a")["online"], 30, lambda: made.log)
+        ann.write(tmp_path / "ann.json")
+        place = str(tmp_path).replace("\\", "\\\\")
+        text = json.dumps(
+            ["bash", "-c", _SNOOPS.replace("{place}", place).replace("{files}", str(count))]
+        )
+        made.submit(job("snoops", overhead="false", run=f"client = {text}"))
+        (name,) = made.runs()
+        wait(lambda: agent.executor(name), 20, lambda: made.log)
+        secrets = _secrets(made, {"invitation": invited, "ann's token": ann.token})
+        secrets["session"], pages = _browse(made, ann.token, name)
+        _check_processes(secrets, str(tmp_path))
+        runs = made.wait_ended()
+        with made.testbed() as user:
+            files = {file["name"] for file in user.run(name)["files"]}
+            said = json.loads(_fetched(user, name, tmp_path, "manifest.json"))
+            stolen = _fetched(user, name, tmp_path, "stolen.bin")
+        assert runs[name]["state"] == "complete"
+        # Of what it left, what is a plain file of a plain name is kept.
+        assert {"a/b/c/x", '"quoted" ü.txt', "f1", f"f{count}", "env.bin"} <= files
+        assert not files & {"link", "pipe", "one", "two", "root", "device"}
+        assert all(each.isprintable() for each in files)
+        assert said["result"]["state"] == "complete"
+        assert stolen == b""
+        assert b"SKYHOP_TESTBED" not in (tmp_path / "got" / "client" / "env.bin").read_bytes()
+        _check_files(secrets, tmp_path)
+        for which, secret in secrets.items():
+            assert secret.encode() not in pages, which
+
+
+def _fetched(user: Testbed, name: str, place: Path, file: str) -> bytes:
+    user.fetch(name, place / "got")
+    return (place / "got" / "client" / file).read_bytes()
+
+
+def _secrets(made: Machine, others: dict[str, str]) -> dict[str, str]:
+    """Return every token and private key of the session by what it is: of a key its first line."""
+    found = dict(others)
+    found["admin's token"] = json.loads((made.state / "admin.json").read_bytes())["token"]
+    for file in (*made.state.glob("keys/*"), *made.directory.glob("*/identity/*")):
+        text = file.read_text(errors="replace")
+        if "PRIVATE KEY" in text:
+            found[file.name] = text.splitlines()[1]
+    assert len(found) >= 6, found
+    return found
+
+
+def _browse(made: Machine, token: str, name: str) -> tuple[str, bytes]:
+    """Log in and look at pages; return the session's secret, and all that was shown."""
+    trusted = ssl.create_default_context(cadata=made.served.authority_pem.decode())
+    with httpx.Client(base_url=f"https://{made.served.web}", verify=trusted) as client:
+        form = client.get("/login").text
+        csrf = re.search(r'name="csrf" value="([^"]+)"', form)
+        assert csrf, form
+        done = client.post("/login", data={"csrf": csrf[1], "token": token})
+        assert done.status_code == 303, done.text
+        pages = [form.encode(), done.content]
+        for address in ("/", "/nodes", "/jobs", "/runs", f"/runs/{name}", "/nodes/a", "/me"):
+            answer = client.get(address)
+            pages += [answer.content, str(answer.headers.get("location", "")).encode()]
+        return client.cookies["__Host-skyhop"], b"".join(pages)
+
+
+def _check_processes(secrets: dict[str, str], about: str) -> None:
+    """Check command lines and environments of all processes, the experiment's too."""
+    seen = 0
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            for kind in ("cmdline", "environ"):
+                try:
+                    content = (place / kind).read_bytes()
+                except OSError:
+                    continue
+                seen += about.encode() in content
+                for which, secret in secrets.items():
+                    assert secret.encode() not in content, (which, kind)
+    assert seen >= 2
+
+
+def _check_files(secrets: dict[str, str], place: Path) -> None:
+    """Check all files but those that are there for one of the secrets."""
+    own = {"admin.json", "ann.json", "node.key", *secrets}
+    files = [file for file in place.rglob("*") if file.is_file() and file.name not in own]
+    assert len(files) > 500
+    for file in files:
+        content = file.read_bytes()
+        for which, secret in secrets.items():
+            assert secret.encode() not in content, (which, file)

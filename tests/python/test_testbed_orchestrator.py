@@ -552,3 +552,11 @@ def test_others_may_not_read_the_keys(tmp_path: Path) -> None:
     (keys / "orders.key").chmod(0o644)
     with pytest.raises(InputError, match="others may read"), desks(tmp_path / "state"):
         pass
+
+
+def test_an_administrator_who_mends_a_job_does_not_take_it_over(at: Desks) -> None:
+    made = at.submit(job("mine", 'cron = "0 * * * *"'))
+    with at.at(ADMIN) as desk:
+        text = job("mine", 'cron = "30 * * * *"')
+        mended = jobs.modify(desk, made["id"], text, {}, at.office.objects)
+    assert mended["owner"] == "ann"

@@ -9,10 +9,12 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from typing import Any
 
 import pytest
 from conftest import skyhop_command
+from needs import needs_program, needs_root
 from testbed_office import Served, _environment
 
 from skyhop.testbed.agent.identity import enrol
@@ -86,9 +89,10 @@ class Agent:
         self._options, self._log = options, machine.directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it, once more where it was killed."""
+    def start(self, disk_kb: int = 0) -> None:
+        """Start it, once more where it was killed; on a small disk of its own if one is named."""
         command = [*skyhop_command(), "testbed", "agent", "--state", str(self.state)]
+        command = [*_on_small_disk(self.state, disk_kb), *command]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *self._options], stdout=log, stderr=log, env=_environment()
@@ -107,11 +111,17 @@ class Agent:
 
     def lives(self) -> dict[str, dict[str, Any]]:
         """Return the runs of its book as they are now, by their keys."""
-        with contextlib.suppress(sqlite3.OperationalError):
+        if not (self.state / "book.sqlite").exists():
+            return {}
+        try:
             with contextlib.closing(_opened(self.state / "book.sqlite")) as book:
                 rows = book.execute("SELECT key, json FROM life").fetchall()
-            return {key: json.loads(text) for key, text in rows}
-        return {}
+        except sqlite3.OperationalError as error:
+            # It is being made.
+            if "no such table" in str(error) or "unable to open" in str(error):
+                return {}
+            raise
+        return {key: json.loads(text) for key, text in rows}
 
     def executor(self, key: str) -> int | None:
         """Return the process of a run's executor, while it lives."""
@@ -127,6 +137,7 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.state = directory / "orchestrator"
         self.sink = Sink()
         self.agents: dict[str, Agent] = {}
         self._ports: list[str] = ["127.0.0.1:0"] * 3
@@ -134,20 +145,17 @@ class Machine:
         self.served: Served
 
     @property
-    def state(self) -> Path:
-        """The orchestrator's directory."""
-        return self.directory / "orchestrator"
-
-    @property
     def log(self) -> str:
         """What everybody said."""
         return self._log.read_text() + "".join(agent.log for agent in self.agents.values())
 
-    def serve(self) -> None:
-        """Start the orchestrator, at the same ports each time."""
+    def serve(self, disk_kb: int = 0) -> None:
+        """Start the orchestrator, at the same ports each time; on a small disk if one is named."""
         names = zip(("users", "agents", "web"), self._ports, strict=True)
         listen = [f"--{name}={port}" for name, port in names]
         command = [*skyhop_command(), "testbed", "serve", "--state", str(self.state), *listen]
+        self.state.mkdir(exist_ok=True)
+        command = [*_on_small_disk(self.state, disk_kb), *command]
         with self._log.open("a") as log:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment()
@@ -251,6 +259,35 @@ def machine(directory: Path) -> Iterator[Machine]:
         made.close()
 
 
+def seen_by(process: subprocess.Popen[Any], place: Path) -> Path:
+    """Return a place as a process sees it, which may have disks of its own there."""
+    return Path(f"/proc/{process.pid}/root{place}")
+
+
+def _on_small_disk(place: Path, size_kb: int) -> list[str]:
+    """Return what begins a command for which a place is a disk of its own, with what was there."""
+    if not size_kb:
+        return []
+    needs_root()
+    beside = place.with_name(f"{place.name}.before")
+    script = (
+        f'cp -a "{place}" "{beside}" && mount -t tmpfs -o size={size_kb}k none "{place}" && '
+        f'cp -a "{beside}/." "{place}" && exec "$@"'
+    )
+    return [needs_program("unshare"), "--mount", needs_program("sh"), "-c", script, "sh"]
+
+
+def fill(place: Path) -> Path:
+    """Fill a small disk to its last byte; return the file whose end makes room."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 10, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    return filler
+
+
 def wait(is_so: Callable[[], object], seconds: float, why: Callable[[], str] | str = "") -> None:
     """Wait until something is so; fail where it does not come to be."""
     limit = time.monotonic() + seconds
@@ -261,6 +298,16 @@ def wait(is_so: Callable[[], object], seconds: float, why: Callable[[], str] | s
 
 
 def _opened(file: Path) -> sqlite3.Connection:
+    if file.is_relative_to("/proc"):
+        # SQLite takes a link for where it seems to lead: it is given a copy.
+        with tempfile.TemporaryDirectory() as place:
+            for each in (file, file.with_name(f"{file.name}-wal")):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(each, Path(place) / each.name)
+            with contextlib.closing(sqlite3.connect(Path(place) / file.name)) as base:
+                copied = sqlite3.connect(":memory:")
+                base.backup(copied)
+                return copied
     return sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)
 
 

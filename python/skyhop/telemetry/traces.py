@@ -27,6 +27,7 @@ _TIME = re.compile(r"(\S+)\s*ms\b")
 _BRACKETS = re.compile(r"\(([^)]+)\)")
 _MOST_HOPS = 255
 _LONGEST_MS = 1e6
+_LONGEST_LINE = 2000
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _of_text(source: Source) -> Iterator[Trace]:
     destination: Address | None = None
     hops: list[Hop] | None = None
     for number, line in enumerate(source.lines, 1):
-        header = _HEADER.match(line)
+        header = _HEADER.match(line[:_LONGEST_LINE])
         if header:
             if hops is not None:
                 yield Trace(destination, tuple(hops))
@@ -87,6 +88,9 @@ def _of_text(source: Source) -> Iterator[Trace]:
 
 def _hop(source: Source, number: int, distance: int, text: str) -> Hop:
     """Read a line's answers; where several routers answered, the first names the hop."""
+    # Three probes that three routers answered take some 300 letters.
+    if len(text) > _LONGEST_LINE:
+        raise source.wrong(number, "is longer than any hop's line")
     times = []
     for found in _TIME.findall(text):
         try:

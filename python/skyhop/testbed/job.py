@@ -44,6 +44,7 @@ LONGEST_FILE_BYTES = 64_000
 LONGEST_INPUTS_BYTES = 16_000_000
 """What a job may bring with it, all files together."""
 _LONGEST_PATH = 240
+_LARGEST_SIZE = 2**63
 _DEEP_KEY = re.compile(
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
@@ -61,7 +62,12 @@ def _duration(value: object) -> object:
 
 
 def _size(value: object) -> object:
-    return int(size_bytes(value)) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    size = size_bytes(value)
+    if not size < _LARGEST_SIZE:
+        raise ValueError("is more than any disk holds")
+    return int(size)
 
 
 def _instant(value: object) -> object:

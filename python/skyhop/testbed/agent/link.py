@@ -24,6 +24,7 @@ from skyhop.testbed.protocol import testbed_pb2_grpc as services
 _FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _FINAL_WAIT_S = 60.0
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
+_HEARD_S = 2.0
 _PATIENCE_S = 20.0
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
@@ -81,6 +82,8 @@ class Link:
         self._book, self._on_order = book, on_order
         self._revision, self._heartbeat_s, self._say = revision, heartbeat_s, say
         self._stopped = threading.Event()
+        self._again = threading.Event()
+        """Set when reports arrive again: orders are to be had then, too."""
         self._troubles: set[str] = set()
         self._orders: Any = None
         self.is_connected = False
@@ -106,6 +109,7 @@ class Link:
     def close(self) -> None:
         """Leave, after one more report."""
         self._stopped.set()
+        self._again.set()
         self._book.news.set()
         if self._orders is not None:
             self._orders.cancel()
@@ -179,9 +183,11 @@ class Link:
                 code = error.code() if isinstance(error, grpc.RpcError) else None
                 if not self._stopped.is_set():
                     self._note("orders", error)
-            if time.monotonic() - began > _LONGEST_WAIT_S:
+            # One to whom nothing was to be said was heard all the same.
+            if time.monotonic() - began > _HEARD_S:
                 waits.clear()
-            self._stopped.wait(waits.next_s(code))
+            self._again.wait(waits.next_s(code))
+            self._again.clear()
 
     def _take(self, order: Any) -> None:
         try:
@@ -198,6 +204,8 @@ class Link:
             code: object = None
             try:
                 self._send_all()
+                if not self.is_connected:
+                    self._again.set()
                 self.is_connected = True
                 self._note("reports", None)
                 waits.clear()

@@ -6,6 +6,7 @@ it there, its writer being dead, writes down that the run was killed and what it
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -42,6 +43,12 @@ GRACE_WITH_NETWORK_S = 0.8
 """And where it can: the host's own traffic waits."""
 _TRAFFIC_EVERY = 10
 """Every so many looks the traffic is written down."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_ROOM = {
+    "state": State.FAILED,
+    "reason": Reason.DISK,
+    "message": "the node's disk was full: there was no room to write down what it came to",
+}
 _STDOUT, _STDERR = "stdout", "stderr"
 
 
@@ -103,6 +110,12 @@ class _Execution:
             outcome = self._supervise()
         except _NotStartedError as error:
             outcome = {"state": State.FAILED, "reason": error.reason, "message": str(error)}
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if self._program is not None:
+                self._program.kill()
+            outcome = dict(_NO_ROOM)
         finally:
             if self._kernel is not None:
                 self._kernel.close()
@@ -313,7 +326,22 @@ class _NotStartedError(SkyhopError):
 def finish(
     directory: Path, assignment: Assignment, journal: Journal, outcome: dict[str, Any]
 ) -> None:
-    """Write the manifest, then the result: who sees the result finds the manifest."""
+    """Write the manifest, then the result: who sees the result finds the manifest.
+
+    Where there is no room for them, what the program wrote makes it.
+    """
+    try:
+        _finish(directory, assignment, journal, outcome)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        shutil.rmtree(directory / WORK, ignore_errors=True)
+        _finish(directory, assignment, journal, {**outcome, **_NO_ROOM})
+
+
+def _finish(
+    directory: Path, assignment: Assignment, journal: Journal, outcome: dict[str, Any]
+) -> None:
     work = directory / WORK
     kept: list[keep.Kept] = []
     left: list[keep.Left] = []

@@ -6,6 +6,7 @@ point of no return: whoever finds it there never starts the program again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -67,9 +68,17 @@ class Journal:
             os.write(self._file, b"\n")
 
     def add(self, at_ns: int, step: Step, **details: Any) -> None:
-        """Write a step down; when this returns it is on the disk."""
-        line = json.dumps({"at_ns": at_ns, "step": step.value, **details}) + "\n"
-        os.write(self._file, line.encode())
+        """Write a step down; when this returns it is on the disk.
+
+        Raises:
+            OSError: it is not: the disk is full.
+        """
+        line = (json.dumps({"at_ns": at_ns, "step": step.value, **details}) + "\n").encode()
+        before = os.fstat(self._file).st_size
+        if os.write(self._file, line) < len(line):
+            # The disk took a part of it: a step that nobody can read was not made.
+            os.ftruncate(self._file, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fdatasync(self._file)
 
 

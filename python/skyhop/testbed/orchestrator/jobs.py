@@ -76,7 +76,14 @@ def check_job(desk: Desk, text: str) -> dict[str, Any]:
     }
 
 
-def submit(desk: Desk, text: str, files: Mapping[str, bytes], objects: Path) -> dict[str, Any]:
+def submit(
+    desk: Desk,
+    text: str,
+    files: Mapping[str, bytes],
+    objects: Path,
+    *,
+    owner: str | None = None,
+) -> dict[str, Any]:
     """Accept a job, and plan its runs.
 
     Raises:
@@ -84,6 +91,7 @@ def submit(desk: Desk, text: str, files: Mapping[str, bytes], objects: Path) -> 
         InputError, DeniedError: it is no job, or not one for this user.
     """
     spec = read(text)
+    owner = owner or desk.caller.name
     if _mine(desk, spec.id):
         raise InputError(f"job {spec.id}: you have one of this name; cancel or modify that")
     findings = checked(desk, spec)
@@ -91,7 +99,7 @@ def submit(desk: Desk, text: str, files: Mapping[str, bytes], objects: Path) -> 
     _check_files(spec, files)
     row: dict[str, Any] = {
         "id": new_id(desk.now_ns),
-        "owner": desk.caller.name,
+        "owner": owner,
         "name": spec.id,
         "spec": as_json(spec.as_json()),
         "kind": spec.when.kind.value,
@@ -101,7 +109,7 @@ def submit(desk: Desk, text: str, files: Mapping[str, bytes], objects: Path) -> 
         "planned_ns": 0,
     }
     # The name of one that is over may be used again.
-    old = (job.c.owner == desk.caller.name) & (job.c.name == spec.id)
+    old = (job.c.owner == owner) & (job.c.name == spec.id)
     desk.do(sa.update(job).where(old).values(name=job.c.name + "~" + job.c.id))
     desk.do(sa.insert(job).values(**row))
     _insert_nodes(desk, row["id"], spec)
@@ -128,7 +136,8 @@ def modify(
     _refuse(desk, checked(desk, spec, without=old["id"]))
     _close(desk, old, Reason.JOB_ENDED)
     desk.do(sa.update(job).where(job.c.id == old["id"]).values(name=f"{old['name']}~{old['id']}"))
-    return submit(desk, text, files, objects)
+    # An administrator who mends a job does not take it over.
+    return submit(desk, text, files, objects, owner=old["owner"])
 
 
 def cancel(desk: Desk, name: str) -> dict[str, Any]:

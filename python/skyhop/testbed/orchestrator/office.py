@@ -22,6 +22,8 @@ from skyhop.testbed.orchestrator.desk import ITSELF, Caller, Desk, settings_of
 from skyhop.testbed.orchestrator.uploads import Uploads
 from skyhop.testbed.store.database import Database, open_database
 
+_DAY_NS = 86_400 * 1_000_000_000
+
 
 class Office:
     """An orchestrator's state directory, opened.
@@ -92,7 +94,7 @@ class Office:
 
     def keep_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
         """Keep samples of a node: without columns that are not ours, and none that is no sample."""
-        from skyhop.telemetry.columns import checked
+        from skyhop.telemetry.columns import checked, time_of
         from skyhop.telemetry.fields import BY_NAME, TIME
 
         kept: list[Sample] = []
@@ -100,7 +102,10 @@ class Office:
             known = {k: v for k, v in sample.items() if k in BY_NAME or k == TIME}
             # One that is wrong must not keep back all that its node tells.
             with suppress(InputError):
-                kept.append(checked(known))  # type: ignore[arg-type]
+                whole = checked(known)  # type: ignore[arg-type]
+                # Each day has its file: a node whose clock is years ahead would make thousands.
+                if time_of(whole) < self.now_ns() + _DAY_NS:
+                    kept.append(whole)
         with self._telemetry_lock:
             self.telemetry.append(node, kept)
 

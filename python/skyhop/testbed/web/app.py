@@ -95,14 +95,10 @@ def make_app(office: Office) -> Starlette:
         assert isinstance(error, HTTPException)
         return refused(Ask(rooms, request), HTTPException(error.status_code, _plain(error)))
 
-    async def broken(request: Request, _error: Exception) -> Response:
-        # What went wrong stands in the orchestrator's log; it is nobody else's.
-        return refused(Ask(rooms, request), HTTPException(500, "this is a fault of the testbed's"))
-
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard)],
-        exception_handlers={HTTPException: unknown, Exception: broken},
+        exception_handlers={HTTPException: unknown},
     )
 
 

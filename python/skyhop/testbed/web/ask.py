@@ -6,6 +6,7 @@ raises becomes an error page.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ _MOST_FIELDS, _MOST_FILES = 200, 100
 _THREADS = 6
 """Of pages at once; each may hold a connection to the database."""
 
+_LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 Page = Callable[["Ask"], Response]
 
@@ -171,6 +173,10 @@ def endpoint(
             return await anyio.to_thread.run_sync(handler, ask, limiter=rooms.threads)
         except (SkyhopError, HTTPException, ClientDisconnect) as error:
             return refused(ask, error)
+        except Exception:
+            # Whoever asks is told that it is not their fault; why, stands in the log.
+            _LOG.exception("%s %s", request.method, request.url.path)
+            return refused(ask, HTTPException(500, "this is a fault of the testbed's"))
 
     return answer
 

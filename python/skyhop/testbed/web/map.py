@@ -127,22 +127,35 @@ def _smallest(placed: Sequence[dict[str, Any]]) -> str:
     return "world"
 
 
+def _stretch(region: str) -> float:
+    """Return how much longer a degree of latitude is drawn than one of longitude."""
+    _, _, south, north = REGIONS[region][1]
+    return 1.15 if region == "world" else 1 / math.cos(math.radians((south + north) / 2))
+
+
+def _bounds(region: str) -> tuple[float, float, float, float]:
+    """Return a region's bounds, so wide that the map is half as high as wide, or less."""
+    west, east, south, north = REGIONS[region][1]
+    lacking = max(0.0, 2 * _stretch(region) * (north - south) - (east - west))
+    return west - lacking / 2, east + lacking / 2, south, north
+
+
 def _turned(region: str, longitude_deg: float) -> float:
     """Return a longitude that lies east of the region's western edge."""
-    west = REGIONS[region][1][0]
+    west = _bounds(region)[0]
     return (longitude_deg - west) % 360 + west
 
 
 def _is_in(region: str, node: dict[str, Any]) -> bool:
-    _, east, south, north = REGIONS[region][1]
+    _, east, south, north = _bounds(region)
     inside = _turned(region, node["longitude_deg"]) <= east
     return inside and south <= node["latitude_deg"] <= north
 
 
 def _frame(region: str) -> tuple[int, Callable[[float, float], tuple[float, float]]]:
     """Return a region's height, and what makes pixels of longitude and latitude."""
-    west, east, south, north = REGIONS[region][1]
-    stretch = 1 / math.cos(math.radians((south + north) / 2)) if region != "world" else 1.15
+    west, east, south, north = _bounds(region)
+    stretch = _stretch(region)
     per_deg = WIDTH / (east - west)
     height = round(per_deg * stretch * (north - south))
 
@@ -157,7 +170,7 @@ def _land(region: str) -> str:
     """Return the land of a region as what an SVG path holds; lakes are holes in it."""
     from skyhop.data.land import land_deg
 
-    west, east, south, north = REGIONS[region][1]
+    west, east, south, north = _bounds(region)
     _, to_px = _frame(region)
     words = []
     for ring in land_deg():

@@ -28,8 +28,12 @@ FIELDS = (
     "user_tx_bps",
 )
 """Those of the live charts."""
+_AHEAD_S = 60
+"""A node's clock may be so far ahead."""
 _FIRST_LOOK_BYTES = 1 << 20
 _FORGOTTEN_AFTER_NS = 600 * 10**9
+_LAST_BYTES = 256
+_LARGEST = 1e300
 _S_NS = 10**9
 
 
@@ -38,8 +42,8 @@ class _Watched:
     """A node that somebody looks at."""
 
     samples: dict[int, dict[str, Any]] = field(default_factory=dict)
-    read: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By journal: its inode, and how far it was read."""
+    read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """By journal: how far it was read, and what stood last there."""
     looked_ns: int = 0
 
 
@@ -60,8 +64,10 @@ class Recent:
             for at_ns in sorted({now_ns - SPAN_S * _S_NS, now_ns}):
                 day = datetime.fromtimestamp(at_ns // _S_NS, UTC).strftime("%Y-%m-%d")
                 _read_on(watched, self._directory / node / f"{day}.jsonl")
-            for old in [at for at in watched.samples if at < now_ns - SPAN_S * _S_NS]:
-                del watched.samples[old]
+            for at in [
+                a for a in watched.samples if not -SPAN_S * _S_NS <= a - now_ns < _AHEAD_S * _S_NS
+            ]:
+                del watched.samples[at]
             begin_ns = now_ns - span_s * _S_NS
             return [watched.samples[at] for at in sorted(watched.samples) if at >= begin_ns]
 
@@ -76,18 +82,22 @@ class Recent:
 
 
 def _read_on(watched: _Watched, journal: Path) -> None:
+    place, last = watched.read.get(journal.name, (0, b""))
     try:
         with journal.open("rb") as file:
-            status = os.fstat(file.fileno())
-            inode, place = watched.read.get(journal.name, (0, 0))
-            if inode != status.st_ino or place > status.st_size:
-                place = max(0, status.st_size - _FIRST_LOOK_BYTES)
+            size = file.seek(0, os.SEEK_END)
+            # A journal that was folded is another one now: its file may even have the same number.
+            file.seek(max(0, place - len(last)))
+            if not last or file.read(len(last)) != last:
+                place, last = max(0, size - _FIRST_LOOK_BYTES), b""
             file.seek(place)
             lines = file.read(4 * _FIRST_LOOK_BYTES)
     except OSError:
         return
     whole = lines[: lines.rfind(b"\n") + 1]
-    watched.read[journal.name] = (status.st_ino, place + len(whole))
+    if not whole:
+        return
+    watched.read[journal.name] = (place + len(whole), whole[-_LAST_BYTES:])
     for line in whole.splitlines():
         try:
             sample = json.loads(line)
@@ -96,7 +106,8 @@ def _read_on(watched: _Watched, journal: Path) -> None:
             # The first one may begin in its middle.
             continue
         if isinstance(at_ns, int):
-            watched.samples[at_ns] = {**watched.samples.get(at_ns, {}), **sample}
+            known = {name: value for name, value in sample.items() if _can_be_shown(value)}
+            watched.samples[at_ns] = {**watched.samples.get(at_ns, {}), **known}
 
 
 def columns(samples: Sequence[dict[str, Any]], names: Sequence[str] = FIELDS) -> dict[str, Any]:
@@ -109,4 +120,11 @@ def columns(samples: Sequence[dict[str, Any]], names: Sequence[str] = FIELDS) ->
 
 def _number(value: object) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and value == value else None  # type: ignore[arg-type] # noqa: PLR0124
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
+def _can_be_shown(value: object) -> bool:
+    """Return whether a value is a text, or a number that floats and JSON have."""
+    if isinstance(value, int | float):
+        return abs(value) < _LARGEST
+    return isinstance(value, str)

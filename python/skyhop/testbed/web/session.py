@@ -55,11 +55,16 @@ def is_csrf(secret: str, given: str) -> bool:
 
 
 def is_from_here(request: Request) -> bool:
-    """Return whether a browser says that a request comes from one of our own pages."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
+    """Return whether a request can come from one of our own pages, by what the browser says.
+
+    Pages that tell nobody where one comes from (`referrer-policy`) have the origin "null".
+    """
+    site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    host = request.headers.get("host", "")
-    return site in ("same-origin", "none") and origin in (None, f"https://{host}")
+    if site not in (None, "same-origin", "none"):
+        return False
+    ours = (None, f"https://{request.headers.get('host', '')}")
+    return origin in ours or (origin == "null" and site == "same-origin")
 
 
 def cookie(request: Request, name: str) -> str:

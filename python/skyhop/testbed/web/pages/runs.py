@@ -85,7 +85,7 @@ def _day(text: str, after: int = 0) -> int:
         day = dt.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=dt.UTC)
     except ValueError:
         return 0
-    return max(0, round(day.timestamp()) * _S_NS + after * _DAY_NS)
+    return min(max(0, round(day.timestamp()) * _S_NS + after * _DAY_NS), 2**63 - 1)
 
 
 def show(ask: Ask) -> Response:

@@ -37,7 +37,9 @@ def show(ask: Ask) -> Response:
         "client": "ping -c 60 8.8.8.8",
         **when,
     }
-    return _form(ask, text=_file(values), small=values)
+    text = _file(values)
+    told = verdict(ask, text) if ask.query("at") else None
+    return _form(ask, text=text, small=values, verdict=told)
 
 
 def show_change(ask: Ask) -> Response:

@@ -98,6 +98,8 @@ def _stream(server: str, port: int, seconds: float, way: bytes, bps: float = 0.0
         if way == UP:
             moved = send(stream, seconds, bps)
             stream.shutdown(socket.SHUT_WR)
+            # What is on its way still has to arrive.
+            stream.recv(1)
         else:
             moved = 0
             while piece := stream.recv(1 << 18):

@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -38,6 +39,7 @@ _AGENT = (
 _TERMINAL = (sys.executable, "-m", "skyhop.testbed.demo.terminal")
 _LOOK_S = 0.1
 _POLITE_S = 4.0
+_LEAST_BYTES = 1_000_000
 _LINKS_END_S = 20.0
 _AGENTS_USER = 1000
 _ORCHESTRATOR = "orchestrator"
@@ -280,6 +282,8 @@ class Stage:
             lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             if lines:
                 return lines[-1].removeprefix("skyhop: ")
+        if shutil.disk_usage(self.state).free < _LEAST_BYTES:
+            return f"there is no room left in {self.state}"
         return f"status {os.waitstatus_to_exitcode(status)}"
 
 

@@ -95,6 +95,9 @@ def run_demo(options: Options) -> list[dict[str, Any]]:
         return _Story(options, guard, state, lengths, programs).tell()
     finally:
         guard.close()
+        if options.state is None:
+            # The guard does it, unless it was killed itself.
+            shutil.rmtree(state, ignore_errors=True)
 
 
 def _entries(directory: Path) -> list[Path]:

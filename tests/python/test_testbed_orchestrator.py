@@ -524,12 +524,14 @@ def test_tables_are_those_that_the_migrations_make(tmp_path: Path) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from skyhop.testbed.store.database import open_database
+    from skyhop.testbed.store.database import HEAD, open_database
     from skyhop.testbed.store.tables import metadata
 
     database = open_database(f"sqlite:///{tmp_path}/t.sqlite")
     with database.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == HEAD
     database.close()
 
 

@@ -89,8 +89,12 @@ class Office:
         Raises:
             UnknownCallerError: nobody's.
         """
-        with self.writing(ITSELF) as desk:
-            return people.caller_of_token(desk, token, kind)
+        with self.reading(ITSELF) as desk:
+            caller, is_noted = people.caller_of_token(desk, token, kind)
+        if not is_noted:
+            with self.writing(ITSELF) as desk:
+                people.note_use(desk, token)
+        return caller
 
     def keep_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
         """Keep samples of a node: without columns that are not ours, and none that is no sample."""

@@ -139,8 +139,8 @@ def revoke(desk: Desk, name: str, which: str) -> int:
     return desk.do(sa.delete(credential).where(chosen))
 
 
-def caller_of_token(desk: Desk, secret: str, kind: str = TOKEN) -> Caller:
-    """Return whose a token or a session is.
+def caller_of_token(desk: Desk, secret: str, kind: str = TOKEN) -> tuple[Caller, bool]:
+    """Return whose a token or a session is, and whether its use was noted within a minute.
 
     Raises:
         UnknownCallerError: nobody's, or it has expired, or its user is disabled.
@@ -149,8 +149,15 @@ def caller_of_token(desk: Desk, secret: str, kind: str = TOKEN) -> Caller:
     found = desk.one(sa.select(user).where(user.c.name == row["user"]))
     if found is None or found["disabled"]:
         raise UnknownCallerError("this user is disabled: ask the testbed's administrator")
-    _use(desk, row)
-    return Caller(found["name"], Role(found["role"]))
+    used_ns = row["used_ns"]
+    is_noted = used_ns is not None and desk.now_ns - used_ns <= _MINUTE_NS
+    return Caller(found["name"], Role(found["role"])), is_noted
+
+
+def note_use(desk: Desk, secret: str) -> None:
+    """Note that a token or a session is in use: each minute is enough to know."""
+    mine = credential.c.hash == secret_hash(secret)
+    desk.do(sa.update(credential).where(mine).values(used_ns=desk.now_ns))
 
 
 def take_invitation(desk: Desk, secret: str, of_node: str) -> None:
@@ -213,13 +220,6 @@ def _good(desk: Desk, secret: str, kind: str) -> sa.RowMapping:
     if row["expires_ns"] is not None and row["expires_ns"] <= desk.now_ns:
         raise UnknownCallerError(f"this {kind} has expired")
     return row
-
-
-def _use(desk: Desk, row: sa.RowMapping) -> None:
-    # Each minute is enough to know who still uses what.
-    if row["used_ns"] is None or desk.now_ns - row["used_ns"] > _MINUTE_NS:
-        change = sa.update(credential).where(credential.c.id == row["id"])
-        desk.do(change.values(used_ns=desk.now_ns))
 
 
 def _check_there(desk: Desk, of_user: str | None, of_node: str | None) -> None:

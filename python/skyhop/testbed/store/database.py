@@ -19,6 +19,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, S
 from skyhop.errors import InputError, RunError
 
 _BUSY_MS = 20_000
+HEAD = "0001"
+"""The newest of `migrations/versions`."""
 
 
 class Database:
@@ -75,8 +77,18 @@ def open_database(url: str) -> Database:
     """
     engine = _engine(url)
     with _failures(), engine.connect() as connection:
-        _upgrade(connection, engine)
+        # The migrations' library is ten megabytes that a service would carry on with.
+        if _revision(connection) != HEAD:
+            _upgrade(connection, engine)
     return Database(engine)
+
+
+def _revision(connection: Connection) -> str | None:
+    """Return which migration the tables stand at, None where there are none."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return None if found is None else str(found)
 
 
 def _engine(url: str) -> Engine:

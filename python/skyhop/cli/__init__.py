@@ -94,6 +94,8 @@ def main() -> None:
 
     # No matrix of ours is worth its threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What the library of remote calls says beside its errors, we say in a line.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         check_processes()
         status = app(standalone_mode=False)

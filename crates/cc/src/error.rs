@@ -73,7 +73,7 @@ pub enum CcError {
         caller: &'static str,
     },
     /// A file of the user's that nobody has compiled and loaded in this process.
-    #[error("{file}: the congestion control is not loaded")]
+    #[error("{}: the congestion control is not loaded", one_line(file))]
     NotLoaded {
         /// Its whole name.
         file: String,

@@ -90,6 +90,10 @@ key = "link.loss"
 values = ["0.1 %", "1 %"]
 STUDY
     step skyhop study run study.toml -o runs/study
+    # Both need what is generated when the wheel is built.
+    printf 'id = "job"\nnodes = ["a"]\nlength = "5 s"\n[when]\nat = "now"\n[run]\nclient = ["true"]\n' >job.toml
+    step skyhop testbed check job.toml --offline
+    skyhop dish status --address 127.0.0.1:9 2>&1 | grep "no terminal answers" || fail "skyhop dish does not work"
     [ -s runs/study/report.html ] || fail "the study has no report"
     printf '\ncheck_wheel: %s works where nothing but Python is\n' "$(basename skyhop-*.whl)"
 }

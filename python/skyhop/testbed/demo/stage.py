@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError
-from skyhop.testbed.demo import helpers, network, plan
+from skyhop.testbed.demo import network, plan, side_processes
 from skyhop.testbed.demo.guard import map_user, send
 from skyhop.testbed.executor import linux
 
@@ -141,15 +141,15 @@ class Stage:
     def _watch_packets(self) -> None:
         self.packets, pipe = os.pipe()
         watched = self.namespaces[f"host {plan.PREEMPTED.name}"]
-        self.processes["packets"] = helpers.fork_helper(
-            lambda: helpers.watch_packets(watched, pipe)
+        self.processes["packets"] = side_processes.fork_beside(
+            lambda: side_processes.watch_packets(watched, pipe)
         )
         os.close(pipe)
 
     def _tell_packets(self) -> None:
-        data = os.read(self.packets, helpers.SEEN.size)
-        if len(data) == helpers.SEEN.size:
-            owner_first, owner_last, run_first, run_last = helpers.SEEN.unpack(data)
+        data = os.read(self.packets, side_processes.SEEN.size)
+        if len(data) == side_processes.SEEN.size:
+            owner_first, owner_last, run_first, run_last = side_processes.SEEN.unpack(data)
             send(
                 self.channel,
                 event="packets",
@@ -179,7 +179,9 @@ class Stage:
         hosts = {site.name: f"host {site.name}" for site in plan.SITES}
         hosts[plan.SERVER_NODE] = "server"
         networks = [self.namespaces[name] for name in hosts.values()]
-        self.processes["relay"] = helpers.fork_helper(lambda: helpers.relay(port, networks))
+        self.processes["relay"] = side_processes.fork_beside(
+            lambda: side_processes.relay(port, networks)
+        )
         for node, host in hosts.items():
             command = [*_AGENT, str(self.state / "agents" / node)]
             if node == plan.SERVER_NODE:
@@ -244,7 +246,7 @@ class Stage:
         log = self.state / "logs" / f"{name.replace(' ', '-')}.log"
 
         def become() -> None:
-            helpers.forget_signals()
+            side_processes.forget_signals()
             os.setsid()
             if as_user and not _is_root():
                 linux.unshare(linux.NEWUSER)

@@ -24,7 +24,7 @@ SEEN = struct.Struct("=qqqq")
 """First and last packet of the owner's, first and last of the run's, in ns since 1970; 0: none."""
 
 
-def fork_helper(work: Callable[[], object]) -> int:
+def fork_beside(work: Callable[[], object]) -> int:
     """Do something in a process of its own, which ends with it; return the process."""
     pid = os.fork()
     if pid == 0:

@@ -167,10 +167,10 @@ class Run:
         import pyarrow.parquet as pq
 
         try:
-            # Not read_table: its threads may outlive the interpreter, which then aborts.
-            with pq.ParquetFile(self.directory / name) as file:
+            # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
+            with pq.ParquetFile(self.directory / name, pre_buffer=False) as file:
                 self._check_size(file.metadata, name)
-                table = file.read()
+                table = file.read(use_threads=False)
             # Also what is in the columns: lengths of lists, letters of texts.
             table.validate(full=True)
         except FileNotFoundError:

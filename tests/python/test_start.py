@@ -80,3 +80,35 @@ def test_all_names_of_the_package_are_there() -> None:
     for package in (skyhop, skyhop.report, skyhop.figures, skyhop.study):
         for name in package.__all__:
             assert getattr(package, name) is not None, f"{package.__name__}.{name}"
+
+
+READING = """
+import os
+import pyarrow.parquet
+import skyhop
+
+before = len(os.listdir("/proc/self/task"))
+run = skyhop.sim("short.toml", output="run")
+assert run.flows.num_rows
+trace = skyhop.path("Madrid", "Paris", duration="2 s")
+assert trace.frames.num_rows
+trace.write("path.parquet")
+assert skyhop.read_path("path.parquet").frames.num_rows
+skyhop.all_pairs(["Madrid", "Paris"], "pairs.parquet", duration="2 s")
+assert skyhop.read_all_pairs("pairs.parquet")
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_reading_tables_leaves_no_threads(tmp_path: Path) -> None:
+    """Threads of Arrow that are there at the end may abort the interpreter."""
+    (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", READING],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.split()[-1] == "0"

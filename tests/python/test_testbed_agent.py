@@ -357,12 +357,20 @@ def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: Orchestra
     wait_for(lambda: (run, "server") in orchestrator.complete, why=agent.log)
     manifest = json.loads(orchestrator.files[f"{run}/server/manifest.json"])
     assert manifest["result"]["state"] == "complete"
+    wait_for(lambda: has_settled(agent, f"{run}.server"), why=agent.log)
     missing = "01JZZZZZZZZZZZZZZZZZZZZZZY"
     spec["run"]["serve"] = ["nosuchprogram"]
     orchestrator.task(missing, "start", spec)
     wait_for(lambda: len(told()) >= 3, why=agent.log)
     assert not told()[-1]["ok"]
     assert "nosuchprogram" in told()[-1]["error"]
+
+
+def has_settled(agent: AgentProcess, key: str) -> bool:
+    """Return whether a run is over for the agent, too: it does not hold its node then."""
+    with closing(sqlite3.connect(agent.state / FILE)) as base:
+        row = base.execute("SELECT json FROM life WHERE key = ?", (key,)).fetchone()
+    return bool(json.loads(row[0])["settled_ns"])
 
 
 def test_a_server_whose_files_are_not_to_be_had_says_so(

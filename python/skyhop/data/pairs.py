@@ -133,9 +133,10 @@ def read_all_pairs(file: str | os.PathLike[str]) -> AllPairs:
     """
     name = os.fspath(file)
     try:
-        parquet = pq.ParquetFile(name)
+        # Threads of Arrow may outlive the interpreter, which then aborts.
+        parquet = pq.ParquetFile(name, pre_buffer=False)
         header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
-        table = parquet.read()
+        table = parquet.read(use_threads=False)
         table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]

@@ -5,7 +5,6 @@ What draws a path stands above this module, and is reached by the package's own 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pathlib
@@ -53,10 +52,12 @@ class Path:
         each with `t_ns`, `kind` and `outage_ns`.
         """
         if self._frames is None:
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
-            # Not read_table: its threads may outlive the interpreter, which then aborts.
-            self._frames = pq.ParquetFile(io.BytesIO(self._core.to_parquet())).read()
+            # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
+            file = pq.ParquetFile(pa.BufferReader(self._core.to_parquet()))
+            self._frames = file.read(use_threads=False)
         return self._frames
 
     @property

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.agent.life import Life
@@ -15,8 +15,10 @@ from skyhop.testbed.agent.node import Node
 from skyhop.testbed.executor.assignment import Assignment, KernelAccess
 from skyhop.testbed.words import Backend, Network, Side
 
+if TYPE_CHECKING:
+    from skyhop.testbed.job import Job
+
 _LARGEST_INPUT = 16_000_000
-_GRANTS = ["cc", "qdisc", "sysctl"]
 _PIECE_BYTES = 1 << 20
 
 
@@ -141,30 +143,23 @@ def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
         # Who serves has to be reached from outside, which a device behind this node cannot.
         others["network"] = Network.HOST
     elif job.run.network is Network.VETH:
-        others["kernel"] = _access(node, life, job.kernel)
+        others["kernel"] = _access(node, life, job)
     return Assignment.of(job, life.side, **others)
 
 
-def _access(node: Node, life: Life, wanted: Any) -> KernelAccess:
+def _access(node: Node, life: Life, job: Job) -> KernelAccess:
+    """Open a run at the kernel service, with a token of its own and no more than the job asks."""
     from skyhop.testbed.kernel.client import KernelClient
 
     if node.kernel is None:
         raise InputError("this node has no kernel service")
-    token = secrets.token_urlsafe(32)
+    access = KernelAccess.of(job, node.kernel, secrets.token_urlsafe(32))
     client = KernelClient(node.kernel)
     try:
-        client.open(life.run, token, _GRANTS if wanted.wanted else [])
+        client.open(life.run, access.token, access.grants())
     finally:
         client.close()
-    return KernelAccess(
-        socket=node.kernel,
-        token=token,
-        cc=wanted.cc,
-        parameters=dict(wanted.parameters),
-        qdisc=wanted.qdisc,
-        qdisc_parameters=dict(wanted.qdisc_parameters),
-        sysctl=dict(wanted.sysctl),
-    )
+    return access
 
 
 def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> None:

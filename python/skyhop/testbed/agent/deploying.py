@@ -93,9 +93,15 @@ def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
     """
     digest, size = str(said["sha256"]), int(said["size"])
     file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
+    with node.fetching[file.name]:
+        _fetch(node, job, name, file, digest, size)
+    return file
+
+
+def _fetch(node: Node, job: str, name: str, file: Path, digest: str, size: int) -> None:
     if file.exists() and _digest(file) == digest:
         file.touch()
-        return file
+        return
     node.inputs.mkdir(parents=True, exist_ok=True)
     aside = file.with_suffix(f".{secrets.token_hex(4)}")
     try:
@@ -107,7 +113,6 @@ def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
         raise MissingError(str(error)) from None
     finally:
         aside.unlink(missing_ok=True)
-    return file
 
 
 def _digest(file: Path) -> str:
@@ -162,10 +167,15 @@ def _access(node: Node, life: Life, job: Job) -> KernelAccess:
     return access
 
 
-def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> None:
-    """Have a job's files here before its trigger fires; what fails is tried again then."""
-    for name, said in files.items():
-        try:
+def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> bool:
+    """Have a job's files here before its time comes, when nobody may answer; return if they are.
+
+    What fails is tried again.
+    """
+    try:
+        for name, said in files.items():
             cached(node, job, name, said)
-        except (SkyhopError, OSError) as error:
-            node.say(f"job {job}: {error}")
+    except (SkyhopError, OSError) as error:
+        node.say(f"job {job}: {error}")
+        return False
+    return True

@@ -94,25 +94,21 @@ def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
     digest, size = str(said["sha256"]), int(said["size"])
     file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
     with node.fetching[file.name]:
-        _fetch(node, job, name, file, digest, size)
+        if file.exists() and _digest(file) == digest:
+            file.touch()
+            return file
+        node.inputs.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
+            if aside.stat().st_size != size or _digest(aside) != digest:
+                raise MissingError(f"{name}: is another file than the one that was submitted")
+            aside.replace(file)
+        except RunError as error:
+            raise MissingError(str(error)) from None
+        finally:
+            aside.unlink(missing_ok=True)
     return file
-
-
-def _fetch(node: Node, job: str, name: str, file: Path, digest: str, size: int) -> None:
-    if file.exists() and _digest(file) == digest:
-        file.touch()
-        return
-    node.inputs.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(f".{secrets.token_hex(4)}")
-    try:
-        node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
-        if aside.stat().st_size != size or _digest(aside) != digest:
-            raise MissingError(f"{name}: is another file than the one that was submitted")
-        aside.replace(file)
-    except RunError as error:
-        raise MissingError(str(error)) from None
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _digest(file: Path) -> str:

@@ -228,7 +228,7 @@ def test_output_is_bounded_and_the_program_goes_on(
             "python3 -c 'x = bytearray(b\"x\" * 80_000_000); import time; time.sleep(9)' & "
             "done; wait",
             Limits(memory_bytes=250 * MB),
-            "signal",
+            "memory",
         ),
     ],
 )
@@ -475,10 +475,11 @@ def test_containers_are_told_everything_and_labelled(tmp_path: Path) -> None:
         for part in (
             "--name skyhop_01TEST", "--label skyhop.run=01TEST", "--label skyhop.job=trial",
             "--network none", f"--volume {tmp_path}:/artifacts", "--cap-drop ALL",
-            "--security-opt no-new-privileges", "--env A=b c", "--env LEOTEST_SERVER=0",
+            "--security-opt no-new-privileges",
         ):  # fmt: skip
             assert part in text
-        assert "PATH=" not in text
+        assert "b c" not in text
+        assert "--env " not in text
 
 
 @pytest.mark.parametrize("backend", [Backend.PODMAN, Backend.DOCKER])

@@ -20,6 +20,7 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 163
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PR_SET_CHILD_SUBREAPER = 36
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _MOUNT_SETATTR = 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
@@ -74,6 +75,11 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "cannot tie to the parent")
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what this process' descendants leave behind (prctl(2))."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "cannot adopt orphans")
 
 
 def become_dumpable() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import platform
 import random
 import signal
 import socket
@@ -166,6 +167,47 @@ def test_a_program_sees_its_work_and_nothing_of_the_host(
     assert printed(tmp_path).split() == ["bcn-1", "end"]
     assert result["files"] == 1
     assert (tmp_path / "run" / "work" / "result").exists()
+
+
+_WITH_KEY = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.syscall(250, 1, None)
+libc.syscall(248, b"user", b"skyhop-probe", b"secret", 6, -3)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a command with a key in its session's keyring (numbers of x86-64)."""
+_BWRAP = [
+    *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
+    *("--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+    *("--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "SANDBOXED", "1"),
+]
+
+
+def test_nothing_is_possible_in_a_sandbox_that_bubblewrap_forbids(tmp_path: Path) -> None:
+    """What docs/testbed.md says of the two: the same is tried inside both."""
+    needs_namespaces()
+    needs_program("bwrap", "bwrap")
+    probe = Path(__file__).with_name("sandbox_probe.py").read_text()
+    directory = tmp_path / "run"
+    directory.mkdir()
+    assignment("/usr/bin/python3", "-c", probe, env={"SANDBOXED": "1"}).write(directory)
+    with_key = [sys.executable, "-c", _WITH_KEY]
+    executor = [sys.executable, "-m", "skyhop.testbed.executor", str(directory)]
+    subprocess.run([*with_key, *executor], check=True, timeout=60)
+    theirs = subprocess.run(
+        [*with_key, *_BWRAP, "/usr/bin/python3", "-c", probe],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if theirs.returncode:
+        missing("bwrap", f"it does not work here: {theirs.stderr.strip()[-200:]}")
+    possible = printed(tmp_path).splitlines()
+    print(f"ours: {possible}\nbubblewrap: {theirs.stdout.splitlines()}")
+    assert (directory / "stderr").read_text() == ""
+    # It can be seen: there is a key to find.
+    assert platform.machine() != "x86_64" or "find a key" in theirs.stdout.splitlines()
+    assert possible == []
 
 
 def test_the_hosts_environment_stays_outside(

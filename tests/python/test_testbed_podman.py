@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 from needs import cases, missing, needs_namespaces, needs_program, needs_root
-from test_testbed_executor import assignment, wait_for
+from test_testbed_executor import assignment
+from testbed_machine import processes_about
+from testbed_orchestrator import wait_for
 
 from skyhop.testbed.executor import keep
 from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignment, Limits
@@ -104,6 +106,10 @@ class Containers:
         """Return the containers there are."""
         return self.podman("ps", "--all", "--format", "{{.Names}} {{.Status}}").stdout.splitlines()
 
+    def processes(self) -> list[str]:
+        """Return the processes of podman's that are about this storage."""
+        return processes_about(str(self.place / "graph"))
+
     def forget(self) -> None:
         """Make the directory as it was before the run."""
         shutil.rmtree(self.run)
@@ -119,6 +125,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     made.make_image()
     yield made
     assert made.left() == []
+    wait_for(lambda: not made.processes(), 5, made.processes)
 
 
 @pytest.fixture
@@ -245,6 +252,8 @@ def test_a_killed_executor_leaves_no_container(containers: Containers, moment: s
         executor.communicate(timeout=20)
         wait_for(lambda: not is_alive(containers.run), 20)
         assert containers.left() == []
+        # Half of a container is in no list.
+        wait_for(lambda: not containers.processes(), 5, containers.processes)
         again = containers.start(contained("trap '' TERM; touch began; sleep 600"))
         result = containers.result(again)
         assert (result["state"], result["reason"]) == ("failed", "killed")

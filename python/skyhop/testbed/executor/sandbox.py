@@ -318,6 +318,7 @@ def _become(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -
     _limit(plan.limits)
     if user is not None:
         _become_user(user, plan.may_nest)
+    linux.leave_keyring()
     linux.give_up_privileges()
     os.umask(0o022)
     os.chdir(places.HOME)

@@ -6,7 +6,10 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +33,10 @@ WORK = "/artifacts"
 LABEL = "skyhop"
 _ASKED_S = 10.0
 _REMOVED_S = 30.0
+_BEGUN_S = 3.0
+_LOOK_S = 0.1
 _SIGNALLED = 128
+_CLIENT = struct.Struct("=I")
 _NPROC = 4096
 _FAILED = 125
 """With which podman and docker themselves fail."""
@@ -140,7 +146,6 @@ class Container:
         # Podman leaves a container's processes to whoever adopts them.
         linux.adopt_orphans()
         self._watch, self._watcher = _begin_watch(program, run, output)
-        executor = os.getpid()
         try:
             self._client = subprocess.Popen(
                 command,
@@ -148,12 +153,11 @@ class Container:
                 stdout=output[0],
                 stderr=output[1],
                 start_new_session=True,
-                # An executor has one thread.
-                preexec_fn=lambda: linux.die_with_parent(executor),  # noqa: PLW1509
             )
         except OSError as error:
             self._end_watch()
             raise RunError(f"{program}: {error.strerror}") from None
+        os.write(self._watch, _CLIENT.pack(self._client.pid))
         self._news = os.pidfd_open(self._client.pid)
 
     def fileno(self) -> int:
@@ -179,7 +183,7 @@ class Container:
 
     def kill(self) -> None:
         """Remove the container with everything in it."""
-        _remove(self._program, self._run)
+        _remove_with_client(self._program, self._run, lambda: self._client.poll() is None)
         self._client.kill()
         self.wait()
 
@@ -219,10 +223,40 @@ def _begin_watch(program: str, run: str, output: tuple[int, int]) -> tuple[int, 
             signal.signal(number, signal.SIG_IGN)
         for descriptor in (tells, *output):
             os.close(descriptor)
-        if not os.read(told, 4):
-            _remove(program, run)
+        client = _CLIENT.unpack(os.read(told, _CLIENT.size) or bytes(_CLIENT.size))[0]
+        if not os.read(told, _CLIENT.size):
+            _remove_with_client(program, run, _may_be_there(client))
     finally:
         os._exit(0)
+
+
+def _remove_with_client(program: str, run: str, is_at_work: Callable[[], bool]) -> None:
+    """Remove a container, and wait until its client has seen that it is gone.
+
+    A client that is killed while it makes a container would leave half of one.
+    """
+    until = time.monotonic() + _REMOVED_S
+    while True:
+        _remove(program, run)
+        if not is_at_work() or time.monotonic() > until:
+            return
+        time.sleep(_LOOK_S)
+
+
+def _may_be_there(client: int) -> Callable[[], bool]:
+    """Return what says whether a client lives; of one that nobody knows, for a while it may."""
+    until = time.monotonic() + _BEGUN_S
+
+    def is_there() -> bool:
+        if client == 0:
+            return time.monotonic() < until
+        try:
+            state = Path(f"/proc/{client}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return state != "Z"
+
+    return is_there
 
 
 def _environment_file(work: Path) -> Path:

@@ -29,7 +29,6 @@ from skyhop.testbed.executor.assignment import (
     KernelAccess,
     Limits,
 )
-from skyhop.testbed.executor.backends import keeper
 from skyhop.testbed.executor.backends.docker import Docker
 from skyhop.testbed.executor.backends.podman import Podman
 from skyhop.testbed.executor.environment import environment_of, filled_in
@@ -525,16 +524,13 @@ def test_containers_are_told_everything_and_labelled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", [Backend.PODMAN, Backend.DOCKER])
-def test_a_back_end_that_is_not_there_is_one_line(
-    execute: Callable[..., dict[str, Any]], backend: Backend
-) -> None:
-    given = assignment("true", image="example/ping:1", backend=backend)
-    if keeper(backend).lacks(given) is None:
-        missing("programs", f"{backend.value} works here: its absence cannot be tried")
-    result = execute(given)
+def test_a_back_end_that_is_not_there_is_one_line(tmp_path: Path, backend: Backend) -> None:
+    assignment("true", image="example/ping:1", backend=backend).write(tmp_path)
+    executor = start(tmp_path, PATH=str(tmp_path))
+    assert executor.communicate(timeout=60)[1] == b""
+    result = json.loads((tmp_path / RESULT_FILE).read_text())
     assert (result["state"], result["reason"]) == ("failed", "needs")
-    assert backend.value in result["message"]
-    assert len(result["message"].splitlines()) == 1
+    assert result["message"] == f"this node has no {backend.value}"
 
 
 def test_an_ordinary_users_executor_does_the_same() -> None:

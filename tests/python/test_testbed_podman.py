@@ -88,7 +88,7 @@ class Containers:
         # An earlier try's outcome is not this one's.
         return subprocess.Popen(
             self.command(sys.executable, "-m", "skyhop.testbed.executor", str(self.run)),
-            stderr=subprocess.PIPE, start_new_session=True, env=self.environment,
+            stderr=subprocess.PIPE, start_new_session=True, env=self.environment, cwd=self.run,
         )  # fmt: skip
 
     def result(self, executor: subprocess.Popen[bytes]) -> dict[str, Any]:

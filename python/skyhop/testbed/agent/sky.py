@@ -83,13 +83,20 @@ def _of_elements(order: dict[str, Any], where: Position, seconds: Sequence[int])
     name, start = _file(order["elements"]), _utc(begin_s * _S)
     fleet = _Fleet(name, start)
     fleet.check_age(begin_s * _S, order["old_after_days"])
-    path = _forecast(name, start, where, order["handover"], lasts_s)
-    source = _Source(path, begin_s * _S, is_round=False)
 
     def at(t_ns: int) -> FloatArray:
         return fleet.positions(begin_s * _S + t_ns)
 
     sky = _Sky(at, where, fleet.minimum_elevation_deg, fleet.names)
+    try:
+        path = _forecast(name, start, where, order["handover"], lasts_s)
+    except InputError:
+        # There is no path from where no satellite is ever seen.
+        rows = [sky.row(each_ns - begin_s * _S, None, None) for each_ns in seconds]
+        if any(row.sat_count for row in rows):
+            raise
+        return rows
+    source = _Source(path, begin_s * _S, is_round=False)
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
 

@@ -12,7 +12,8 @@
     source = "open-meteo"
 
 In `[orbit]`, `path = "site.parquet"` with `begins = "2026-12-01T10:00:00Z"` is for emulated links,
-which a path file tells all about, and `grid = true` for the moments of Starlink's grid alone.
+which their path file or scenario tells all about, and `grid = true` for the moments of Starlink's
+grid alone.
 """
 
 from __future__ import annotations

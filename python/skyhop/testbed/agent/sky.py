@@ -4,7 +4,7 @@ A process of its own, begun every ten minutes, so that an agent needs the memory
 sets nor arrays: it reads an order, prints a table with a row per second, and ends. The satellites
 are propagated by skyhop's core, and which of them serves is what `skyhop path` and the forecast of
 `skyhop signal` say: the policy's choice at the terminal, among those above the least elevation. In
-emulated links it is what the link's own path file says.
+emulated links it is what the link's own path says.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import earth_fixed_m, seen_from
 from skyhop.data.paths import Path, read_path
+from skyhop.data.paths import path as compute_path
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.agent.position import Position, position
 
@@ -65,7 +66,7 @@ def table(order: dict[str, Any]) -> dict[str, Any]:
     """
     seconds = [order["from_ns"] + number * _S for number in range(order["seconds"])]
     if order.get("path"):
-        rows = _of_path(read_path(order["path"]), order["begins_ns"], seconds)
+        rows = _of_path(_path(order["path"]), order["begins_ns"], seconds)
     else:
         where = position(order["place"], order.get("dish"), order["precision_deg"])
         rows = _of_elements(order, where, seconds)
@@ -175,6 +176,13 @@ def _utc(at_ns: int) -> str:
 
 
 # --- over the path of an emulated link ---
+
+
+def _path(name: str) -> Path:
+    """Return the path of a file, or of the scenario that a link is emulated by."""
+    if not name.endswith(".toml"):
+        return read_path(name)
+    return compute_path(scenario=name, progress=lambda _done, _all: None)
 
 
 def _of_path(path: Path, begins_ns: int, seconds: Sequence[int]) -> list[Row]:

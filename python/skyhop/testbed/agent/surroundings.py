@@ -25,6 +25,8 @@ from skyhop.testbed.agent.settings import Orbit, Settings
 _S = 1_000_000_000
 BATCH_S = 600
 """So many rows are asked for at a time."""
+_FIRST_S = 180
+"""Of the first, which are waited for, fewer."""
 _EARLY_S = 120
 """A slow machine takes a minute for them."""
 _GRID_PERIOD_S, _GRID_OFFSET_S = 15, 12
@@ -177,10 +179,9 @@ class _Sky:
             self._until_s = 0
         has_enough = now_s in self._rows and self._until_s - now_s > _EARLY_S
         if not has_enough and self._asked.may_ask(now_ns):
-            begin_s = now_s
-            if now_s in self._rows and self._until_s > now_s:
-                begin_s = self._until_s
-            self._asked.begin(now_ns, lambda: self._fetch(begin_s, now_s))
+            goes_on = now_s in self._rows and self._until_s > now_s
+            begin_s, seconds = (self._until_s, BATCH_S) if goes_on else (now_s, _FIRST_S)
+            self._asked.begin(now_ns, lambda: self._fetch(begin_s, seconds, now_s))
 
     def of_second(self, time_ns: int) -> Sample:
         """Return what is known of a second."""
@@ -198,8 +199,7 @@ class _Sky:
         self._written = written if written is not None else self._written
         return has_changed and not (is_first and self._until_s)
 
-    def _fetch(self, begin_s: int, now_s: int) -> None:
-        seconds = BATCH_S + _EARLY_S
+    def _fetch(self, begin_s: int, seconds: int, now_s: int) -> None:
         said = self._ask("sky", {**self._order, "from_ns": begin_s * _S, "seconds": seconds})
         new = {
             begin_s + number: {

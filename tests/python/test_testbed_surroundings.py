@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import math
+import re
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ import pytest
 import sgp4.api as sgp4
 from dish_sources import recorded_status, served
 from element_files import walker_omm
-from needs import needs_namespaces
+from needs import ROOT, needs_namespaces
 from sgp4 import omm
 from test_testbed_agent import job
 from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
@@ -723,6 +724,16 @@ def test_settings_say_what_they_say(tmp_path: Path) -> None:
         assert orbit is not None
         assert orbit.elements == name
     assert settings_of(tmp_path, "") == Settings()
+
+
+def test_the_pages_settings_and_the_examples_are_settings(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "testbed.md").read_text("utf-8")
+    block = next(b for b in re.findall(r"```toml\n(.+?)```", page, re.S) if "[orbit]" in b)
+    of_page = settings_of(tmp_path, block)
+    assert of_page.orbit is not None
+    assert of_page.weather is not None
+    example = read_settings(ROOT / "examples" / "testbed" / "agent.toml")
+    assert (example.place, example.weather) == (of_page.place, of_page.weather)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ _AHEAD_S = 300
 """How much later than the last row a handover is still looked for."""
 _DOWNLOADED_EVERY_S = 6 * 3600.0
 _TERMINALS_OWN = ("end", "lost", "restored")
-_NICE = 10
+_NICE = 15
 
 At = Callable[[int], FloatArray]
 """Returns all satellites' earth-fixed positions (n, 3) in m, a time of the path's in ns later."""

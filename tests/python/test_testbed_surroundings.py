@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -52,6 +53,12 @@ S = 10**9
 PLACE = "48.43,-123.37"
 SITE = Position(48.43, -123.37, 0.0)
 EXACTLY = {"place": PLACE, "dish": None, "precision_deg": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the test's own servers directly, whatever this machine uses else."""
+    monkeypatch.setenv("no_proxy", "*")
 
 
 def now_s() -> int:
@@ -177,8 +184,9 @@ def test_satellites_and_who_serves_are_as_sgp4_has_them(tmp_path: Path) -> None:
 
 def test_one_batch_goes_on_where_another_ended(tmp_path: Path) -> None:
     file, begin_s = fleet(tmp_path), now_s()
-    whole = rows_of(order(file, begin_s, 60))
-    assert whole[23:] == rows_of(order(file, begin_s + 23, 37))
+    whole = rows_of(order(file, begin_s, 240))
+    for later in range(7, 235, 14):
+        assert whole[later : later + 5] == rows_of(order(file, begin_s + later, 5)), later
 
 
 def test_a_constellation_that_comes_with_skyhop_has_no_age() -> None:
@@ -460,6 +468,36 @@ def test_the_process_apart_answers_or_says_why_not(tmp_path: Path, site_path: Pa
     assert len(said) == 1
     assert "none.parquet" in said[0]
     assert "Traceback" not in said[0]
+
+
+def test_elements_of_an_address_are_fetched_every_six_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server, said, at_s = Meteo(), Said(), now_s()
+    server.body = walker_omm().encode()
+    with server.served() as source:
+        settings = Settings(PLACE, 0.0, Orbit(elements=f"{source}.csv"))
+        around = Surroundings(settings, None, tmp_path, said, ask_here)
+        for later_s in (0, 100, 200):
+            looked(around, at_s + later_s)
+            assert around.of_second((at_s + later_s) * S)["sat_count"]
+        assert len(server.asked) == 1
+        (copy,) = (tmp_path / "cache" / "skyhop").iterdir()
+        six_hours_ago = time.time() - 6 * 3600 - 1
+        os.utime(copy, (six_hours_ago, six_hours_ago))
+        looked(around, at_s + 300)
+        assert len(server.asked) == 2
+        # What cannot be fetched any more is used on, and that is said once.
+        server.status = 404
+        for later_s in (400, 500):
+            os.utime(copy, (six_hours_ago, six_hours_ago))
+            looked(around, at_s + later_s)
+            assert around.of_second((at_s + later_s) * S)["sat_count"]
+        assert len(server.asked) == 4
+        assert len(said) == 1
+        assert "404" in said[0]
+        assert "the copy from before is used" in said[0]
 
 
 # --- where the node is ---

@@ -58,30 +58,34 @@ def table(order: dict[str, Any]) -> dict[str, Any]:
         order: `from_ns` and `seconds`, beside what stands in `settings.Orbit` and the position.
 
     Returns:
-        `fields`, and `rows` from `from_ns` on, one per second.
+        `fields`, and `rows` from `from_ns` on, one per second; what the owner should know, as
+        `notes`.
 
     Raises:
         InputError: a file or a place is wrong, or the element sets are too old.
         RunError: the terminal does not say where it is.
     """
     seconds = [order["from_ns"] + number * _S for number in range(order["seconds"])]
+    notes: list[str] = []
     if order.get("path"):
         rows = _of_path(_path(order["path"]), order["begins_ns"], seconds)
     else:
         where = position(order["place"], order.get("dish"), order["precision_deg"])
-        rows = _of_elements(order, where, seconds)
-    return {"fields": Row._fields, "rows": rows}
+        rows = _of_elements(order, where, seconds, notes)
+    return {"fields": Row._fields, "rows": rows, "notes": notes}
 
 
 # --- over element sets, or a constellation that comes with skyhop ---
 
 
-def _of_elements(order: dict[str, Any], where: Position, seconds: Sequence[int]) -> list[Row]:
+def _of_elements(
+    order: dict[str, Any], where: Position, seconds: Sequence[int], notes: list[str]
+) -> list[Row]:
     # From a moment of the grid on, as a forecast that began long ago would have it.
     begin_s = seconds[0] // _S
     begin_s -= (begin_s - _GRID_OFFSET_S) % _GRID_PERIOD_S
     lasts_s = seconds[-1] // _S - begin_s + 1 + _AHEAD_S
-    name, start = _file(order["elements"]), _utc(begin_s * _S)
+    name, start = _file(order["elements"], notes), _utc(begin_s * _S)
     fleet = _Fleet(name, start)
     fleet.check_age(begin_s * _S, order["old_after_days"])
 
@@ -101,7 +105,7 @@ def _of_elements(order: dict[str, Any], where: Position, seconds: Sequence[int])
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
 
-def _file(elements: str) -> str:
+def _file(elements: str, notes: list[str]) -> str:
     """Return the name of element sets: of an address, that of the local copy."""
     from skyhop.data.downloads import copy_of, downloaded, is_address
 
@@ -114,7 +118,7 @@ def _file(elements: str) -> str:
         if not copy.is_file():
             raise
         # What is there serves until it is too old.
-        print(f"{error}; the copy from before is used", file=sys.stderr)
+        notes.append(f"{error}; the copy from before is used")
         return str(copy)
 
 

@@ -159,8 +159,9 @@ class _Sky:
     ) -> None:
         self._order = {**where, **vars(orbit)}
         self._file = orbit.path or orbit.elements or ""
-        self._ask = ask
+        self._ask, self._say = ask, say
         self._asked = _Asked("sky", say)
+        self._notes: list[str] = []
         self._rows: dict[int, Sample] = {}
         """By the second of UTC. Replaced as a whole, so that no thread sees half of it."""
         self._until_s = 0
@@ -201,6 +202,10 @@ class _Sky:
 
     def _fetch(self, begin_s: int, seconds: int, now_s: int) -> None:
         said = self._ask("sky", {**self._order, "from_ns": begin_s * _S, "seconds": seconds})
+        notes: list[str] = said.get("notes") or []
+        for note in notes if notes != self._notes else ():
+            self._say(f"sky: {note}")
+        self._notes = notes
         new = {
             begin_s + number: {
                 name: value
@@ -229,15 +234,15 @@ class _Weather:
         self._ask = ask
         self._asked = _Asked("weather", say)
         self._file = state / _ASKED
+        # An agent that is started again and again must not ask each time.
+        self._asked_s = 0
+        with suppress(OSError, ValueError):
+            self._asked_s = int(self._file.read_text("ascii"))
         self._news: Sample = {}
 
     def look(self, now_ns: int) -> None:
         """Ask where it is time."""
-        # An agent that is started again and again must not ask each time.
-        since_s = _WEATHER_EVERY_S
-        with suppress(OSError, ValueError):
-            since_s = now_ns // _S - int(self._file.read_text("ascii"))
-        is_due = not 0 <= since_s < _WEATHER_EVERY_S
+        is_due = not 0 <= now_ns // _S - self._asked_s < _WEATHER_EVERY_S
         if is_due and self._asked.may_ask(now_ns):
             self._asked.begin(now_ns, lambda: self._fetch(now_ns // _S))
 
@@ -248,7 +253,7 @@ class _Weather:
 
     def _fetch(self, now_s: int) -> None:
         said = self._ask("weather", {**self._order, "at_s": now_s})
-        self._news = said
+        self._news, self._asked_s = said, now_s
         self._file.write_text(str(now_s), "ascii")
 
 

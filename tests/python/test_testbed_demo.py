@@ -8,15 +8,18 @@ import re
 import signal
 import subprocess
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 import pytest
 from conftest import skyhop_command
 from needs import needs_namespaces, needs_program
 
+import skyhop as sh
 from skyhop.testbed.demo import jobs, plan
 from skyhop.testbed.job import read_job
 
@@ -130,6 +133,33 @@ def seconds_before(text: str, line: str) -> float:
     return float(found[1])
 
 
+def assert_of_path(telemetry: Path, path: Path) -> None:
+    """Check that satellites and handovers in telemetry are those of the link's path."""
+    frames = sh.read_path(path).frames
+    times_ns, nodes = frames["t_ns"].to_pylist(), frames["nodes"].to_pylist()
+    changes_ns = {
+        event["t_ns"]
+        for events in frames["events"].to_pylist()
+        for event in events
+        if event["kind"] == "end" and event["hop"] == 0
+    }
+    columns = ["time_ns", "serving_satellite", "handover_in_s"]
+    rows = pl.read_parquet(telemetry, columns=columns).drop_nulls().rows()
+    assert len(rows) > 1
+
+    def is_so(begin_ns: int) -> bool:
+        return all(
+            satellite == f"satellite {nodes[bisect_right(times_ns, at_ns - begin_ns) - 1][1]}"
+            and any(abs(at_ns + left_s * 1e9 - begin_ns - c) < 1e6 for c in changes_ns)
+            for at_ns, satellite, left_s in rows
+        )
+
+    # When the link began is not in its files: at one of these moments.
+    at_ns, _, left_s = rows[0]
+    begins_ns = [at_ns + round(left_s * 1e9) - change_ns for change_ns in changes_ns]
+    assert any(is_so(begin_ns) for begin_ns in begins_ns if begin_ns <= at_ns)
+
+
 @pytest.mark.alone
 def test_the_whole_story_comes_about(start: Start) -> None:
     begun = time.monotonic()
@@ -155,6 +185,11 @@ def test_the_whole_story_comes_about(start: Start) -> None:
     to_pop_ms = [float(rtt) for rtt in re.findall(rf" 2  {plan.POP}  ([0-9.]+) ms", traces)]
     assert to_pop_ms
     assert max(to_pop_ms) > 150
+    # The agent knew the satellite that the link went over.
+    assert_of_path(
+        out / "runs" / jobs.TRIGGERED / "client" / "telemetry.parquet",
+        out / "links" / plan.TRIGGERED.name / "path.parquet",
+    )
     # What loaded the link made room, and comes again.
     preempted = demo.line("the run's last packet")
     assert 0 < seconds_before("after the owner's first", preempted) <= 3.0

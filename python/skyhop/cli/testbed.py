@@ -176,6 +176,14 @@ def agent(
         Path | None,
         typer.Option("--kernel", metavar="SOCKET", help="Of skyhop testbed kernel, if it runs."),
     ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where the node is, and whether satellites and weather are looked at; "
+            "else DIR/agent.toml, where there is one.",
+        ),
+    ] = None,
 ) -> None:
     """Run a node's agent until Ctrl-C: it dials out only, and runs go on without it.
 
@@ -189,6 +197,7 @@ def agent(
         terminal=terminal,
         interface=interface,
         kernel=str(kernel_service) if kernel_service else None,
+        settings=settings,
     )
     raise typer.Exit(run_agent(state.absolute(), options=options))
 

@@ -32,16 +32,25 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "skyhop"
 
 
-def downloaded(address: str) -> Path:
+def copy_of(address: str) -> Path:
+    """Return where the local copy of what is at an address is, or would be."""
+    name = hashlib.sha256(address.encode()).hexdigest()[:16]
+    return cache_directory() / f"{name}.elements"
+
+
+def downloaded(address: str, fresh_s: float = FRESH_S) -> Path:
     """Return the local copy of what is at an address, downloading it where that is older than 2 h.
+
+    Args:
+        address: of the file.
+        fresh_s: or older than this.
 
     Raises:
         InputError: the address cannot be reached or answers with an error.
         RunError: the copy cannot be written.
     """
-    name = hashlib.sha256(address.encode()).hexdigest()[:16]
-    copy = cache_directory() / f"{name}.elements"
-    if copy.is_file() and time.time() - copy.stat().st_mtime < FRESH_S:
+    copy = copy_of(address)
+    if copy.is_file() and time.time() - copy.stat().st_mtime < fresh_s:
         return copy
     content = _fetched(address)
     try:

@@ -48,14 +48,14 @@ def ground_points_deg(positions_m: FloatArray) -> FloatArray:
 
 
 def seen_from(
-    latitude_deg: float, longitude_deg: float, positions_m: FloatArray
+    latitude_deg: float, longitude_deg: float, positions_m: FloatArray, altitude_m: float = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Return elevations and azimuths (from north over east) of positions (n, 3), in degrees."""
     lat, lon = math.radians(latitude_deg), math.radians(longitude_deg)
     up = np.array([math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)])
     east = np.array([-math.sin(lon), math.cos(lon), 0.0])
     north = np.cross(up, east)
-    sight = positions_m - earth_fixed_m(latitude_deg, longitude_deg)
+    sight = positions_m - earth_fixed_m(latitude_deg, longitude_deg, altitude_m)
     sight = sight / np.linalg.norm(sight, axis=1, keepdims=True)
     elevation = np.degrees(np.arcsin(np.clip(sight @ up, -1, 1)))
     azimuth = np.degrees(np.arctan2(sight @ east, sight @ north)) % 360

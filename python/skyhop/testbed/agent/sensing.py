@@ -1,5 +1,7 @@
 """What host and terminal do, second by second: rates, telemetry, whether runs make room.
 
+What is around them, satellites and weather, comes from `surroundings`.
+
 Totals come from an interface's counters, or else from what the terminal says it moves. Runs and the
 agent itself are counted by their TCP sockets in the host's network, headers reckoned, and by their
 devices in namespaces of their own. UDP of runs in the host's network is not counted: it looks like
@@ -20,7 +22,7 @@ from typing import Any
 
 from skyhop.errors import RunError
 from skyhop.telemetry.collector import Collector
-from skyhop.telemetry.columns import checked
+from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
 from skyhop.testbed.executor.traffic import Moved, OfSockets
 from skyhop.testbed.scavenger import Counters, Decision, Meter, Rates, Rule, Scavenger
@@ -279,6 +281,7 @@ class Watch:
         dish: a Starlink terminal's address.
         file: or where another one's values stand.
         add: returns what the host adds to the newest sample.
+        above: returns what is known of a second's sky, by its time in ns.
         take: takes samples, usually one per second.
         say: takes lines.
     """
@@ -289,11 +292,12 @@ class Watch:
         file: Path | None,
         *,
         add: Callable[[], Sample],
+        above: Callable[[int], Sample] = lambda _time_ns: {},
         take: Callable[[Sequence[Sample]], None],
         say: Callable[[str], None],
     ) -> None:
         terminal = _OfDish(dish) if dish else FromFile(file) if file else _Silent()
-        self._add, self._take, self._say = add, take, say
+        self._add, self._above, self._take, self._say = add, above, take, say
         self._collector = Collector(terminal, self._deliver, say=lambda line: say(f"dish {line}"))
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -320,4 +324,9 @@ class Watch:
     def _deliver(self, samples: Sequence[Sample]) -> None:
         newest = max(samples, key=lambda sample: int(sample[TIME] or 0))
         whole = {**self._add(), **newest}
-        self._take([whole if sample is newest else sample for sample in samples])
+        self._take(
+            [
+                {**self._above(time_of(each)), **(whole if each is newest else each)}
+                for each in samples
+            ]
+        )

@@ -45,6 +45,9 @@ from skyhop.testbed.agent.node import Node
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.running import Runner, is_to_go_on, run_entry, task_entry_of
 from skyhop.testbed.agent.sensing import Counted, Host, Watch
+from skyhop.testbed.agent.settings import FILE as SETTINGS
+from skyhop.testbed.agent.settings import Settings, read_settings
+from skyhop.testbed.agent.surroundings import Surroundings
 from skyhop.testbed.agent.triggering import Armed, Triggers
 from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
@@ -78,6 +81,8 @@ class Options:
     """Of the host: whose counters are the link's. Without one the terminal's rates are taken."""
     kernel: str | None = None
     """The kernel service's socket."""
+    settings: Path | None = None
+    """What the owner has written down, a file; `agent.toml` beside the rest where there is one."""
     net_dev: Path = Path("/proc/net/dev")
     """Where the interface's counters stand."""
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
@@ -94,17 +99,27 @@ def run_agent(state: Path, *, options: Options | None = None) -> int:
         0, after SIGTERM or SIGINT.
 
     Raises:
-        InputError: the node is not enrolled, or another agent has the directory.
+        InputError: the node is not enrolled, another agent has the directory, or the owner's
+            settings are wrong.
         RunError: the directory cannot be written.
     """
     chosen = options or Options()
     with _alone(state):
         identity = read_identity(state)
-        agent = Agent(state, identity, chosen)
+        agent = Agent(state, identity, chosen, _settings(state, chosen))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.end())
         agent.run()
     return 0
+
+
+def _settings(state: Path, options: Options) -> Settings:
+    named = options.settings
+    file = named or state / SETTINGS
+    found = read_settings(file, is_wanted=named is not None)
+    if found.needs_dish and options.dish is None:
+        raise InputError(f'{file}: place = "dish": there is none: give its address, --dish')
+    return found
 
 
 @contextmanager
@@ -127,7 +142,9 @@ def _alone(state: Path) -> Iterator[None]:
 class Agent:
     """A node's."""
 
-    def __init__(self, state: Path, identity: Identity, options: Options) -> None:
+    def __init__(
+        self, state: Path, identity: Identity, options: Options, settings: Settings
+    ) -> None:
         self._say, self._identity, self._state = options.say, identity, state
         try:
             for name in ("runs", "inputs"):
@@ -150,10 +167,12 @@ class Agent:
         self._runners: dict[str, Runner] = {}
         self._triggers = Triggers(book, state, options.say)
         self._host = Host(options.interface, options.net_dev)
+        self._around = Surroundings(settings, options.dish, state, options.say)
         self._watch = Watch(
             options.dish,
             options.terminal,
-            add=self._host.values,
+            add=lambda: {**self._host.values(), **self._around.news()},
+            above=self._around.of_second,
             take=self._take_samples,
             say=options.say,
         )
@@ -189,6 +208,7 @@ class Agent:
 
     def _close(self) -> None:
         self._watch.close()
+        self._around.close()
         limit = time.monotonic() + 3.0
         for runner in self._runners.values():
             runner.join(max(0.0, limit - time.monotonic()))
@@ -223,6 +243,7 @@ class Agent:
             fresh = self._keep_samples(self._samples.get()) or fresh
         if self._is_due("second", 0.95, at_second=True):
             self._guarded("counters", self._look_at_host)
+            self._guarded("surroundings", lambda: self._around.look(time.time_ns()))
         if fresh is not None:
             self._guarded("triggers", lambda: self._look_at_triggers(fresh))
         for action in decide(self._situation()):

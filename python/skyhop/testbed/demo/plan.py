@@ -6,7 +6,10 @@ first hop, from where it goes over a second one and a hop of the Internet to the
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 DISH = "192.168.100.1"
 DISH_PORT = 9200
@@ -124,3 +127,9 @@ duration = "{_DURATION_S:g} s"
         text += f'\n[[change]]\nat = "{rise_s:g} s"\nrtt = "{RAISED}"\n'
         text += f'\n[[change]]\nat = "{rise_s + lengths.raised_s:g} s"\nrtt = "{USUAL}"\n'
     return text
+
+
+def settings(scenario: Path, begins_ns: int) -> str:
+    """Return the settings of a site's agent, whose link is a scenario's."""
+    begins = dt.datetime.fromtimestamp(begins_ns / 1e9, dt.UTC).isoformat()
+    return f"[orbit]\npath = {json.dumps(str(scenario))}\nbegins = {begins}\n"

@@ -62,6 +62,8 @@ class Stage:
     holders: list[socket.socket] = field(default_factory=list)
     """The links' ends hang on these."""
     listener: socket.socket = field(default_factory=lambda: socket.socket(socket.AF_UNIX))
+    begins_ns: dict[str, int] = field(default_factory=dict)
+    """When each site's link began."""
     packets: int = -1
     is_ending: bool = False
 
@@ -121,7 +123,8 @@ class Stage:
         self.namespaces[name.decode()] = descriptors[0]
         what, _, site = name.decode().partition(" ")
         if what == "terminal":
-            send(self.channel, event="link", site=site, at_ns=time.time_ns())
+            self.begins_ns[site] = time.time_ns()
+            send(self.channel, event="link", site=site, at_ns=self.begins_ns[site])
         if len(self.holders) == 2 * len(plan.SITES):
             self._join()
 
@@ -182,6 +185,8 @@ class Stage:
         self.processes["relay"] = side_processes.fork_beside(
             lambda: side_processes.relay(port, networks)
         )
+        for site in plan.SITES:
+            self._write_settings(site.name)
         for node, host in hosts.items():
             command = [*_AGENT, str(self.state / "agents" / node)]
             if node == plan.SERVER_NODE:
@@ -189,6 +194,11 @@ class Stage:
             else:
                 command += [f"{plan.DISH}:{plan.DISH_PORT}", plan.LAN]
             self._start(f"agent {node}", command, inside=host, as_user=True)
+
+    def _write_settings(self, site: str) -> None:
+        """Write what a site's owner tells the agent: which satellites its link goes over."""
+        text = plan.settings(self.state / f"{site}.toml", self.begins_ns[site])
+        (self.state / "agents" / site / "agent.toml").write_text(text, "utf-8")
 
     def _start_owner(self, seconds: float, bps: float) -> None:
         command = [sys.executable, "-B", str(_HERE / "experiment.py"), "watch"]

@@ -55,6 +55,11 @@ def at(now_s: float, *runs: Planned, **more: object) -> Situation:
 
 WINDOW = planned(kind=JobKind.TRIGGER, length_s=500.0)
 ARMED = known("a", State.ARMED)
+SERVED = planned("b", 249, is_client=False)
+"""Of another node, which this one is to serve."""
+SERVED_ENDED = {
+    "b.server": Known("b.server", "b", Side.SERVER, State.COMPLETE, is_overhead=True, end_ns=0)
+}
 BUSY = known("b", State.EXECUTING)
 
 
@@ -139,6 +144,9 @@ def test_what_is_done(situation: Situation, expected: list[tuple[Do, Reason | No
         (at(200, WINDOW, planned("b", 249), known=ARMED), "busy: run b comes"),
         (at(200, WINDOW, planned("b", 249, is_overhead=False), known=ARMED), None),
         (at(200, WINDOW, planned("b", 249), known=ARMED | known("b", State.SKIPPED)), None),
+        (at(200, WINDOW, SERVED, known=ARMED), "busy: run b comes"),
+        (at(200, WINDOW, SERVED, known=ARMED | SERVED_ENDED), None),
+        (at(199, WINDOW, SERVED, known=ARMED), None),
     ],
 )
 def test_what_a_trigger_may_begin(situation: Situation, why: str | None) -> None:

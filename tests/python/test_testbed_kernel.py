@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,8 +143,9 @@ def available() -> list[str]:
     return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+@contextmanager
+def placed(directory: Path) -> Iterator[Place]:
+    """Give a place for the service, and see that nothing is left when it has gone."""
     needs_root()
     needs_namespaces()
     for program in ("ip", "tc", "nsenter", "unshare", "setpriv"):
@@ -152,13 +153,19 @@ def place(tmp_path: Path) -> Iterator[Place]:
     if Uplink(Kind.NONE).lacks():
         missing("namespaces", "the kernel has no veth devices")
     before = available()
-    made = Place(tmp_path)
+    made = Place(directory)
     try:
         yield made
     finally:
         made.close()
     assert made.left() == []
     assert available() == before
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with placed(tmp_path) as made:
+        yield made
 
 
 def load(client: KernelClient, name: str = "skyhop:bbr2", **parameters: Any) -> str:
@@ -314,6 +321,26 @@ def test_a_token_opens_its_own_run_only(place: Place) -> None:
         first.of_run("link.shape", rate_bps=1_000_000)
     with pytest.raises(InputError, match="was not given cc"):
         first.of_run("cc.set", name="reno")
+
+
+def test_an_agent_that_forgot_a_token_opens_the_run_anew(place: Place) -> None:
+    """As one does that was killed before its executor came; once one has come, nobody does."""
+    place.serve()
+    forgotten, token = secrets.token_hex(32), secrets.token_hex(32)
+    agent, client = KernelClient(place.socket), KernelClient(place.socket)
+    agent.open("r1", forgotten, ALL)
+    agent.open("r1", token, ["qdisc"])
+    _, descriptor = place.namespace()
+    with pytest.raises(InputError, match="the token is not its own"):
+        client.attach("r1", forgotten, descriptor)
+    client.attach("r1", token, descriptor)
+    os.close(descriptor)
+    with pytest.raises(InputError, match="was not given cc"):
+        client.of_run("cc.set", name="reno")
+    with pytest.raises(InputError, match="open already"):
+        agent.open("r1", forgotten, ALL)
+    agent.close()
+    client.close()
 
 
 def test_the_hosts_namespace_and_other_things_are_no_runs(place: Place) -> None:

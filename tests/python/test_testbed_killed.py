@@ -24,6 +24,7 @@ from needs import cases, needs_namespaces, needs_program, record_trial
 from testbed_machine import (
     Agent,
     Machine,
+    Wire,
     check_tables,
     fill,
     machine,
@@ -252,11 +253,14 @@ def _check_nothing_is_left(made: Machine) -> None:
 # --- nobody answers ---
 
 
-def _light(name: str, command: str, when: str = 'at = "now"', **keys: str) -> str:
+def _light(
+    name: str, command: str, when: str = 'at = "now"', *, files: bool = False, **keys: str
+) -> str:
     """Return a job on node a that does not load the link, of one line for bash."""
     first = {"overhead": "false", "length": '"30 s"', **keys}
     lines = "\n".join(f"{key} = {value}" for key, value in first.items())
     text = json.dumps(["bash", "-c", command])
+    text += '\nfiles = ["input.bin"]' if files else ""
     return f'id = "{name}"\nnodes = ["a"]\n{lines}\n[when]\n{when}\n[run]\nclient = {text}\n'
 
 
@@ -310,6 +314,79 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
             assert told == ["claimed", "deploying", "executing", "finishing", "complete"]
             testbed.fetch(name, made.directory / name)
             assert (made.directory / name / "client" / "name.txt").read_text() == f"{name}\n"
+
+
+_SCALE = 50.0
+"""What takes so many seconds takes one here: silence, heartbeats, the orchestrator's patience.
+
+What a node waits for on its own account (an answer to a claim: 3 s) is not scaled.
+"""
+_AWAY_S = 600.0 / _SCALE
+
+
+@pytest.mark.alone
+def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twice(
+    made: Machine,
+) -> None:
+    """The node works on in silence; the orchestrator gives its runs up, and is told better."""
+    made.configure(heartbeat_s=10.0 / _SCALE, lost_after_s=75.0 / _SCALE)
+    wire = Wire(made.served.agents)
+    terminal = made.directory / "terminal.json"
+    _say(terminal, 30.0)
+    agent = made.agent("a", "--terminal", str(terminal), wire=wire)
+    agent.start()
+    _online(made)
+    says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; cat input.bin > copy"
+    through = f"{says}; sleep 2"
+    now_ns = time.time_ns()
+    # One goes on when the net goes, three fall due in the silence, one after it.
+    made.submit(_light("through", through, length='"5 s"', files=True), input=b"x" * 9_000)
+    for place, after_s in enumerate((1.8, 3.0, 8.0, _AWAY_S + 3.0)):
+        when = f"at = {now_ns + round(after_s * 10**9)}"
+        text = _light(f"due-{place}", says, when, length='"5 s"', files=True)
+        made.submit(text, input=bytes([place]) * 70_000)
+    wait(lambda: len(agent.inputs()) == 5, 10, lambda: agent.log)
+    wait(lambda: len(made.sink.starts()) == 1, 10, lambda: agent.log)
+    wire.cut()
+    cut_ns = time.time_ns()
+    time.sleep(_AWAY_S - 1.0)
+    assert len(made.sink.starts()) == 4, f"{agent.lives()}\n{agent.log}"
+    # One that begins looks at once at what is overdue, which it does every 15 s else.
+    made.end_serving()
+    made.serve()
+    wait(lambda: any(run["state"] == "lost" for run in made.runs().values()), 5, lambda: made.log)
+    given_up = {name for name, run in made.runs().items() if run["state"] == "lost"}
+    assert len(given_up) >= 2, made.runs()
+    with made.testbed() as testbed:
+        assert not testbed.node("a")["online"]
+    wire.mend()
+    mended_ns = time.time_ns()
+    try:
+        runs = made.wait_ended()
+        wait(lambda: _is_told_of(made, cut_ns, mended_ns), 15, lambda: agent.log)
+    finally:
+        agent.end(signal.SIGTERM)
+        wire.close()
+    assert {run["state"] for run in runs.values()} == {"complete"}, (runs, made.log)
+    assert made.sink.starts() == dict.fromkeys(runs, 1)
+    check_tables(made)
+    with made.testbed() as testbed:
+        for name, run in runs.items():
+            told = [each["state"] for each in testbed.run(name)["events"]]
+            assert [state for state in told if state != "lost"] == [
+                "claimed", "deploying", "executing", "finishing", "complete",
+            ], run  # fmt: skip
+            assert ("lost" in told) == (name in given_up)
+            testbed.fetch(name, made.directory / name)
+            assert (made.directory / name / "client" / "copy").stat().st_size in (9_000, 70_000)
+
+
+def _is_told_of(made: Machine, from_ns: int, to_ns: int) -> bool:
+    """Return whether the terminal's telemetry of a time is there: once, each second or so."""
+    with made.testbed() as testbed:
+        times = testbed.telemetry("a", from_ns, to_ns)["time_ns"].to_list()
+    assert len(times) == len(set(times))
+    return len(times) >= 0.8 * (to_ns - from_ns) / 1e9
 
 
 # --- full disks ---

@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from needs import cases
 from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, desks, job
 
 from skyhop.errors import InputError
+from skyhop.testbed.agent.deciding import Situation, hindrance
+from skyhop.testbed.agent.schedule import read_schedule
 from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.orchestrator import jobs, nodes, people, procedures, runs, uploads
 from skyhop.testbed.orchestrator.desk import (
@@ -26,7 +29,7 @@ from skyhop.testbed.orchestrator.desk import (
 )
 from skyhop.testbed.states import Change, fold
 from skyhop.testbed.store.tables import event, run
-from skyhop.testbed.words import ENDED, Reason, Role, State
+from skyhop.testbed.words import ENDED, JobKind, Reason, Role, State
 
 A, B, SERVER = Caller("a", Role.NODE), Caller("b", Role.NODE), Caller("s", Role.NODE)
 
@@ -331,6 +334,34 @@ def test_a_schedule_holds_what_a_node_has_to_do_and_nothing_else(at: Desks) -> N
     with at.office.reading(A) as desk:
         after, body = nodes.schedule(desk, "a")
     assert after > before
+    assert body["runs"] == []
+
+
+def test_a_node_knows_what_it_will_serve_and_keeps_the_time_free(at: Desks) -> None:
+    """Else what it starts on a trigger of its own would meet what it has promised."""
+    revisions = []
+    both = {"server": '"s"', "nodes": '["b"]', "run": 'client = ["true"]\nserve = ["true"]'}
+    served = at.submit(job("served", 'at = "2027-01-01T05:00:00Z"', **both))
+    for _ in range(2):
+        with at.office.reading(SERVER) as desk:
+            revision, body = nodes.schedule(desk, "s")
+        revisions.append(revision)
+        if len(revisions) == 1:
+            (run,) = body["runs"]
+            assert (run["client"], run["server"], list(body["jobs"])) == ("b", "s", [served["id"]])
+            text = json.dumps(body).encode()
+            key, signature = at.office.authority.orders_key, at.office.authority.sign_order(text)
+            (planned,) = read_schedule(key, "s", text, signature).planned
+            assert not planned.is_client
+            waiting = replace(planned, run="w", is_client=True, kind=JobKind.TRIGGER)
+            for before_s, is_free in ((61, True), (59, False)):
+                now_ns = planned.start_ns - before_s * S
+                window = replace(waiting, start_ns=now_ns, end_ns=now_ns + 3600 * S)
+                found = hindrance(Situation(now_ns, [planned, window], {}), window)
+                assert (found is None) == is_free, found
+            with at.at(ANN) as desk:
+                jobs.cancel(desk, "served")
+    assert revisions[1] > revisions[0]
     assert body["runs"] == []
 
 

@@ -81,6 +81,55 @@ class Sink:
             each.close()
 
 
+class Wire:
+    """A way to a port of this machine that can be cut: then nothing comes through or is refused."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = host, int(port)
+        self._whole = threading.Event()
+        self._whole.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def cut(self) -> None:
+        """Let nothing through: what is sent waits, as packets that are repeated do."""
+        self._whole.clear()
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        self._whole.set()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(near,), daemon=True).start()
+
+    def _join(self, near: socket.socket) -> None:
+        self._whole.wait()
+        with contextlib.suppress(OSError):
+            far = socket.create_connection(self._target)
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                self._whole.wait()
+                other.sendall(data)
+        self._whole.wait()
+        for each in (one, other):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
 class Agent:
     """A node's agent in a process of its own."""
 
@@ -122,6 +171,10 @@ class Agent:
                 return {}
             raise
         return {key: json.loads(text) for key, text in rows}
+
+    def inputs(self) -> list[Path]:
+        """Return the files of jobs that are on the node."""
+        return [each for each in (self.state / "inputs").iterdir() if not each.suffix]
 
     def executor(self, key: str) -> int | None:
         """Return the process of a run's executor, while it lives."""
@@ -182,11 +235,13 @@ class Machine:
         with self.served.testbed() as testbed:
             testbed.put_config({"heartbeat_s": 1.0, "requests_per_minute": 1e5, **settings})
 
-    def agent(self, name: str, *options: str, **node: Any) -> Agent:
-        """Make a node with its agent, not started yet."""
+    def agent(self, name: str, *options: str, wire: Wire | None = None, **node: Any) -> Agent:
+        """Make a node with its agent, not started yet; with a wire, it goes over that."""
         with self.served.testbed() as testbed:
             testbed.put_node({"name": name, **node})
             invitation = testbed.invitation(name)
+        if wire is not None:
+            invitation["agents"] = wire.address
         file = self.directory / f"{name}.invitation"
         write_private(file, json.dumps(invitation).encode())
         made = Agent(self, name, *options)

@@ -105,15 +105,17 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
 
     # What a test plans.
 
-    def plan(self, spec: dict[str, Any], start_s: float = 0.0, **others: Any) -> str:
-        """Plan a run of a job; return its id."""
+    def plan(
+        self, spec: dict[str, Any], start_s: float = 0.0, *, priv: bool = False, **others: Any
+    ) -> str:
+        """Plan a run of a job, perhaps of a user who may ask for kernel services; return its id."""
         now_ns = time.time_ns()
         job, run = new_id(now_ns), new_id(now_ns)
         files = {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in self.inputs.items()
         }
-        self.jobs[job] = {"owner": "anna", "priv": False, "spec": spec, "files": files}
+        self.jobs[job] = {"owner": "anna", "priv": priv, "spec": spec, "files": files}
         start_ns = now_ns + round(start_s * S_NS)
         row = {"id": run, "job": job, "client": NODE, "server": None, "server_address": None}
         row |= {"start_ns": start_ns, "end_ns": start_ns + round(spec["length"] * S_NS)}
@@ -145,6 +147,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         *,
         length_s: float = 20.0,
         files: dict[str, bytes] | None = None,
+        priv: bool = False,
     ) -> str:
         """Ask the node to serve a run."""
         name, now_ns = new_id(time.time_ns()), time.time_ns()
@@ -152,7 +155,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
             file: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for file, data in (files or {}).items()
         }
-        job = {"owner": "anna", "priv": False, "spec": spec, "files": said}
+        job = {"owner": "anna", "priv": priv, "spec": spec, "files": said}
         body = {
             "task": name,
             "job_id": run,

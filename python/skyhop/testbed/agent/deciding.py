@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from skyhop.testbed.agent.life import key_of
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
 
 Objection = tuple[Reason, str]
@@ -59,6 +60,11 @@ class Planned:
     state: State = State.PLANNED
     """What the orchestrator believes."""
     after: str | None = None
+
+    @property
+    def key(self) -> str:
+        """How the book calls this node's side of it."""
+        return key_of(self.run, Side.CLIENT if self.is_client else Side.SERVER)
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,7 @@ def next_reserved(now: Situation, each: Planned) -> Planned | None:
         if other.kind is not JobKind.TRIGGER
         and other.is_overhead
         and other.state in (State.PLANNED, *ACTIVE)
-        and (other.run not in now.known or now.known[other.run].state not in ENDED)
+        and (other.key not in now.known or now.known[other.key].state not in ENDED)
         and other.start_ns < now.now_ns + each.length_ns
         and other.end_ns > now.now_ns
     )

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.agent.life import Life
@@ -15,8 +15,10 @@ from skyhop.testbed.agent.node import Node
 from skyhop.testbed.executor.assignment import Assignment, KernelAccess
 from skyhop.testbed.words import Backend, Network, Side
 
+if TYPE_CHECKING:
+    from skyhop.testbed.job import Job
+
 _LARGEST_INPUT = 16_000_000
-_GRANTS = ["cc", "qdisc", "sysctl"]
 _PIECE_BYTES = 1 << 20
 
 
@@ -91,20 +93,21 @@ def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
     """
     digest, size = str(said["sha256"]), int(said["size"])
     file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
-    if file.exists() and _digest(file) == digest:
-        file.touch()
-        return file
-    node.inputs.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(f".{secrets.token_hex(4)}")
-    try:
-        node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
-        if aside.stat().st_size != size or _digest(aside) != digest:
-            raise MissingError(f"{name}: is another file than the one that was submitted")
-        aside.replace(file)
-    except RunError as error:
-        raise MissingError(str(error)) from None
-    finally:
-        aside.unlink(missing_ok=True)
+    with node.fetching[file.name]:
+        if file.exists() and _digest(file) == digest:
+            file.touch()
+            return file
+        node.inputs.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
+            if aside.stat().st_size != size or _digest(aside) != digest:
+                raise MissingError(f"{name}: is another file than the one that was submitted")
+            aside.replace(file)
+        except RunError as error:
+            raise MissingError(str(error)) from None
+        finally:
+            aside.unlink(missing_ok=True)
     return file
 
 
@@ -141,36 +144,34 @@ def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
         # Who serves has to be reached from outside, which a device behind this node cannot.
         others["network"] = Network.HOST
     elif job.run.network is Network.VETH:
-        others["kernel"] = _access(node, life, job.kernel)
+        others["kernel"] = _access(node, life, job)
     return Assignment.of(job, life.side, **others)
 
 
-def _access(node: Node, life: Life, wanted: Any) -> KernelAccess:
+def _access(node: Node, life: Life, job: Job) -> KernelAccess:
+    """Open a run at the kernel service, with a token of its own and no more than the job asks."""
     from skyhop.testbed.kernel.client import KernelClient
 
     if node.kernel is None:
         raise InputError("this node has no kernel service")
-    token = secrets.token_urlsafe(32)
+    access = KernelAccess.of(job, node.kernel, secrets.token_urlsafe(32))
     client = KernelClient(node.kernel)
     try:
-        client.open(life.run, token, _GRANTS if wanted.wanted else [])
+        client.open(life.run, access.token, access.grants())
     finally:
         client.close()
-    return KernelAccess(
-        socket=node.kernel,
-        token=token,
-        cc=wanted.cc,
-        parameters=dict(wanted.parameters),
-        qdisc=wanted.qdisc,
-        qdisc_parameters=dict(wanted.qdisc_parameters),
-        sysctl=dict(wanted.sysctl),
-    )
+    return access
 
 
-def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> None:
-    """Have a job's files here before its trigger fires; what fails is tried again then."""
-    for name, said in files.items():
-        try:
+def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> bool:
+    """Have a job's files here before its time comes, when nobody may answer; return if they are.
+
+    What fails is tried again.
+    """
+    try:
+        for name, said in files.items():
             cached(node, job, name, said)
-        except (SkyhopError, OSError) as error:
-            node.say(f"job {job}: {error}")
+    except (SkyhopError, OSError) as error:
+        node.say(f"job {job}: {error}")
+        return False
+    return True

@@ -55,7 +55,7 @@ class Life:
     @property
     def key(self) -> str:
         """How the book and the runs' directory call it."""
-        return self.run if self.side is Side.CLIENT else f"{self.run}.server"
+        return key_of(self.run, self.side)
 
     @property
     def is_overhead(self) -> bool:
@@ -97,6 +97,11 @@ class Life:
         values["side"], values["state"] = Side(values["side"]), State(values["state"])
         values["reason"] = Reason(values["reason"]) if values["reason"] else None
         return cls(**values)
+
+
+def key_of(run: str, side: Side) -> str:
+    """Return how book and directories call one side of a run."""
+    return run if side is Side.CLIENT else f"{run}.server"
 
 
 def length_s(spec: dict[str, Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,10 @@ class Node:
     """The agent ends; its runs go on without it."""
     waking: threading.Event = field(default_factory=threading.Event)
     """There is something to decide."""
+    fetching: defaultdict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock)
+    )
+    """By a file's digest: who fetches it has its lock, and others wait for him."""
 
     @property
     def runs(self) -> Path:

@@ -39,7 +39,7 @@ from skyhop.testbed.agent.deciding import (
 from skyhop.testbed.agent.health import EVERY_S as HEALTH_EVERY_S
 from skyhop.testbed.agent.health import health
 from skyhop.testbed.agent.identity import Identity, read_identity, renewed
-from skyhop.testbed.agent.life import Life, length_s
+from skyhop.testbed.agent.life import Life, key_of, length_s
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.agent.policy import Policy
@@ -62,6 +62,7 @@ _MOST_SAMPLES = 60
 _KEPT_DAYS = 2
 _TIDY_EVERY_S = 600.0
 _RENEW_EVERY_S = 3600.0
+_PREFETCH_EVERY_S = 60.0
 _CLEAN_EVERY_S = 60.0
 _FRESH_NS = 2 * _S
 _FORGET_NS = 7 * 86_400 * _S
@@ -179,6 +180,8 @@ class Agent:
         self._unsent: list[Sample] = []
         self._due: dict[str, float] = {}
         self._helpers: dict[str, threading.Thread] = {}
+        self._fetched: dict[str, dict[str, Any]] = {}
+        """Of jobs whose files are here what these are."""
         self._was_active: bool | None = None
         self._store: Any = None
         self._follow(schedule.loads(identity.orders_key, identity.node, book.get("schedule")))
@@ -320,7 +323,6 @@ class Agent:
         elif action.do is Do.ARM:
             life.state = State.ARMED
             self._enter(life)
-            self._help("prefetch", lambda: self._prepare(life))
         else:
             ended = State.SKIPPED if action.do is Do.SKIP else State.FAILED
             self._end(life, ended, action.reason, action.text)
@@ -419,6 +421,7 @@ class Agent:
 
     def _follow(self, new: schedule.Schedule) -> None:
         self._node.schedule = new
+        self._due.pop("prefetch", None)
         for run in new.runs:
             life = self._lives.get(run)
             if life is not None and life.is_made:
@@ -451,7 +454,7 @@ class Agent:
         )
         if not is_id(str(body.get("run"))):
             raise InputError("a task is of no run")
-        life = self._lives.get(f"{body['run']}.server")
+        life = self._lives.get(key_of(str(body["run"]), Side.SERVER))
         if body.get("kind") == TaskKind.STOP:
             self._release(life, body)
         elif life is None:
@@ -627,6 +630,8 @@ class Agent:
             self._send_telemetry()
         if self._is_due("health", HEALTH_EVERY_S):
             self._help("health", self._report_health)
+        if self._node.link.is_connected and self._is_due("prefetch", _PREFETCH_EVERY_S):
+            self._help("prefetch", self._prefetch)
         if self._is_due("clean", _CLEAN_EVERY_S):
             self._clean()
         if self._is_due("renew", _RENEW_EVERY_S):
@@ -651,9 +656,19 @@ class Agent:
     def _report_health(self) -> None:
         self._node.book.add(Entry(EventKind.HEALTH, time.time_ns(), health(self._node)))
 
-    def _prepare(self, life: Life) -> None:
-        """Have there what a run needs that may have to begin within a second."""
-        deploying.prefetch(self._node, life.job, life.files)
+    def _prefetch(self) -> None:
+        """Have the files of jobs here that have runs to come: then nobody may answer.
+
+        A run whose trigger fires has to begin within a second besides.
+        """
+        node, done = self._node, None
+        while node.schedule is not done:
+            done = node.schedule
+            for job in dict.fromkeys(each.job for each in done.planned):
+                files = done.jobs[job].get("files") or {}
+                is_wanted = files != self._fetched.get(job) and not node.closing.is_set()
+                if is_wanted and deploying.prefetch(node, job, files):
+                    self._fetched[job] = files
 
     def _renew(self) -> None:
         if self._identity.is_to_renew(dt.datetime.now(dt.UTC)):
@@ -691,3 +706,5 @@ class Agent:
             with suppress(OSError):
                 if now_ns - file.stat().st_mtime_ns > _FORGET_NS:
                     file.unlink()
+                    # What is still wanted of them comes again.
+                    self._fetched = {}

@@ -92,6 +92,8 @@ class _Execution:
         self._stop: dict[str, Any] | None = None
         """Why the program was told to end, and to what it leads."""
         self._kill_at: float | None = None
+        self._killed_before = 0
+        """Processes of this machine, by the kernel, for want of memory."""
         # The deadline is given on the wall's clock; what changes that later is not the run's.
         left_s = (assignment.deadline_ns - time.time_ns()) / 1e9
         self._deadline = time.monotonic() + left_s
@@ -142,6 +144,7 @@ class _Execution:
             for name in (_STDOUT, _STDERR)
         ]
         began_ns = time.time_ns()
+        self._killed_before = limits.killed_for_memory()
         self._program = self._start(outputs)
         self._journal.add(time.time_ns(), Step.EXECUTING)
         for output in outputs:
@@ -308,6 +311,9 @@ class _Execution:
             return self._stop
         if ended.failed is not None:
             return {"state": State.FAILED, "reason": Reason.DEPLOY, "message": ended.failed}
+        if ended.signal == signal.SIGKILL and limits.killed_for_memory() > self._killed_before:
+            message = "the kernel ended it for want of memory"
+            return {"state": State.FAILED, "reason": Reason.MEMORY, "message": message}
         if ended.signal is not None:
             return {"state": State.FAILED, "reason": Reason.SIGNAL}
         if ended.exit:

@@ -49,6 +49,18 @@ def resident_bytes(pids: list[int]) -> int:
     return total
 
 
+def killed_for_memory() -> int:
+    """Return how many processes the kernel has killed for want of memory, since it started.
+
+    Those that had passed the limit of their container are among them.
+    """
+    try:
+        lines = Path("/proc/vmstat").read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
 def passed(
     limits: Limits, work: Path, pids: list[int], moved: Moved, data_cap: int | None
 ) -> tuple[Reason, str] | None:
@@ -61,8 +73,8 @@ def passed(
     for reason, what, taken, most in (
         (Reason.DISK, "bytes written", size, limits.disk_bytes),
         (Reason.DISK, "files made", files, MOST_FILES),
-        (Reason.SIGNAL, "bytes of memory", memory, limits.memory_bytes),
-        (Reason.SIGNAL, "processes", len(pids), limits.processes),
+        (Reason.MEMORY, "bytes of memory", memory, limits.memory_bytes),
+        (Reason.PROCESSES, "processes", len(pids), limits.processes),
     ):
         if taken > most:
             return reason, f"{taken:,} {what}, of {most:,}"

@@ -20,8 +20,11 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 163
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PR_SET_CHILD_SUBREAPER = 36
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _MOUNT_SETATTR = 442
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
 _LAST_CAPABILITY = 63
 
@@ -76,9 +79,22 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of what this process' descendants leave behind (prctl(2))."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "cannot adopt orphans")
+
+
 def become_dumpable() -> None:
     """Own one's files in /proc again after a change of user."""
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def leave_keyring() -> None:
+    """Have an empty session keyring: the one before holds keys of whoever started this process."""
+    number = _KEYCTL.get(platform.machine())
+    if number is not None:
+        # A kernel without keys has none to hide.
+        _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def give_up_privileges() -> None:

@@ -39,7 +39,7 @@ _FIRST_USER = 0x7000_0000
 _USERS = 1 << 24
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LONGEST_MESSAGE = 4096
-_MOST_FILES = 4096
+MOST_FILES = 4096
 _NO_SUCH_PROGRAM = 127
 
 Furnish = Callable[[int], "str | None"]
@@ -156,11 +156,7 @@ class Sandbox:
 
     def processes(self) -> list[int]:
         """Return the processes inside, init left out."""
-        inits = children(self.pid)
-        found = [pid for init in inits for pid in children(init)]
-        for pid in found:
-            found.extend(children(pid))
-        return found
+        return below(children(self.pid))
 
     def network_process(self) -> int | None:
         """Return a process in the program's network namespace."""
@@ -176,6 +172,22 @@ def children(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def below(pids: list[int]) -> list[int]:
+    """Return the processes below some."""
+    found = [child for pid in pids for child in children(pid)]
+    for pid in found:
+        found.extend(children(pid))
+    return found
+
+
+def give(work: Path, user: int) -> None:
+    """Make the work directory the program's: the files in it are those that the job brought."""
+    for directory, names, files in os.walk(work):
+        for name in (*names, *files):
+            os.chown(Path(directory) / name, user, user, follow_symlinks=False)
+    os.chown(work, user, user)
 
 
 def _never_return(channel: socket.socket, work: Callable[[], NoReturn]) -> NoReturn:
@@ -306,6 +318,7 @@ def _become(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -
     _limit(plan.limits)
     if user is not None:
         _become_user(user, plan.may_nest)
+    linux.leave_keyring()
     linux.give_up_privileges()
     os.umask(0o022)
     os.chdir(places.HOME)
@@ -358,7 +371,7 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_NPROC, limits.processes),
         (resource.RLIMIT_FSIZE, limits.disk_bytes),
-        (resource.RLIMIT_NOFILE, _MOST_FILES),
+        (resource.RLIMIT_NOFILE, MOST_FILES),
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(kind)[1]

@@ -61,6 +61,14 @@ class _Run:
     def has_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token, _digest(token))
 
+    def give_up(self) -> bool:
+        """Close it, if no executor has come; return whether none has."""
+        if self.namespace is not None:
+            return False
+        with self.lock:
+            self.is_closed |= self.namespace is None
+            return self.namespace is None
+
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
@@ -241,10 +249,15 @@ class KernelService:
             return self._change(run, request)
 
     def _open(self, request: Request) -> None:
+        """Take note of a run; one that no executor came for is opened anew.
+
+        An agent that was killed after its request has forgotten the token.
+        """
         with self._lock:
-            if request.run in self._runs:
+            before = self._runs.get(request.run)
+            if before is not None and not before.give_up():
                 raise InputError("the run is open already")
-            if len(self._runs) >= _MOST_RUNS:
+            if before is None and len(self._runs) >= _MOST_RUNS:
                 raise InputError(f"{_MOST_RUNS} runs are open: close some")
             run = _Run(request.run, request.token, request.values["grants"])
             self._runs[request.run] = run
@@ -311,7 +324,8 @@ class KernelService:
                 run.namespace.close()
             self._uplink.take_back(run.id)
         with self._lock:
-            self._runs.pop(run.id, None)
+            if self._runs.get(run.id) is run:
+                del self._runs[run.id]
         self._log(f"{run.id}: closed: {why}")
 
 

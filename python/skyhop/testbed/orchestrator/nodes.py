@@ -213,13 +213,16 @@ def _preemptions(desk: Desk, name: str) -> list[dict[str, Any]]:
 
 
 def schedule(desk: Desk, name: str) -> tuple[int, dict[str, Any]]:
-    """Return a node's revision, and all that it has to do from now on as its client."""
+    """Return a node's revision, and all that it has to do from now on.
+
+    What it serves for others is among it: it keeps that time free for them.
+    """
     row = get(desk, name)
     ended = [state.value for state in ENDED]
     mine = desk.all(
         sa.select(run, node.c.address.label("server_address"))
         .join(node, node.c.name == run.c.server, isouter=True)
-        .where(run.c.client == name, run.c.state.notin_(ended))
+        .where((run.c.client == name) | (run.c.server == name), run.c.state.notin_(ended))
         .order_by(run.c.start_ns, run.c.id)
         .limit(_MOST_RUNS)
     )

@@ -101,7 +101,7 @@ def plan_runs(desk: Desk, row: sa.RowMapping) -> list[str]:
     values = {"planned_ns": min(planned_ns, 2**62)}
     desk.do(sa.update(job).where(job.c.id == row["id"]).values(**values))
     if made:
-        desk.touch(set(spec.nodes))
+        desk.touch({*spec.nodes, *([spec.server] if spec.server else [])})
     return made
 
 
@@ -159,7 +159,7 @@ def move_run(
     others = {"job": row["job"], "client": row["client"], "server": row["server"]}
     times = {"created_ns": desk.now_ns, "after": row["id"], "fence": 0}
     desk.do(sa.insert(run).values(state=State.PLANNED, **made, **others, **times))
-    desk.touch({row["client"]})
+    desk.touch(set(nodes))
     return made
 
 

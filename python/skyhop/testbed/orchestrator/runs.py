@@ -68,7 +68,7 @@ def apply(desk: Desk, row: sa.RowMapping, change: Change) -> State:
         values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
     desk.do(sa.update(run).where(run.c.id == row["id"]).values(**values))
     if change.state in ENDED or before is State.LOST:
-        desk.touch({row["client"]})
+        desk.touch(nodes_of(row))
     return change.state
 
 
@@ -200,7 +200,7 @@ def abort(desk: Desk, name: str, reason: str) -> dict[str, Any]:
         Change(desk.now_ns, State.ABORTED, desk.caller.actor, why, {"text": reason[:200]}),
     )
     end_tasks(desk, name)
-    desk.touch({row["client"]} | ({row["server"]} if row["server"] else set()))
+    desk.touch(nodes_of(row))
     return document(desk, name)
 
 
@@ -217,6 +217,11 @@ def end_tasks(desk: Desk, name: str) -> None:
     """Forget what a run wanted of its server."""
     opened = (task.c.run == name) & (task.c.state == "open")
     desk.do(sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"})))
+
+
+def nodes_of(row: sa.RowMapping) -> set[str]:
+    """Return the nodes that take part in a run."""
+    return {name for name in (row["client"], row["server"]) if name}
 
 
 def find_lost(desk: Desk) -> None:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
+import struct
 import subprocess
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from skyhop.errors import RunError
-from skyhop.testbed.executor.assignment import Assignment
+from skyhop.testbed.executor import linux
+from skyhop.testbed.executor.assignment import Assignment, Limits, write_durably
 from skyhop.testbed.executor.environment import environment_of, filled_in
-from skyhop.testbed.executor.sandbox import Ended, Furnish
+from skyhop.testbed.executor.sandbox import (
+    MOST_FILES,
+    Ended,
+    Furnish,
+    below,
+    children,
+    give,
+    user_of,
+)
 from skyhop.testbed.words import Network
 
 WORK = "/artifacts"
@@ -20,7 +33,13 @@ WORK = "/artifacts"
 LABEL = "skyhop"
 _ASKED_S = 10.0
 _REMOVED_S = 30.0
+_BEGUN_S = 3.0
+_LOOK_S = 0.1
 _SIGNALLED = 128
+_CLIENT = struct.Struct("=I")
+_NPROC = 4096
+_FAILED = 125
+"""With which podman and docker themselves fail."""
 
 
 class Containers:
@@ -32,12 +51,27 @@ class Containers:
 
     def lacks(self, assignment: Assignment) -> str | None:
         """Return in a line why it cannot be had here."""
-        if shutil.which(self.name) is None:
-            return f"this node has no {self.name}"
-        if assignment.command is None:
-            return f"{self.name} runs images; scenarios and studies run with the backend process"
-        if assignment.network is Network.VETH:
-            return f'{self.name}: network = "veth" is for the backend process'
+        for is_lacking, why in (
+            (shutil.which(self.name) is None, f"this node has no {self.name}"),
+            (
+                assignment.command is None,
+                f"{self.name} runs images; scenarios and studies run with the backend process",
+            ),
+            (
+                assignment.network is Network.VETH,
+                f'{self.name}: network = "veth" is for the backend process',
+            ),
+            (
+                any("\n" in value for value in assignment.env.values()),
+                f"{self.name}: variables of more than one line are for the backend process",
+            ),
+        ):
+            if is_lacking:
+                return why
+        return self._trouble()
+
+    def _trouble(self) -> str | None:
+        """Return what this program says, where it does not work."""
         try:
             asked = subprocess.run(
                 [self.name, "version"],
@@ -53,12 +87,13 @@ class Containers:
             return f"{self.name} is here but does not work: {said[-1] if said else 'no word why'}"
         return None
 
+    def user(self, run: str) -> str | None:
+        """Return as whom a container's program runs; `None` where its root is no root outside."""
+        return f"{user_of(run)}:{user_of(run)}" if os.geteuid() == 0 else None
+
     def command(self, assignment: Assignment, work: Path) -> list[str]:
         """Return the command line that runs a container and stays until its end."""
         limits = assignment.limits
-        environment = environment_of(assignment, WORK)
-        # The image knows best where its programs are.
-        del environment["PATH"]
         words = [self.name, "run", "--rm", "--init", "--name", container_of(assignment.run)]
         for label, value in _labels(assignment.run, assignment.job).items():
             words += ["--label", f"{label}={value}"]
@@ -66,10 +101,14 @@ class Containers:
         words += ["--workdir", WORK, "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"]
         words += ["--security-opt", "no-new-privileges", "--pull", "missing"]
         words += ["--memory", str(limits.memory_bytes), "--pids-limit", str(limits.processes)]
-        words += ["--ulimit", "core=0", "--ulimit", f"fsize={limits.disk_bytes}", *self.extra]
-        for variable, value in sorted(environment.items()):
-            words += ["--env", f"{variable}={value}"]
-        words += ["--", assignment.image or ""]
+        for kind, most in _ulimits(limits).items():
+            words += ["--ulimit", f"{kind}={most}:{most}"]
+        words += self.extra
+        user = self.user(assignment.run)
+        if user is not None:
+            words += ["--user", user]
+        # Everybody on this machine may see a command line.
+        words += ["--env-file", str(_environment_file(work)), "--", assignment.image or ""]
         return words + filled_in(assignment.command or [], assignment)
 
     def start(
@@ -77,6 +116,13 @@ class Containers:
     ) -> Container:
         """Start a container."""
         del furnish
+        environment = environment_of(assignment, WORK)
+        # The image knows best where its programs are.
+        del environment["PATH"]
+        lines = "".join(f"{name}={value}\n" for name, value in sorted(environment.items()))
+        write_durably(_environment_file(work), lines.encode(), mode=0o600)
+        if os.geteuid() == 0:
+            give(work, user_of(assignment.run))
         return Container(self.name, self.command(assignment, work), assignment.run, output)
 
     def clean(self, run: str) -> None:
@@ -88,12 +134,18 @@ class Containers:
 class Container:
     """A container, as the executor sees it: the client's process that waits for it.
 
+    Beside it a process of ours waits for the executor's end, and has the container end with it. It
+    keeps the run's lock meanwhile: nobody takes the run for dead as long as its program lives.
+
     Raises:
         RunError: the client cannot be started.
     """
 
     def __init__(self, program: str, command: list[str], run: str, output: tuple[int, int]) -> None:
         self._program, self._run = program, run
+        # Podman leaves a container's processes to whoever adopts them.
+        linux.adopt_orphans()
+        self._watch, self._watcher = _begin_watch(program, run, output)
         try:
             self._client = subprocess.Popen(
                 command,
@@ -103,7 +155,9 @@ class Container:
                 start_new_session=True,
             )
         except OSError as error:
+            self._end_watch()
             raise RunError(f"{program}: {error.strerror}") from None
+        os.write(self._watch, _CLIENT.pack(self._client.pid))
         self._news = os.pidfd_open(self._client.pid)
 
     def fileno(self) -> int:
@@ -117,6 +171,8 @@ class Container:
             return None
         if status < 0:
             return Ended(signal=-status)
+        if status == _FAILED:
+            return Ended(failed=f"{self._program} made no container: its word is in stderr")
         if status > _SIGNALLED and status - _SIGNALLED in signal.valid_signals():
             return Ended(signal=status - _SIGNALLED)
         return Ended(exit=status)
@@ -127,7 +183,7 @@ class Container:
 
     def kill(self) -> None:
         """Remove the container with everything in it."""
-        _remove(self._program, self._run)
+        _remove_with_client(self._program, self._run, lambda: self._client.poll() is None)
         self._client.kill()
         self.wait()
 
@@ -136,14 +192,93 @@ class Container:
         self._client.wait()
         os.close(self._news)
         _remove(self._program, self._run)
+        self._end_watch()
+
+    def _end_watch(self) -> None:
+        os.write(self._watch, b"gone")
+        os.close(self._watch)
+        os.waitpid(self._watcher, 0)
 
     def processes(self) -> list[int]:
-        """Return none: they are the container's, which limits them itself."""
-        return []
+        """Return the container's; none where a service has them, as docker's."""
+        own = (self._client.pid, self._watcher)
+        return below([pid for pid in children(os.getpid()) if pid not in own])
 
     def network_process(self) -> int | None:
         """Return none."""
         return None
+
+
+def _begin_watch(program: str, run: str, output: tuple[int, int]) -> tuple[int, int]:
+    """Start who ends a run's container when this process ends; return what tells him, and him."""
+    told, tells = os.pipe()
+    watcher = os.fork()
+    if watcher:
+        os.close(told)
+        return tells, watcher
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        for descriptor in (tells, *output):
+            os.close(descriptor)
+        client = _CLIENT.unpack(os.read(told, _CLIENT.size) or bytes(_CLIENT.size))[0]
+        if not os.read(told, _CLIENT.size):
+            _remove_with_client(program, run, _may_be_there(client))
+    finally:
+        os._exit(0)
+
+
+def _remove_with_client(program: str, run: str, is_at_work: Callable[[], bool]) -> None:
+    """Remove a container, and wait until its client has seen that it is gone.
+
+    A client that is killed while it makes a container would leave half of one.
+    """
+    until = time.monotonic() + _REMOVED_S
+    while True:
+        _remove(program, run)
+        if not is_at_work() or time.monotonic() > until:
+            return
+        time.sleep(_LOOK_S)
+
+
+def _may_be_there(client: int) -> Callable[[], bool]:
+    """Return what says whether a client lives; of one that nobody knows, for a while it may."""
+    until = time.monotonic() + _BEGUN_S
+
+    def is_there() -> bool:
+        if client == 0:
+            return time.monotonic() < until
+        try:
+            state = Path(f"/proc/{client}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return state != "Z"
+
+    return is_there
+
+
+def _environment_file(work: Path) -> Path:
+    return work.with_name("environment")
+
+
+def _ulimits(limits: Limits) -> dict[str, int]:
+    """Return limits of processes: not containers' usual ones, which not every root may set.
+
+    How many processes there may be, a container limits by itself.
+    """
+    return {
+        "core": 0,
+        "fsize": limits.disk_bytes,
+        "nofile": _within(resource.RLIMIT_NOFILE, MOST_FILES),
+        "nproc": _within(resource.RLIMIT_NPROC, _NPROC),
+    }
+
+
+def _within(kind: int, wanted: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def container_of(run: str) -> str:
@@ -157,6 +292,8 @@ def _labels(run: str, job: str) -> dict[str, str]:
 
 
 def _remove(program: str, run: str) -> None:
+    """Remove a run's container at once: podman's `rm --force` first waits for it to end."""
+    _quietly([program, "kill", "--signal", "KILL", container_of(run)])
     _quietly([program, "rm", "--force", container_of(run)])
 
 

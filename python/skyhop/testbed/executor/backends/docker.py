@@ -11,5 +11,7 @@ class Docker(Containers):
     """Programs in docker's containers."""
 
     name = "docker"
-    # Else what it writes would be root's.
-    extra = ("--user", f"{os.getuid()}:{os.getgid()}")
+
+    def user(self, run: str) -> str | None:
+        """Return always one: what the service's root writes would be root's."""
+        return super().user(run) or f"{os.getuid()}:{os.getgid()}"

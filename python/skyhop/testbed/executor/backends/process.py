@@ -8,7 +8,7 @@ from pathlib import Path
 from skyhop.testbed.executor import places
 from skyhop.testbed.executor.assignment import Assignment
 from skyhop.testbed.executor.environment import command_of, environment_of
-from skyhop.testbed.executor.sandbox import Furnish, Plan, Sandbox, user_of
+from skyhop.testbed.executor.sandbox import Furnish, Plan, Sandbox, give, user_of
 from skyhop.testbed.words import Network
 
 _LONGEST_HOST_NAME = 63
@@ -34,7 +34,7 @@ class Process:
         seen += places.of_skyhop() if assignment.command is None else []
         seen += places.of_live() if is_live else []
         if user is not None:
-            _give(work, user)
+            give(work, user)
         plan = Plan(
             command=command,
             environment=environment_of(assignment, places.HOME),
@@ -49,11 +49,3 @@ class Process:
 
     def clean(self, run: str) -> None:
         """Leave nothing, as the kernel sees to it."""
-
-
-def _give(work: Path, user: int) -> None:
-    """Make the work directory the program's: the files in it are those that the job brought."""
-    for directory, names, files in os.walk(work):
-        for name in (*names, *files):
-            os.chown(Path(directory) / name, user, user, follow_symlinks=False)
-    os.chown(work, user, user)

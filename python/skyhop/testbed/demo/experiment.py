@@ -26,6 +26,7 @@ _IP_RECVERR = 11
 _TIME_EXCEEDED, _UNREACHABLE = 11, 3
 _TRACE_PORT = 33_434
 _MOST_HOPS = 16
+_ATTEMPTS = 3
 
 
 def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> None:
@@ -49,11 +50,17 @@ def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> Non
 
 def _iperf3(server: str, port: int, seconds: float, *more: str) -> dict[str, object]:
     command = ["iperf3", "-c", server, "-p", str(port), "-t", f"{max(seconds, 1):.0f}", "--json"]
-    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout or "{}")
-    if done.returncode:
-        raise SystemExit(f"iperf3: {said.get('error', done.stderr.strip())}")
-    return {"bps": said["end"]["sum_received"]["bits_per_second"], "iperf3": said}
+    why = ""
+    for attempt in range(_ATTEMPTS):
+        # A server that is still at the end of the test before says that it is busy.
+        time.sleep(attempt * 0.5)
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        said = json.loads(done.stdout or "{}")
+        received = said.get("end", {}).get("sum_received")
+        if received is not None and "error" not in said:
+            return {"bps": received["bits_per_second"], "iperf3": said}
+        why = said.get("error") or done.stderr.strip() or f"exit status {done.returncode}"
+    raise SystemExit(f"iperf3: {why}")
 
 
 def _measure_latency(server: str, port: int, seconds: float) -> None:

@@ -57,7 +57,7 @@ def read_changes(file: str, column: str, value: Value) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, lacks a column, or has none of these rows.
     """
-    header, rows = _table(file)
+    header, rows = read_table(file)
     for name in (column, "at"):
         if name not in header:
             raise InputError(f"{file}: the column `{name}` is missing")
@@ -72,7 +72,12 @@ def read_changes(file: str, column: str, value: Value) -> list[dict[str, Any]]:
 
 
 @lru_cache(8)
-def _table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
+def read_table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
+    """Return the header and the rows of a CSV.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
     try:
         with Path(file).open(encoding="utf-8", newline="") as source:
             reader = csv.DictReader(source, strict=True)

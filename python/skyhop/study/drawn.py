@@ -81,7 +81,7 @@ def read_table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
     try:
         with Path(file).open(encoding="utf-8", newline="") as source:
             reader = csv.DictReader(source, strict=True)
-            rows = list(reader)
+            header, rows = reader.fieldnames or (), list(reader)
     except OSError as error:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
     except (ValueError, csv.Error) as error:
@@ -89,4 +89,4 @@ def read_table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
     for line, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise InputError(f"{file}: row {line} has not as many cells as there are columns")
-    return reader.fieldnames or (), rows
+    return header, rows

@@ -47,7 +47,7 @@ class Plan:
     seed: int = 1
 
 
-STUDIES = {"t3p-fig7": Plan("random(6 /h)"), "t3p-fig7-measured": Plan("random(60 /h)")}
+STUDIES = {"t3p-fig7": Plan("random(6 /h)"), "t3p-measured-fig7": Plan("random(60 /h)")}
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study
 
 STUDY = find_study("measured")
-OVER_MEASURED = [STUDY, find_study("t3p-measured"), find_study("t3p-fig7-measured")]
+OVER_MEASURED = [STUDY, find_study("t3p-measured-fig2-3"), find_study("t3p-measured-fig7")]
 
 
 def test_their_files_are_those_that_are_made_of_reference_files() -> None:

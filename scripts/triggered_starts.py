@@ -34,7 +34,7 @@ LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"
 TRIGGER = f"{LATENCY} >= 2 * before_avg({LATENCY}, 5 s)"
 """Of T3P's Figure 7."""
 LAG_S = 1
-"""From a sample to a started program: what a testbed takes at most (docs/triggers.md)."""
+"""From a sample to a started program: about what agents take."""
 LENGTH_S = 60
 SECOND_NS = 10**9
 

@@ -1,4 +1,4 @@
-"""Path files of the measurements that others published, as studies/measured.toml looks for them."""
+"""Path files of the measurements that others published, as studies look for them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ MEASUREMENTS = {
     "victoria-3": Measurement("rtt/victoria_3.csv.gz", "csv"),
     "iowa": Measurement("rtt/oneweb_iowa.csv.gz", "csv"),
     "lagos": Measurement("throughput/lagos_isl_100ms.csv.gz", "csv", keys={"direction": "down"}),
+    "lagos-up": Measurement("throughput/lagos_isl_100ms.csv.gz", "csv", keys={"direction": "up"}),
     "leocc": Measurement(
         "throughput/leocc_bw_example.txt.gz", "leocc", "throughput/leocc_delay_example.txt"
     ),

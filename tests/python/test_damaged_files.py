@@ -260,6 +260,28 @@ def test_tables_of_runs(whole: Path, tmp_path: Path) -> None:
     Trial("tables of runs", samples, is_text=False, usual=60).run(read)
 
 
+def test_rows_of_an_axis(tmp_path: Path) -> None:
+    from skyhop.study import load_study
+    from skyhop.study.drawn import read_table
+
+    axis = [
+        {"name": "how", "points": {"triggered": {}, "random": {}}},
+        {"name": "start", "csv": "starts.csv"},
+    ]
+    study = small_study.write(tmp_path / "study.toml", axis=axis, repeats=1)
+    samples = [
+        b"how,start,flow.0.start,link.loss\ntriggered,1,1 s,\nrandom,1,2 s,1 %\nrandom,2,0 s,\n"
+    ]
+
+    def read(content: bytes) -> None:
+        read_table.cache_clear()
+        (tmp_path / "starts.csv").write_bytes(content)
+        found = load_study(study)
+        assert len(list(found.runs())) == found.run_count
+
+    Trial("rows of an axis", samples, usual=60).run(read)
+
+
 def test_rows_of_studies(tmp_path: Path) -> None:
     from skyhop.study import load_study, run_study
 

@@ -150,7 +150,15 @@ def test_the_pieces_of_studies_in_the_documents_are_right() -> None:
     runs = list(load_study(content(scenario=scenario, **drawn)).runs())
     assert [len(run.resolved["change"]) for run in runs[:2]] == [40, 40]
     kinds = {metric.kind for metric in load_study(content(**metrics)).file.metric}
-    assert kinds == {"samples", "probe", "flows", "time_to_bytes", "rate_over_bytes", "relative"}
+    assert kinds == {
+        "samples",
+        "probe",
+        "flows",
+        "time_to_bytes",
+        "rate_over_bytes",
+        "relative",
+        "dissection",
+    }
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""studies/measured.toml: where its path files stand, and what leaves it out."""
+"""Studies over measured paths: where their path files stand, and what leaves them out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study
 
 STUDY = find_study("measured")
+OVER_MEASURED = [STUDY, find_study("t3p-measured-fig2-3"), find_study("t3p-measured-fig7")]
 
 
-def test_its_files_are_those_that_are_made_of_reference_files() -> None:
-    paths = [run.resolved["path"] for run in load_study(STUDY).runs()]
+def test_their_files_are_those_that_are_made_of_reference_files() -> None:
+    runs = (run for study in OVER_MEASURED for run in load_study(study).runs())
+    paths = [run.resolved["path"] for run in runs]
     named = {path["file"] for path in paths if path["kind"] == "trace"}
     assert named == {f"measured/{name}.parquet" for name in measured_paths.MEASUREMENTS}
 
@@ -30,10 +32,10 @@ def test_it_is_left_out_until_its_files_are_there(
     monkeypatch.chdir(tmp_path)
     Path("measured").mkdir()
     for name in measured_paths.MEASUREMENTS:
-        assert not reproduce.is_whole(STUDY)
+        assert not all(map(reproduce.is_whole, OVER_MEASURED))
         path = sh.path(kind="fixed", rtt="30 ms", duration="2 s")
         path.write(f"measured/{name}.parquet")
-    assert reproduce.is_whole(STUDY)
+    assert all(map(reproduce.is_whole, OVER_MEASURED))
     assert reproduce.is_whole(find_study("satpipe-fig13"))
     assert not reproduce.is_whole(find_study("satcp-fig4"))
     # Beside a copy of the study they are not, but in the current directory.

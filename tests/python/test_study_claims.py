@@ -138,6 +138,43 @@ def test_what_is_within_chance_is_said(check: str, data: dict[str, list[float]],
     assert result.within_chance == ("within chance" in said)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "chance"),
+    [(10.0, 20.0, False), (14.9, 15.1, True), (15.1, 14.9, True)],
+)
+def test_medians_are_compared_by_drawing_runs_anew(low: float, high: float, chance: bool) -> None:
+    source = random.Random(1)
+    data = {
+        "cubic": [source.gauss(low, 3) for _ in range(25)],
+        "bbr": [source.gauss(high, 3) for _ in range(20)],
+    }
+    chosen = 'loss="1 %", stat="median"'
+    check = f'goodput(cc="cubic", {chosen}) < goodput(cc="bbr", {chosen})'
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    results = made_up(study, data)
+    (result,), (again,) = judge(study.claims, results), judge(study.claims, results)
+    (comparison,) = result.findings[0].comparisons
+    assert comparison.interval == again.findings[0].comparisons[0].interval
+    assert result.within_chance == chance
+    assert comparison.interval.low is not None
+    assert comparison.interval.high is not None
+    # Of both medians the standard error is about 1.25 sd / sqrt(n): 1.1 Mbit/s in all.
+    assert 2 < comparison.interval.high - comparison.interval.low < 7
+    assert comparison.interval.low < low - high + 2.5
+    assert comparison.interval.high > low - high - 2.5
+
+
+def test_single_runs_have_medians_without_an_interval() -> None:
+    check = 'goodput(cc="cubic", stat="median") < goodput(cc="bbr", stat="median")'
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    (result,) = judge(study.claims, made_up(study, {"cubic": [10.0, 12.0], "bbr": []}))
+    assert result.verdict == "cannot be told"
+    rows = made_up(study, {"cubic": [10.0], "bbr": [12.0]})
+    (result,) = judge(study.claims, Results(rows.frame.filter(loss="1 %"), study.metrics))
+    assert result.findings[0].comparisons[0].interval.low is None
+    assert not result.within_chance
+
+
 def test_a_claim_is_within_chance_where_what_decides_it_is() -> None:
     each = {"cc": ["cubic", "bbr"]}
     data = {"cubic": [12.0, 13.0, 12.5], "bbr": [36.0, 37.0, 36.5]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from skyhop.study.file import (
     StudyFile,
     Value,
 )
+from skyhop.study.listed import check_rows, keys_of_rows, listed_labels, rows_with
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,13 @@ def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting | list[dic
     """Return the axis's values, each with the scenario keys that it sets.
 
     Raises:
-        InputError: the file of its changes is wrong.
+        InputError: the file of its changes or of its rows is wrong.
     """
     if axis.points is not None:
         return list(axis.points.items())
     values = axis_labels(axis)
+    if axis.csv is not None:
+        return [(value, {}) for value in values]
     if axis.changes is not None:
         return [(value, {"change": _changes(axis.changes, axis.name, value)}) for value in values]
     key = axis.key or ""
@@ -51,6 +54,8 @@ def axis_labels(axis: Axis) -> list[Value]:
     """Return the axis's values."""
     if axis.points is not None:
         return list(axis.points)
+    if axis.csv is not None:
+        return listed_labels(axis.csv, axis.name)
     return axis.values if axis.values is not None else _range_values(axis.range)
 
 
@@ -78,18 +83,22 @@ _MOST_POINTS = 100_000
 def expand(study: StudyFile, origin: str) -> list[Point]:
     """Return the study's points: zips go in step, everything else is crossed, in the file's order.
 
+    Axes with rows of a file come last: with each combination of the others go the rows for it.
+
     Raises:
         InputError: axes contradict each other; the message names them.
     """
     _check_axes(study.axis, origin)
-    groups = [_in_step(axes, origin) for axes in _zipped(study.axis)]
+    listed = [axis for axis in study.axis if axis.csv is not None]
+    crossed = [axis for axis in study.axis if axis.csv is None]
+    groups = [_in_step(axes, origin) for axes in _zipped(crossed)]
     count = math.prod(map(len, groups))
     if count > _MOST_POINTS:
         raise InputError(f"{origin}: axis: {count:,} points; expected at most {_MOST_POINTS:,}")
     names = [axis.name for axis in study.axis]
     excluded = [_checked_choice(study, e, f"{origin}: exclude") for e in study.exclude]
     points = []
-    for combination in itertools.product(*groups):
+    for combination in _with_rows(itertools.product(*groups), listed):
         labels = {name: label for part in combination for name, label in part.labels.items()}
         point = Point(
             {name: labels[name] for name in names},
@@ -100,6 +109,22 @@ def expand(study: StudyFile, origin: str) -> list[Point]:
     if not points:
         raise InputError(f"{origin}: exclude: leaves nothing to run")
     return points
+
+
+def _with_rows(
+    combinations: Iterable[tuple[Point, ...]], listed: Sequence[Axis]
+) -> Iterator[tuple[Point, ...]]:
+    """Yield combinations with each choice of the rows that go with them; without, none."""
+    for combination in combinations:
+        labels = {name: label for part in combination for name, label in part.labels.items()}
+        rows = [
+            [
+                Point({axis.name: label}, sets)
+                for label, sets in rows_with(axis.csv or "", axis.name, labels)
+            ]
+            for axis in listed
+        ]
+        yield from ((*combination, *chosen) for chosen in itertools.product(*rows))
 
 
 def matches(labels: Mapping[str, object], choice: Choice) -> bool:
@@ -153,6 +178,10 @@ def _check_axes(axes: Sequence[Axis], origin: str) -> None:
         labels = [label for label, _ in values]
         if len(set(labels)) < len(labels):
             raise InputError(f"{where}: `{axis.name}` has the same value twice")
+        if axis.csv is not None:
+            others = {a.name: axis_labels(a) for a in axes if a.csv is None}
+            check_rows(axis.csv, axis.name, others)
+            values.append(("", dict.fromkeys(keys_of_rows(axis.csv, axis.name, others), "")))
         for key in sorted({key for _, sets in values for key in sets}):
             if key in seen:
                 raise InputError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from skyhop.analysis.statistics import jackknife_interval
+from skyhop.analysis.statistics import Interval, jackknife_interval
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
@@ -148,8 +148,11 @@ def _with_intervals(
     expression: Expression, found: Sequence[Comparison], runs: _Runs
 ) -> Iterator[Comparison]:
     """Yield the comparisons with what each run's absence would do to them."""
-    if expression.asks_for_equality() or not runs.are_means:
+    if expression.asks_for_equality() or not (runs.are_means or runs.are_medians):
         yield from found
+        return
+    if not runs.are_means:
+        yield from _with_drawn_intervals(expression, found, runs)
         return
     try:
         without = [
@@ -167,7 +170,35 @@ def _with_intervals(
         yield replace(comparison, interval=interval)
 
 
+def _with_drawn_intervals(
+    expression: Expression, found: Sequence[Comparison], runs: _Runs
+) -> Iterator[Comparison]:
+    """Yield the comparisons with what came out where runs were drawn anew, with repetition.
+
+    A median hardly moves with one run's absence: leaving them out says nothing about it.
+    """
+    if min(runs.parts.values()) < 2:  # noqa: PLR2004
+        yield from found
+        return
+    source = np.random.default_rng(_SEED)
+    try:
+        drawn = [
+            expression.check(
+                partial(runs.call_drawn, {g: source.random(n) for g, n in runs.counts.items()})
+            )[1]
+            for _ in range(_DRAWS)
+        ]
+    except UnknownValueError:
+        yield from found
+        return
+    for place, comparison in enumerate(found):
+        differences = [each[place].left - each[place].right for each in drawn]
+        low, high = np.percentile(differences, (2.5, 97.5))
+        yield replace(comparison, interval=Interval(float(low), float(high)))
+
+
 _MOST_PARTS = 200
+_DRAWS, _SEED = 1000, 1
 
 
 class _Runs:
@@ -178,7 +209,9 @@ class _Runs:
     Attributes:
         parts: by choice, into how many parts its runs fall, of which one is left out at a time; a
             part is a run where there are not too many.
+        counts: by choice, how many runs there are.
         are_means: whether means are all that was asked for.
+        are_medians: whether medians are, or means.
     """
 
     def __init__(self, results: Results, at: Mapping[str, object]) -> None:
@@ -186,16 +219,20 @@ class _Runs:
         self._at = at
         self._values: dict[tuple[str, str, int], FloatArray] = {}
         self.parts: dict[str, int] = {}
-        self.are_means = True
+        self.counts: dict[str, int] = {}
+        self.are_means = self.are_medians = True
 
     def call(self, name: str, selected: Selected) -> float:
         """Return what a call is worth."""
-        self.are_means &= selected.get("stat", "mean") in ("mean", "pooled_mean")
+        stat = selected.get("stat", "mean")
+        self.are_means &= stat in ("mean", "pooled_mean")
+        self.are_medians &= stat in ("mean", "median")
         chosen = {**self._at, **selected}
         group = self._group(chosen)
         values = self._results.values_called(name, chosen)
         self._values[name, group, values.ndim] = values
         self.parts[group] = min(len(values), self.parts.get(group, _MOST_PARTS))
+        self.counts[group] = max(len(values), self.counts.get(group, 0))
         return self._results.worth(name, chosen, values)
 
     def call_without(self, left_out: str, part: int, name: str, selected: Selected) -> float:
@@ -208,6 +245,20 @@ class _Runs:
             begin, end = (len(values) * edge // self.parts[group] for edge in (part, part + 1))
             values = np.delete(values, slice(begin, end), axis=0)
         return self._results.worth(name, chosen, values)
+
+    def call_drawn(self, drawn: Mapping[str, FloatArray], name: str, selected: Selected) -> float:
+        """Return what a call that was made is worth with runs drawn from a choice's.
+
+        Args:
+            drawn: by choice, for each run which one takes its place, as a part of all.
+            name: of the metric.
+            selected: the call's keywords.
+        """
+        chosen = {**self._at, **selected}
+        group = self._group(chosen)
+        values = self._values[name, group, 1]
+        places = (drawn[group][: len(values)] * len(values)).astype(int)
+        return self._results.worth(name, chosen, values[places])
 
     @staticmethod
     def _group(chosen: Mapping[str, object]) -> str:

@@ -57,7 +57,7 @@ def read_changes(file: str, column: str, value: Value) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, lacks a column, or has none of these rows.
     """
-    header, rows = _table(file)
+    header, rows = read_table(file)
     for name in (column, "at"):
         if name not in header:
             raise InputError(f"{file}: the column `{name}` is missing")
@@ -72,11 +72,16 @@ def read_changes(file: str, column: str, value: Value) -> list[dict[str, Any]]:
 
 
 @lru_cache(8)
-def _table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
+def read_table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
+    """Return the header and the rows of a CSV.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
     try:
         with Path(file).open(encoding="utf-8", newline="") as source:
             reader = csv.DictReader(source, strict=True)
-            rows = list(reader)
+            header, rows = reader.fieldnames or (), list(reader)
     except OSError as error:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
     except (ValueError, csv.Error) as error:
@@ -84,4 +89,4 @@ def _table(file: str) -> tuple[Sequence[str], Sequence[dict[str, str]]]:
     for line, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise InputError(f"{file}: row {line} has not as many cells as there are columns")
-    return reader.fieldnames or (), rows
+    return header, rows

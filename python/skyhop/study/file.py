@@ -6,6 +6,7 @@ examples. Everything that can be told without running is checked on reading.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -134,18 +135,26 @@ class Axis(_Strict):
     """Label: the keys that it sets; `path = { kind = "trace", … }` sets a whole table."""
     changes: Changes | None = None
     """Instead of a key: what changes in the scenario at each of the values, which are seeds."""
+    csv: str | None = None
+    """Instead of values: rows of a file, each a value of this axis that sets keys (`listed`)."""
     zip: str | None = None
     """Axes of one zip go in step; all others are crossed."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Axis:
-        given = [name for name in ("values", "range", "points") if getattr(self, name) is not None]
+        kinds = ("values", "range", "points", "csv")
+        given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("expected one of `values`, `range` and `points`")
-        if (self.key is None) != (given == ["points"] or self.changes is not None):
-            raise ValueError("`values` and `range` need a `key` or `changes`, `points` have none")
-        if self.changes is not None and self.points is not None:
-            raise ValueError("`changes` go with `values` or a `range`, not with `points`")
+            raise ValueError("expected one of `values`, `range`, `points` and `csv`")
+        sets_keys = self.points is not None or self.csv is not None
+        if (self.key is None) != (sets_keys or self.changes is not None):
+            raise ValueError(
+                "`values` and `range` need a `key` or `changes`, `points` and `csv` have none"
+            )
+        if self.changes is not None and sets_keys:
+            raise ValueError("`changes` go with `values` or a `range`, not with `points` or `csv`")
+        if self.csv is not None and self.zip is not None:
+            raise ValueError("rows of a file say themselves what they go with: `csv` has no `zip`")
         return self
 
 
@@ -170,7 +179,9 @@ class Metric(_Strict):
     kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
     samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
     same, but only during `window` after each event of the kind `after`. kind = "probe": `stat` of
-    the round trips (ms) of a run's first probe. kind = "grid_error": how
+    the round trips (ms) of a run's first probe. kind = "dissection": what the probes of a run that
+    turn round one behind the other, as those of a traceroute, say about a `segment`. kind =
+    "grid_error": how
     far, in ms, the handover grid that a run with signal.source = "blind" has found at its end is
     from the true one, every `period` from the UTC second `offset` on; none where it found no grid.
     kind = "flows": `stat` of what the flows amount to together (`over`) in each bin; without `bin`,
@@ -183,7 +194,7 @@ class Metric(_Strict):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     kind: Literal[
         "expression", "samples", "transient", "probe", "grid_error", "flows", "time_to_bytes",
-        "rate_over_bytes", "relative",
+        "rate_over_bytes", "relative", "dissection",
     ]  # fmt: skip
     title: str | None = None
     unit: str = ""
@@ -232,6 +243,14 @@ class Metric(_Strict):
     of: str | None = None
     to: dict[str, Value] | None = Field(None, min_length=1)
     by: Literal["ratio", "difference"] = "ratio"
+    segment: Literal["S1", "S2", "S3", "S4", "S5", "S6"] | None = None
+    """Of `skyhop dissect`: S1 host to terminal, S2 bent pipe, S3 to S5 operator, S6 Internet."""
+    hops: list[str] | None = Field(None, min_length=1)
+    """The addresses at which the probes `flows` turn round, nearest first; the last is reached."""
+    method: Literal["trace", "medians"] = "trace"
+    """From round trips to delays by trace, or of medians (docs/telemetry.md)."""
+    share: bool = False
+    """Its share of the sum of all segments, in %, instead of its delay of one direction, in ms."""
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Metric:
@@ -254,6 +273,14 @@ class Metric(_Strict):
             raise ValueError('`against` goes with over = "sum/sum", and only with it')
         if self.against is not None and set(self.flows or self.against) & set(self.against):
             raise ValueError('over = "sum/sum" needs `flows`, none of them in `against`')
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_probe_to_each_hop(self) -> Metric:
+        for hop in self.hops or ():
+            ipaddress.ip_address(hop)
+        if self.hops is not None and len(self.flows or self.hops) != len(self.hops):
+            raise ValueError("expected as many `flows` as `hops`")
         return self
 
     @model_validator(mode="after")
@@ -292,7 +319,9 @@ _OF_BYTES = ("time_to_bytes", "rate_over_bytes")
 _KINDS_OF_KEYS: dict[str, tuple[str, ...]] = {
     "within": _OF_FLOW,
     **dict.fromkeys(("ddof", "pool", "above", "upto"), _OF_VALUES),
-    **dict.fromkeys(("over", "flow", "flows", "against", "least", "truncate"), ("flows",)),
+    **dict.fromkeys(("over", "flow", "against", "least", "truncate"), ("flows",)),
+    "flows": ("flows", "dissection"),
+    **dict.fromkeys(("segment", "hops", "method", "share"), ("dissection",)),
     "bytes": (*_OF_FLOW, *_OF_BYTES),
     "cut": _OF_BYTES,
     "after_bytes": (*_OF_FLOW, "rate_over_bytes"),
@@ -304,6 +333,8 @@ _NEEDED = (
     ("bytes", "rate_over_bytes"),
     ("of", "relative"),
     ("to", "relative"),
+    ("segment", "dissection"),
+    ("hops", "dissection"),
 )
 LATER_METRIC_KEYS = frozenset(_KINDS_OF_KEYS)
 """Keys that metrics were given later: where they are not used, what is measured is as before."""
@@ -570,6 +601,8 @@ def read_study_file(file: str | os.PathLike[str]) -> StudyFile:
 
 def _beside(axis: Axis, place: Path) -> Axis:
     """Return an axis whose file is named from anywhere."""
+    if axis.csv is not None:
+        return axis.model_copy(update={"csv": str(place / axis.csv)})
     if axis.changes is None or axis.changes.csv is None:
         return axis
     named = axis.changes.model_copy(update={"csv": str(place / axis.changes.csv)})

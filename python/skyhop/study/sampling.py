@@ -13,6 +13,7 @@ from skyhop.data.arrays import BoolArray, FloatArray
 from skyhop.data.quantities import moment_s, seconds, size_bytes
 from skyhop.data.records import RunRecord
 from skyhop.study.file import Metric
+from skyhop.study.route import dissected
 from skyhop.study.series import samples_of
 
 _NEARLY = 1e-12
@@ -37,6 +38,8 @@ def measured(metric: Metric, record: RunRecord, flow_id: int | None) -> Measured
     if metric.kind in ("time_to_bytes", "rate_over_bytes"):
         is_there = flow_id is not None and flow_id in record.flows
         return Measured(_of_bytes(metric, record, flow_id or 0) if is_there else None, _NO_MOMENTS)
+    if metric.kind == "dissection":
+        return Measured(dissected(metric, record), _NO_MOMENTS)
     values = values_of(metric, record, flow_id)
     count, middle, squares = moments(values).tolist()
     return Measured(statistic(values, metric.stat, metric.ddof), (count, middle, squares))

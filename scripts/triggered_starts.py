@@ -1,0 +1,122 @@
+"""When uploads of studies over triggers start: a trigger, and chance, over terminals' telemetry.
+
+A study has an axis `path`, an axis `how` ("triggered", "random"), and an axis `start` whose values
+are in a file of its name. That file is made here: over each of its paths, a terminal's telemetry
+goes through the evaluator that agents use, once with the trigger and once with random moments.
+With one's own telemetry it is `skyhop testbed trigger test` that says when (docs/studies.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import measured_paths
+import polars as pl
+
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.paths import Path as PathOfPackets
+from skyhop.data.paths import path
+from skyhop.data.toml import toml_value
+from skyhop.dish.emulate.of_path import PathFeed
+from skyhop.errors import SkyhopError
+from skyhop.study.file import StudyFile, read_study_file
+from skyhop.telemetry.fields import TIME
+from skyhop.testbed.triggers.evaluate import Trigger
+from skyhop.testbed.triggers.replay import replay
+
+ROOT = Path(__file__).resolve().parents[1]
+LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"
+TRIGGER = f"{LATENCY} >= 2 * before_avg({LATENCY}, 5 s)"
+"""Of T3P's Figure 7."""
+LAG_S = 1
+"""From a sample to a started program: about what agents take."""
+LENGTH_S = 60
+SECOND_NS = 10**9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a study's random moments are drawn."""
+
+    random: str
+    seed: int = 1
+
+
+STUDIES = {"t3p-fig7": Plan("random(6 /h)"), "t3p-measured-fig7": Plan("random(60 /h)")}
+
+
+def main() -> int:
+    """Write the files of the studies that were named, or of all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="STUDY", help=f"{', '.join(STUDIES)}; or all")
+    try:
+        measured_paths.make()
+        for name in parser.parse_args().names or STUDIES:
+            write(name, STUDIES[name])
+    except SkyhopError as error:
+        print_error(str(error))
+        return 1
+    return 0
+
+
+def write(name: str, plan: Plan) -> None:
+    """Write a study's starts beside it."""
+    file = read_study_file(ROOT / "studies" / f"{name}.toml")
+    with (ROOT / "studies" / f"{name}.csv").open("w", encoding="utf-8", newline="") as target:
+        rows = csv.writer(target, lineterminator="\n")
+        rows.writerow(["path", "how", "start", "flow.0.start", "flow.0.stop"])
+        for label, over in paths(file):
+            telemetry = telemetry_of(over)
+            starts = {
+                how: list(starts_s(expression, telemetry, plan.seed))
+                for how, expression in (("triggered", TRIGGER), ("random", plan.random))
+            }
+            counts = ", ".join(f"{len(found)} {how}" for how, found in starts.items())
+            print_note(f"{name}, {label}: {counts} in {telemetry.height:,} s")
+            # Beside a trigger that never fires there is nothing to compare.
+            for how, found in starts.items() if starts["triggered"] else ():
+                rows.writerows(
+                    [label, how, start_s, f"{start_s} s", f"{start_s + LENGTH_S} s"]
+                    for start_s in found
+                )
+
+
+def paths(file: StudyFile) -> Iterator[tuple[str, PathOfPackets]]:
+    """Yield the paths of a study's axis `path`, as its runs have them."""
+    (axis,) = (axis for axis in file.axis if axis.name == "path")
+    for label, sets in (axis.points or {}).items():
+        keyed = [f"{key}={toml_value(value)}" for key, value in sets.items()]
+        yield label, path(scenario=file.scenario, sets=keyed)
+
+
+def telemetry_of(over: PathOfPackets) -> pl.DataFrame:
+    """Return what a terminal at the path's end says each second."""
+    feed = PathFeed(over)
+    seconds = [feed.second(place) for place in range(feed.duration_s)]
+    return pl.DataFrame(
+        {
+            TIME: [place * SECOND_NS for place in range(1, len(seconds) + 1)],
+            LATENCY: [second.latency_ms for second in seconds],
+            DROP: [second.drop_rate for second in seconds],
+        },
+        schema={TIME: pl.Int64, LATENCY: pl.Float64, DROP: pl.Float64},
+    )
+
+
+def starts_s(expression: str, telemetry: pl.DataFrame, seed: int) -> Iterator[int]:
+    """Yield when runs begin that end with the telemetry, in whole seconds."""
+    trigger = Trigger(expression, cooldown_s=LENGTH_S, seed=seed)
+    for firing in replay(trigger, telemetry).firings:
+        start_s = firing.at_ns // SECOND_NS + LAG_S
+        # Of a measurement the last second may be there in part only.
+        if start_s + LENGTH_S < telemetry.height:
+            yield start_s
+
+
+if __name__ == "__main__":
+    sys.exit(main())

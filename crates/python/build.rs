@@ -21,7 +21,10 @@ fn main() -> io::Result<()> {
         fs::create_dir(&copy)?;
         for entry in fs::read_dir(source)? {
             let entry = entry?;
-            fs::copy(entry.path(), copy.join(entry.file_name()))?;
+            // Directories hold what is for those with a checkout.
+            if entry.file_type()?.is_file() {
+                fs::copy(entry.path(), copy.join(entry.file_name()))?;
+            }
         }
     }
     Ok(())

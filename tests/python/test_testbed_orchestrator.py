@@ -593,3 +593,16 @@ def test_an_administrator_who_mends_a_job_does_not_take_it_over(at: Desks) -> No
         text = job("mine", 'cron = "30 * * * *"')
         mended = jobs.modify(desk, made["id"], text, {}, at.office.objects)
     assert mended["owner"] == "ann"
+
+
+def test_a_job_is_found_by_those_who_may_see_it(at: Desks) -> None:
+    theirs = at.submit(job("hidden", 'at = "2027-02-01T00:00:00Z"'), BOB)["id"]
+    for caller in (ADMIN, BOB, ANN):
+        # It runs on a node of ann's.
+        with at.at(caller) as desk:
+            assert jobs.get(desk, theirs)["owner"] == "bob"
+    with at.at(PIA) as desk:
+        with pytest.raises(DeniedError, match="is not yours"):
+            jobs.get(desk, theirs)
+        with pytest.raises(NotFoundError):
+            jobs.get(desk, "hidden")

@@ -317,7 +317,10 @@ def runs(
     limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List runs, the latest first."""
+    """List runs, the latest first; of those to come each job's next one on each node.
+
+    Example: skyhop testbed runs --state planned
+    """
     with _open(credential) as testbed:
         found = testbed.runs(job=job, node=node, states=state or [], limit=limit)
     rows = found if as_json else [_run_row(each) for each in found]

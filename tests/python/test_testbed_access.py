@@ -309,10 +309,10 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
 `user`, runs on `host` and is served by `server`."""
 _ROLES = ("stranger", "priv", "server", "host", "user", "admin")
 _LISTS: list[tuple[str, Any, set[str]]] = [
-    ("ListJobs", lambda it: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListJobs", lambda _: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
     ("ListJobs", lambda it: pb.ListJobsRequest(node=it.node), {"user", "host", "server", "admin"}),
     ("ListRuns", lambda it: pb.ListRunsRequest(job=it.job), {"user", "host", "server", "admin"}),
-    ("ListRuns", lambda it: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda _: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
     ("ListRuns", lambda it: pb.ListRunsRequest(node=it.node), {"user", "host", "server", "admin"}),
 ]
 """What answers with rows, and who gets one."""

@@ -14,6 +14,7 @@ from skyhop.cli import testbed_admin
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows, shown_text
 from skyhop.cli.testbed_demo import demo
+from skyhop.cli.testbed_import import import_
 from skyhop.cli.testbed_kernel import kernel
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = group(
 )
 app.command("kernel")(kernel)
 app.command("demo")(demo)
+app.command("import")(import_)
 testbed_admin.register(app)
 trigger_app = group("What triggers would do, and why they did what they did.")
 app.add_typer(trigger_app, name="trigger")

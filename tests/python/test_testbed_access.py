@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +260,178 @@ def _arrives(stream: Iterator[pb.Order], name: str) -> float:
     raise AssertionError("the stream ended")
 
 
+_YES, _NO, _NONE = (
+    grpc.StatusCode.OK,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.NOT_FOUND,
+)
+_OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
+    ("GetRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
+    ("WatchRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
+    (
+        "Fetch",
+        lambda it: pb.FetchRequest(run=it.run, side="client", name="x"),
+        # Files are their user's: hosts see that there are some.
+        {
+            "user": _NONE,
+            "admin": _NONE,
+            **dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+        },
+    ),
+    (
+        "SetScavenger",
+        lambda it: pb.SetScavengerRequest(node=it.node, mode="auto"),
+        dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "SetPolicy",
+        lambda it: pb.SetPolicyRequest(node=it.node, json="{}"),
+        dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "ModifyJob",
+        lambda it: pb.ModifyJobRequest(job=it.job, toml=it.text),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "AbortRun",
+        lambda it: pb.AbortRunRequest(run=it.run),
+        {"stranger": _NO, "priv": _NO},
+    ),
+    (
+        "CancelJob",
+        lambda it: pb.JobName(job=it.job),
+        # Who serves may stop a run there, not the whole job.
+        {"server": _NO, "stranger": _NO, "priv": _NO},
+    ),
+]
+"""What names a job, a run, a file or a node, and for whom it does not end well when that is of
+`user`, runs on `host` and is served by `server`."""
+_ROLES = ("stranger", "priv", "server", "host", "user", "admin")
+_LISTS: list[tuple[str, Any, set[str]]] = [
+    ("ListJobs", lambda _: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListJobs", lambda it: pb.ListJobsRequest(node=it.node), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda it: pb.ListRunsRequest(job=it.job), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda _: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda it: pb.ListRunsRequest(node=it.node), {"user", "host", "server", "admin"}),
+]
+"""What answers with rows, and who gets one."""
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Somebody's job, its run, its client node."""
+
+    job: str
+    run: str
+    node: str
+    text: str
+
+
+@pytest.fixture
+def somebodys(testbed: Served) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
+    """Give a job of `user` on a node of `host`, served by one of `server`, and all who may ask."""
+    roles = {"user": "user", "host": "user", "server": "user", "stranger": "user"}
+    with contextlib.ExitStack() as stack, testbed.testbed() as admin:
+        for name, role in (*roles.items(), ("priv", "user-priv")):
+            admin.put_user({"name": name, "role": role})
+        admin.put_node({"name": "client-node", "owner": "host"})
+        admin.put_node({"name": "server-node", "owner": "server", "address": "192.0.2.7"})
+        users = {"admin": admin}
+        for name in (*roles, "priv"):
+            users[name] = stack.enter_context(Testbed(admin.credential(name)))
+        keys = {"nodes": '["client-node"]', "server": '"server-node"'}
+        run = 'client = ["true"]\nserve = ["true"]'
+        text = job("theirs", 'at = "2099-03-01T00:00:00Z"', **keys, run=run)
+        admin_submit(users["user"], text)
+        (row,) = users["user"].runs(job="theirs")
+        yield _Others(row["job"], row["id"], "client-node", text), users
+        with contextlib.suppress(InputError):
+            users["user"].cancel("theirs")
+
+
+def asked_by(user: Testbed, name: str, asked: Any) -> grpc.StatusCode:
+    stub = getattr(user._testbed, name)
+    return code_of(lambda: stub(asked, metadata=user._metadata, timeout=10))
+
+
+def test_what_is_anothers_is_for_those_that_the_table_says(
+    somebodys: tuple[_Others, dict[str, Testbed]],
+) -> None:
+    theirs, users = somebodys
+    for name, ask, codes in _OTHERS[:5]:
+        for role in _ROLES:
+            code = asked_by(users[role], name, ask(theirs))
+            assert code is codes.get(role, _YES), (name, role, code)
+    for name, ask, seen in _LISTS:
+        for role in _ROLES:
+            rows = users[role]._rows(name, ask(theirs))
+            assert bool(rows) == (role in seen), (name, role, rows)
+    # Those that change it: who may not, first; then one who may.
+    for name, ask, codes in _OTHERS[5:]:
+        for role in _ROLES:
+            if codes.get(role, _YES) is not _YES:
+                code = asked_by(users[role], name, ask(theirs))
+                assert code is codes[role], (name, role, code)
+    (row,) = users["user"].runs(job="theirs")
+    assert (row["id"], row["state"]) == (theirs.run, "planned"), "nobody has changed it"
+    # Each procedure that names such a thing is in the table.
+    named = {
+        method.name
+        for method in pb.DESCRIPTOR.services_by_name["Testbed"].methods
+        if {f.name for f in method.input_type.fields} & {"job", "run", "user"}
+    }
+    assert named == {name for name, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)} | {"TriggerLog"}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        *(("AbortRun", role) for role in ("server", "host", "user", "admin")),
+        *(("CancelJob", role) for role in ("host", "user", "admin")),
+        *(("ModifyJob", role) for role in ("user", "admin")),
+    ],
+)
+def test_who_may_stop_or_change_what_is_anothers(
+    somebodys: tuple[_Others, dict[str, Testbed]], name: str, role: str
+) -> None:
+    theirs, users = somebodys
+    (ask,) = (ask for other, ask, _ in _OTHERS if other == name)
+    assert asked_by(users[role], name, ask(theirs)) is _YES
+
+
+def test_nodes_take_part_in_their_own_runs_alone(
+    testbed: Served, somebodys: tuple[_Others, dict[str, Testbed]]
+) -> None:
+    theirs, users = somebodys
+    other = testbed.agent("other-node")
+    claimed = other.Claim(pb.ClaimRequest(run=theirs.run, fence=1, at_ns=1), timeout=5)
+    assert (claimed.granted, claimed.reason) == (False, "it is another node's")
+    file = pb.InputRequest(job=theirs.job, name="x")
+    assert code_of(lambda: other.Input(file, timeout=5)) is _NONE
+    for side in ("client", "server"):
+        named = pb.RunName(run=theirs.run, side=side)
+        assert code_of(lambda n=named: other.UploadState(n, timeout=5)) is _NO
+        chunk = pb.Chunk(run=theirs.run, side=side, name="x", data=b"x")
+        assert code_of(lambda c=chunk: other.Upload(iter([c]), timeout=5)) is _NO
+    (row,) = users["user"].runs(job="theirs")
+    assert row["state"] == "planned"
+
+
+def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Served) -> None:
+    with testbed.testbed() as admin:
+        for node in ("early", "late"):
+            admin.put_node({"name": node})
+        when = 'cron = "0 * * * *"'
+        admin_submit(admin, job("hourly", when, nodes='["early", "late"]'))
+        found = admin.runs(job="hourly")
+        assert sorted(each["client"] for each in found) == ["early", "late"]
+        planned = admin.runs(job="hourly", states=["planned"], limit=1000)
+        assert len(planned) > 2 * 24
+        first_ns = min(each["start_ns"] for each in planned)
+        assert {each["start_ns"] for each in found} == {first_ns}
+
+
 def test_what_others_run_is_not_shown(testbed: Served) -> None:
     with testbed.testbed() as admin:
         admin.put_user({"name": "ben", "role": "user"})
@@ -267,7 +441,7 @@ def test_what_others_run_is_not_shown(testbed: Served) -> None:
         admin.put_user({"name": "eve", "role": "user"})
         (row,) = admin.runs(job="secret", states=["planned"])
         with Testbed(admin.credential("eve")) as eve:
-            assert eve.runs(job="secret", states=["planned"]) == []
+            assert eve.runs(job="secret", states=["planned"]) == eve.runs(job="secret") == []
             assert eve.jobs() == []
             with pytest.raises(InputError, match="not yours"):
                 eve.run(row["id"])

@@ -144,13 +144,16 @@ def test_what_a_run_came_to_is_said(agent: AgentProcess, orchestrator: Orchestra
     missing = orchestrator.plan(job("nosuchprogram", overhead=False))
     late = orchestrator.plan(job("true", overhead=False, length_s=300.0), -60)
     long = orchestrator.plan(job("sleep", "60", overhead=False, length_s=2.0))
-    for run in (failing, missing, late, long):
+    unknown = orchestrator.plan(job("true", overhead=False, run={"of_a_later_version": 1}))
+    for run in (failing, missing, late, long, unknown):
         wait_for(lambda r=run: is_settled(orchestrator, r), why=agent.log)  # type: ignore[misc]
     assert orchestrator.states(failing)[-1] == "failed(exit)"
     assert f"{failing}/client/a" in orchestrator.files
     assert orchestrator.states(missing) == ["skipped(needs)"]
     assert orchestrator.states(late) == ["skipped(offline)"]
     assert orchestrator.states(long)[-1] == "failed(timeout)"
+    # A job that this agent cannot read is nothing of the kernel service's.
+    assert orchestrator.states(unknown)[-1] == "failed(deploy)"
 
 
 def test_what_the_owner_does_not_allow(agent: AgentProcess, orchestrator: Orchestrator) -> None:

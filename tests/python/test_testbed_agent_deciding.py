@@ -6,6 +6,8 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from needs import cases
@@ -13,6 +15,7 @@ from needs import cases
 from skyhop.errors import InputError
 from skyhop.testbed.agent.book import Book, Entry
 from skyhop.testbed.agent.deciding import Action, Do, Known, Planned, Situation, decide, hindrance
+from skyhop.testbed.agent.deploying import KernelError, assignment_of
 from skyhop.testbed.agent.life import Life
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.running import run_entry
@@ -355,3 +358,21 @@ def test_kernel_services_need_owner_and_role(
 def test_what_is_no_policy(policy: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Policy.of(policy)
+
+
+def test_what_the_kernel_service_refuses_is_told_from_what_is_no_job(tmp_path: Path) -> None:
+    spec = {
+        "id": "j",
+        "nodes": ["a"],
+        "length": 60,
+        "when": {"at": "now"},
+        "run": {"client": ["true"], "network": "veth"},
+        "kernel": {"cc": "bbr"},
+    }
+    for socket in (None, str(tmp_path / "nobody.sock")):
+        node: Any = SimpleNamespace(name="a", policy=Policy.of({}), kernel=socket)
+        life = Life("R", Side.CLIENT, State.DEPLOYING, "J", spec, 0, 60 * S_NS)
+        with pytest.raises(KernelError, match="kernel service"):
+            assignment_of(node, life, None)
+        with pytest.raises(InputError, match="of_a_later_version"):
+            assignment_of(node, replace(life, spec={**spec, "of_a_later_version": 1}), None)

@@ -593,3 +593,31 @@ def test_an_administrator_who_mends_a_job_does_not_take_it_over(at: Desks) -> No
         text = job("mine", 'cron = "30 * * * *"')
         mended = jobs.modify(desk, made["id"], text, {}, at.office.objects)
     assert mended["owner"] == "ann"
+
+
+def test_a_job_is_found_by_those_who_may_see_it(at: Desks) -> None:
+    theirs = at.submit(job("hidden", 'at = "2027-02-01T00:00:00Z"'), BOB)["id"]
+    for caller in (ADMIN, BOB, ANN):
+        # It runs on a node of ann's.
+        with at.at(caller) as desk:
+            assert jobs.get(desk, theirs)["owner"] == "bob"
+    with at.at(PIA) as desk:
+        with pytest.raises(DeniedError, match="is not yours"):
+            jobs.get(desk, theirs)
+        with pytest.raises(NotFoundError):
+            jobs.get(desk, "hidden")
+
+
+def test_why_a_trigger_fired_is_for_its_user(at: Desks) -> None:
+    when = f'trigger = "tilt > 3"\nend = {BEGIN_NS + 86_400 * S}'
+    theirs = at.submit(job("watching", when), BOB)["id"]
+    at.report("a", ("trigger", {"job": theirs, "fired": False, "why": "false"}))
+    for caller, seen in ((ADMIN, 1), (BOB, 1), (ANN, 0), (PIA, 0)):
+        # The node is ann's: what she may know is that the job is there.
+        with at.at(caller) as desk:
+            assert len(nodes.log_of_triggers(desk, of_job=theirs)) == seen, caller
+            assert len(nodes.log_of_triggers(desk)) == seen, caller
+    # Who does not run it has nothing to say of it.
+    at.report("b", ("trigger", {"job": theirs, "fired": True}))
+    with at.at(BOB) as desk:
+        assert len(nodes.log_of_triggers(desk)) == 1

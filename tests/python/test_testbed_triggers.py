@@ -21,7 +21,7 @@ from needs import cases
 
 from damaged import Trial
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import BY_NAME, FIELDS, Field, Sample, Type
+from skyhop.telemetry.fields import ALERT_FIELDS, ALERTS, BY_NAME, FIELDS, Field, Sample, Type
 from skyhop.testbed.triggers import Evaluation, Outcome, Trigger, parse
 from skyhop.testbed.triggers.evaluate import known
 from skyhop.testbed.triggers.parse import FUNCTIONS
@@ -108,6 +108,16 @@ MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ('state == "CONNECTED"', {"state": "CONNECTED"}, True),
     ("'OBSTRUCTED' != state", {"state": "CONNECTED"}, True),
     ('state == "CONNECTED"', {}, None),
+    ("alerts_roaming", {"alerts": "is_heating,roaming"}, True),
+    ("alerts_roaming", {"alerts": "is_heating"}, False),
+    ("!alerts_thermal_throttle", {"alerts": "power_supply_thermal_throttle"}, True),
+    ("alerts_roaming", {"alerts": ""}, False),
+    ("alerts_roaming", {}, None),
+    ("alerts_is_heating + alerts_roaming == 2", {"alerts": "roaming,is_heating"}, True),
+    # Whether a field is known at all is never null.
+    ("count(tilt, 3 s) > 0", {"tilt": 1}, True),
+    ("count(tilt, 3 s) > 0", {}, False),
+    ("!(count(tilt, 3 s) > 0) | tilt > 3", {}, True),
     # Kleene's logic.
     ("tilt > 1 & outage", {"tilt": 0}, False),
     ("tilt > 1 & outage", {"tilt": 2}, None),
@@ -185,6 +195,36 @@ def test_history_is_that_of_updates() -> None:
     assert value(f"|{LATENCY}_avg - {mean}| < 1e-9", *samples) is True
     assert value(f"{LATENCY}_avg > 0", *samples[:5]) is None
     assert value(f"{LATENCY}_1 == 10", *latencies(10, None, 20)) is True, "null is no update"
+
+
+def test_single_alerts_have_a_history_and_are_replayed() -> None:
+    import polars as pl
+
+    on = ["", "roaming", "roaming,moving_while_not_mobile", None, "roaming", "is_heating"]
+    samples: list[Sample] = [{"alerts": each} for each in on]
+    seen = [look.value for look in looks(Trigger("changed(alerts_roaming)"), *samples)]
+    # The dish that did not answer is no update, and its last answer is not old yet.
+    assert seen == [None, True, False, False, False, True]
+    share = looks(Trigger("avg(alerts_roaming, 4) > 0.7"), *samples)
+    assert [look.value for look in share] == [None, None, None, None, True, True]
+    frame = pl.DataFrame({"time_ns": [T0 + i * S for i in range(len(on))], "alerts": on})
+    expression = 'alerts_roaming & alerts != "roaming"'
+    replayed = replay(Trigger(expression), frame).evaluations
+    assert [each.value for each in replayed] == [False, False, True, True, False, False]
+    assert replayed[2].inputs["alerts_roaming"] is True
+    trigger = Trigger("alerts_roaming_1")
+    looks(trigger, *samples[:3])
+    again = Trigger("alerts_roaming_1")
+    again.restore(json.loads(trigger.dumps()))
+    later = T0 + 10 * S
+    assert again.update(later, samples[5]) == trigger.update(later, samples[5])
+
+
+def test_alerts_are_those_of_the_terminals_answer() -> None:
+    from skyhop.dish import device_pb2
+
+    assert tuple(device_pb2.DishAlerts.DESCRIPTOR.fields_by_name) == ALERTS
+    assert not {*ALERT_FIELDS} & {*BY_NAME}
 
 
 def test_windows_in_updates_and_in_time() -> None:
@@ -708,6 +748,11 @@ def test_the_page_lists_all_fields_as_they_are() -> None:
     assert found == [
         (f.name, f.type.value, f.unit, f.source.value, f"{f.period_s:,g}", f.help) for f in FIELDS
     ]
+
+
+def test_the_page_lists_all_alerts() -> None:
+    text = PAGE.read_text("utf-8").split("The names are")[1].split(".")[0]
+    assert tuple(re.findall(r"`(\w+)`", text)) == ALERTS
 
 
 def test_the_page_lists_all_functions() -> None:

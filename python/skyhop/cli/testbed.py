@@ -14,6 +14,7 @@ from skyhop.cli import testbed_admin
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows, shown_text
 from skyhop.cli.testbed_demo import demo
+from skyhop.cli.testbed_import import import_
 from skyhop.cli.testbed_kernel import kernel
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = group(
 )
 app.command("kernel")(kernel)
 app.command("demo")(demo)
+app.command("import")(import_)
 testbed_admin.register(app)
 trigger_app = group("What triggers would do, and why they did what they did.")
 app.add_typer(trigger_app, name="trigger")
@@ -317,7 +319,10 @@ def runs(
     limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List runs, the latest first."""
+    """List runs, the latest first; of those to come each job's next one on each node.
+
+    Example: skyhop testbed runs --state planned
+    """
     with _open(credential) as testbed:
         found = testbed.runs(job=job, node=node, states=state or [], limit=limit)
     rows = found if as_json else [_run_row(each) for each in found]

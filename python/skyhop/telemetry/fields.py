@@ -49,6 +49,7 @@ class Field:
 
 _N, _I, _B, _T = Type.NUMBER, Type.INTEGER, Type.BOOLEAN, Type.TEXT
 _WEATHER_PERIOD_S = 1800.0
+ALERTS_COLUMN = "alerts"
 
 
 def _weather(name: str, unit: str, kind: Type = _N) -> Field:
@@ -74,7 +75,7 @@ FIELDS: tuple[Field, ...] = (
     Field("seconds_to_first_nonempty_slot", "s", _N, Source.DISH, 1),
     Field("state", "", _T, Source.DISH, 1, "CONNECTED, SEARCHING, or an outage's cause"),
     Field("outage", "", _B, Source.DISH, 1),
-    Field("alerts", "", _T, Source.DISH, 1, "those that are on, by name, with commas"),
+    Field(ALERTS_COLUMN, "", _T, Source.DISH, 1, "those that are on, by name, with commas"),
     Field("uptime_s", "s", _N, Source.DISH, 1),
     Field("gps_valid", "", _B, Source.DISH, 1),
     Field("gps_sats", "", _I, Source.DISH, 1),
@@ -124,9 +125,40 @@ FIELDS: tuple[Field, ...] = (
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 
+ALERTS = (
+    "motors_stuck", "thermal_shutdown", "thermal_throttle", "unexpected_location",
+    "mast_not_near_vertical", "slow_ethernet_speeds", "roaming", "install_pending", "is_heating",
+    "power_supply_thermal_throttle", "is_power_save_idle", "moving_while_not_mobile",
+    "moving_fast_while_not_aviation", "dbf_telem_stale", "moving_too_fast_for_policy",
+    "low_motor_current", "lower_signal_than_predicted", "slow_ethernet_speeds_100",
+    "obstruction_map_reset", "dish_water_detected", "router_water_detected",
+    "upsu_router_port_slow", "no_ethernet_link",
+)  # fmt: skip
+"""What a terminal warns of, in the order of its answer's fields, which is that of their bits in
+starlink-grpc-tools; each may stand in the column `alerts`."""
+
+ALERT_FIELDS: dict[str, Field] = {
+    f"alerts_{name}": Field(f"alerts_{name}", "", _B, Source.DISH, 1) for name in ALERTS
+}
+"""One alert each, for triggers: read from the column `alerts`, and no column of its own."""
+
 Value = float | int | bool | str | None
 Sample = dict[str, Value]
 """One second of one node: `time_ns`, and any of `FIELDS`; what is not there is null."""
+
+
+def said(field: Field, sample: Sample) -> Value:
+    """Return what a sample says of a field, of one alert too; None where it says nothing."""
+    if field.name not in ALERT_FIELDS:
+        return sample.get(field.name)
+    on = sample.get(ALERTS_COLUMN)
+    return field.name.removeprefix("alerts_") in on.split(",") if isinstance(on, str) else None
+
+
+def column_of(field: Field) -> str:
+    """Return the column from which a field is read."""
+    return ALERTS_COLUMN if field.name in ALERT_FIELDS else field.name
+
 
 TIME = "time_ns"
 

@@ -168,7 +168,11 @@ class Testbed:
     # --- runs ---
 
     def runs(self, **chosen: Any) -> list[dict[str, Any]]:
-        """Return runs, the latest first: by `job`, `node`, `user`, `states`, `from_ns`, `limit`."""
+        """Return runs, the latest first: by `job`, `node`, `user`, `states`, `from_ns`, `limit`.
+
+        Of those still to come there is each job's next one on each node; `states=["planned"]` has
+        all that are planned so far.
+        """
         return self._rows("ListRuns", pb.ListRunsRequest(**chosen))
 
     def run(self, name: str) -> dict[str, Any]:

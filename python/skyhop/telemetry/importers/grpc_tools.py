@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample
+from skyhop.telemetry.fields import ALERTS, TIME, UNREACHABLE, Sample
 from skyhop.telemetry.gaps import second_ns
 from skyhop.telemetry.importers.source import Importer, Row, Source
 
@@ -34,16 +34,6 @@ _FLAGS = {
     "is_snr_above_noise_floor": "snr_above_noise",
     "gps_ready": "gps_valid",
 }
-ALERTS = (
-    "motors_stuck", "thermal_shutdown", "thermal_throttle", "unexpected_location",
-    "mast_not_near_vertical", "slow_ethernet_speeds", "roaming", "install_pending", "is_heating",
-    "power_supply_thermal_throttle", "is_power_save_idle", "moving_while_not_mobile",
-    "moving_fast_while_not_aviation", "dbf_telem_stale", "moving_too_fast_for_policy",
-    "low_motor_current", "lower_signal_than_predicted", "slow_ethernet_speeds_100",
-    "obstruction_map_reset", "dish_water_detected", "router_water_detected",
-    "upsu_router_port_slow",
-)  # fmt: skip
-"""By their bits in `alerts`."""
 
 
 def samples(source: Source) -> Iterator[Sample]:

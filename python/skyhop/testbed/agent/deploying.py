@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.errors import RunError, SkyhopError
 from skyhop.testbed.agent.life import Life
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.executor.assignment import Assignment, KernelAccess
@@ -24,6 +24,10 @@ _PIECE_BYTES = 1 << 20
 
 class MissingError(RunError):
     """A run's files are not to be had."""
+
+
+class KernelError(RunError):
+    """The kernel service is not there, or refuses what a run asks for."""
 
 
 def lacking(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
@@ -123,8 +127,8 @@ def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
     """Return what a run's executor is told.
 
     Raises:
-        InputError: the job is none of this version's, or the kernel service refuses.
-        RunError: the kernel service is not there.
+        InputError: the job is none of this version's.
+        KernelError: the kernel service is not there, or refuses.
     """
     from skyhop.testbed.job import job_of
 
@@ -149,17 +153,24 @@ def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
 
 
 def _access(node: Node, life: Life, job: Job) -> KernelAccess:
-    """Open a run at the kernel service, with a token of its own and no more than the job asks."""
+    """Open a run at the kernel service, with a token of its own and no more than the job asks.
+
+    Raises:
+        KernelError: it is not there, or refuses.
+    """
     from skyhop.testbed.kernel.client import KernelClient
 
     if node.kernel is None:
-        raise InputError("this node has no kernel service")
+        raise KernelError("this node has no kernel service")
     access = KernelAccess.of(job, node.kernel, secrets.token_urlsafe(32))
-    client = KernelClient(node.kernel)
     try:
-        client.open(life.run, access.token, access.grants())
-    finally:
-        client.close()
+        client = KernelClient(node.kernel)
+        try:
+            client.open(life.run, access.token, access.grants())
+        finally:
+            client.close()
+    except SkyhopError as error:
+        raise KernelError(str(error)) from None
     return access
 
 

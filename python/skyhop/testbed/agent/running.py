@@ -335,7 +335,10 @@ class Runner:
                 given = deploying.assignment_of(self._node, life, None)
             given.write(self._directory)
         except SkyhopError as error:
-            self._to(State.FAILED, Reason.KERNEL, text=str(error)[:300])
+            # A job that this version does not know, a service that says no, no port that is free.
+            refused = isinstance(error, deploying.KernelError)
+            reason = Reason.KERNEL if refused else Reason.DEPLOY
+            self._to(State.FAILED, reason, text=str(error)[:300])
             return False
         self._start_executor()
         if life.side is Side.SERVER:

@@ -168,10 +168,10 @@ def _close(desk: Desk, row: sa.RowMapping, reason: Reason) -> None:
 
 
 def get(desk: Desk, name: str) -> sa.RowMapping:
-    """Return a job by its id, or by its name among the caller's.
+    """Return a job that the caller may see, by its id, or by its name among the caller's.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError, DeniedError: there is none, or it is another's and on none of one's nodes.
     """
     mine = (job.c.name == name) & (job.c.owner == desk.caller.name)
     row = desk.one(sa.select(job).where(sa.or_(job.c.id == name, mine)))
@@ -179,7 +179,17 @@ def get(desk: Desk, name: str) -> sa.RowMapping:
         row = desk.one(sa.select(job).where(job.c.name == name))
     if row is None:
         raise NotFoundError(f"there is no job {name[:80]} of yours")
+    if not visible(desk, row):
+        raise DeniedError(f"job {name[:80]} is not yours")
     return row
+
+
+def visible(desk: Desk, row: sa.RowMapping) -> bool:
+    """Return whether the caller may see a job: its user, its nodes' owners, administrators."""
+    if desk.caller.is_admin or row["owner"] == desk.caller.name:
+        return True
+    hosts = sa.select(job_node.c.node).where(job_node.c.job == row["id"])
+    return any(access.owns_node(desk, name) for name in desk.connection.scalars(hosts))
 
 
 def listing(

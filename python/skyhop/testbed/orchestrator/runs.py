@@ -297,7 +297,8 @@ def listing(
 ) -> list[dict[str, Any]]:
     """Return runs that the caller may see, the latest first.
 
-    Those that are still to come are left out unless their state is asked for.
+    Of those that are still to come there is the next one of each job on each node, unless their
+    state is asked for: a job of every minute has thousands.
     """
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
     if not desk.caller.is_admin:
@@ -315,10 +316,18 @@ def listing(
     ):
         query = query.where(clause) if wanted else query
     if not states:
-        to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > desk.now_ns)
-        query = query.where(~to_come)
+        query = query.where(~_later_than_next(desk.now_ns))
     query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(min(limit or 100, 10_000))
     return [dict(row) for row in desk.all(query)]
+
+
+def _later_than_next(now_ns: int) -> sa.ColumnElement[bool]:
+    """Return what is true of runs to come that are not the next one of their job on their node."""
+    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > now_ns)
+    first = sa.func.min(run.c.start_ns)
+    next_ones = sa.select(run.c.job, run.c.client, first).where(to_come)
+    key = sa.tuple_(run.c.job, run.c.client, run.c.start_ns)
+    return to_come & key.not_in(next_ones.group_by(run.c.job, run.c.client))
 
 
 def _row(row: sa.RowMapping, found: sa.RowMapping) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import Field, Sample, Type, Value
+from skyhop.telemetry.fields import Field, Sample, Type, Value, said
 from skyhop.testbed.triggers.parse import parse
 from skyhop.testbed.triggers.tree import (
     Absolute,
@@ -158,8 +158,8 @@ class Trigger:
         last_ns = self._edge.last_ns
         if last_ns is not None and now_ns <= last_ns:
             return None
-        for name, past in self._past.items():
-            value = known(past.used, sample.get(name))
+        for past in self._past.values():
+            value = known(past.used, said(past.used, sample))
             if value is not None:
                 past.add(now_ns, value)
             else:

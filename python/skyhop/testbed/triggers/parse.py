@@ -19,7 +19,7 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import UnexpectedInput, VisitError
 
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import BY_NAME, Field
+from skyhop.telemetry.fields import ALERT_FIELDS, BY_NAME, Field
 from skyhop.testbed.triggers import units
 from skyhop.testbed.triggers.tree import (
     KINDS,
@@ -44,6 +44,7 @@ from skyhop.testbed.triggers.tree import (
     walk,
 )
 
+_NAMED = {**BY_NAME, **ALERT_FIELDS}
 LONGEST = 4096
 """Letters of a trigger."""
 DEEPEST = 50
@@ -417,18 +418,18 @@ def _absolute(at: int, part: _Part) -> _Part:
 
 def _field(at: int, name: str) -> Node:
     """Return what a name stands for: a field, one of its earlier values, or their mean."""
-    known = BY_NAME.get(name)
+    known = _NAMED.get(name)
     if known is not None:
         return Current(at, KINDS[known.type], known.unit, known)
     stem, _, suffix = name.rpartition("_")
-    known = BY_NAME.get(stem)
+    known = _NAMED.get(stem)
     if known is not None and suffix == "avg":
         return _over(at, "avg", known, Window(updates=HISTORY + 1))
     if known is not None and suffix in [str(steps) for steps in range(1, HISTORY + 1)]:
         return Earlier(at, KINDS[known.type], known.unit, known, int(suffix))
     if name in FUNCTIONS:
         raise _RefusalError(at, f"{name} is a function: write {name}{FUNCTIONS[name][0]}")
-    near = difflib.get_close_matches(name[:64], [*BY_NAME], 1)
+    near = difflib.get_close_matches(name[:64], [*_NAMED], 1)
     hint = f"; did you mean {near[0]}?" if near else ", see docs/triggers.md"
     raise _RefusalError(at, f'"{name[:64]}" is no field{hint}')
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skyhop.analysis.tables import Column, Table
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.fields import TIME, Sample, column_of
 from skyhop.testbed.triggers.evaluate import Evaluation, Outcome, Trigger
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def replay(trigger: Trigger, frame: pl.DataFrame) -> Replay:
     """
     if TIME not in frame.columns:
         raise InputError(f'telemetry without "{TIME}": give what skyhop dish or an agent has kept')
-    names = [used.name for used in trigger.fields if used.name in frame.columns]
-    rows = frame.select(TIME, *names).drop_nulls(TIME).sort(TIME)
+    names = {column_of(used) for used in trigger.fields} & set(frame.columns)
+    rows = frame.select(TIME, *sorted(names)).drop_nulls(TIME).sort(TIME)
     return Replay(tuple(evaluated(trigger, rows.iter_rows(named=True))))
 
 

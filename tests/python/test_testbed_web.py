@@ -482,7 +482,8 @@ def test_owners_set_policy_and_switch_and_others_cannot(own: Testbed) -> None:
     wrong = post(owner, "/nodes/bcn-1/policy", policy="nonsense = 1")
     assert wrong.status_code == 400
     assert "nonsense = 1" in wrong.text
-    assert post(owner, "/nodes/bcn-1/policy", policy="[").status_code == 400
+    for text in ("[", "x = 9" + "9" * 5000, "a." * 20_000 + "a = 1"):
+        assert post(owner, "/nodes/bcn-1/policy", policy=text).status_code == 400, text[:20]
     for path, values in (("scavenger", {"mode": "off"}), ("policy", {"policy": ""})):
         assert post(other, f"/nodes/bcn-1/{path}", **values).status_code == 403
     with own.office.reading(ITSELF) as desk:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import re
-import tomllib
 import types
 import typing
 from pathlib import Path
@@ -20,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from skyhop.data.quantities import DURATION, MOMENT, SIZE, moment_s, seconds, size_bytes
+from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 
 Value: TypeAlias = bool | int | float | str
@@ -630,22 +629,16 @@ def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
         raise InputError(f"{origin}: {_first_error(error)}") from None
 
 
-_TOO_DEEP = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+\s*\.\s*){100}""")
-
-
 def _toml(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text("utf-8")
-        # The reader of TOML takes memory with the square of that.
-        if _TOO_DEEP.search(text):
-            raise RecursionError
-        content = tomllib.loads(text)
+        content = read_toml(text, str(file))
         # Scenarios travel as JSON, which goes as deep as Python does.
         json.dumps(content, default=str)
     except OSError as error:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{file}: not TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is no TOML: it is no text in UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: is nested too deeply") from None
     return content

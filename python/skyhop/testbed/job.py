@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -36,6 +35,7 @@ from pydantic import (
 )
 
 from skyhop.data.quantities import seconds, size_bytes
+from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 from skyhop.testbed.words import Backend, JobKind, Network
 
@@ -45,10 +45,6 @@ LONGEST_INPUTS_BYTES = 16_000_000
 """What a job may bring with it, all files together."""
 _LONGEST_PATH = 240
 _LARGEST_SIZE = 2**63
-_DEEP_KEY = re.compile(
-    r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
-)
-"""Keys of many parts take the reader of TOML time and memory by the square of their number."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _RESERVED = ("SKYHOP_", "LD_", "PYTHON")
@@ -274,14 +270,7 @@ def read_job(text: str, source: str = "job") -> Job:
         raise InputError(
             f"{source}: longer than {LONGEST_FILE_BYTES:,} bytes, which no job file is"
         )
-    if _DEEP_KEY.search(text):
-        raise InputError(f"{source}: a key has more parts than any of a job's")
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        # TOML that is none is a ValueError, and so is a number of too many digits.
-        raise InputError(f"{source}: {error or 'nested too deeply'}") from None
-    return job_of(values, source)
+    return job_of(read_toml(text, source), source)
 
 
 def job_of(values: object, source: str = "job") -> Job:

@@ -13,12 +13,11 @@ from __future__ import annotations
 import datetime as dt
 import importlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skyhop.data.toml import toml_text
+from skyhop.data.toml import read_toml, toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.job import Job, job_of
 from skyhop.testbed.triggers.parse import parse
@@ -377,11 +376,10 @@ def _checked(reader: _Reader, text: str) -> Job:
 
     try:
         text.encode()
-        values = tomllib.loads(text)
-    except ValueError as error:
+    except UnicodeEncodeError as error:
         raise reader.wrong(f"holds what no job file can: {_plain(str(error))}") from None
     try:
-        job = job_of(values, reader.source)
+        job = job_of(read_toml(text, reader.source), reader.source)
     except InputError as error:
         raise InputError(ascii(str(error))[1:-1]) from None
     if job.when.cron is not None:

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 
 FILE = "agent.toml"
@@ -88,17 +88,17 @@ def read_settings(file: Path, *, is_wanted: bool = True) -> Settings:
     """
     try:
         with file.open("rb") as stream:
-            content = tomllib.loads(stream.read(_LARGEST_FILE).decode())
+            text = stream.read(_LARGEST_FILE).decode()
     except FileNotFoundError:
         if not is_wanted:
             return Settings()
         raise InputError(f"{file}: there is no such file") from None
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: is no TOML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is no TOML: it is no text in UTF-8") from None
     try:
-        return _settings(content, file.parent)
+        return _settings(read_toml(text, str(file)), file.parent)
     except _WrongError as error:
         raise InputError(f"{file}: {error}") from None
 

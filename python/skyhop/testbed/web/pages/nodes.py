@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.orchestrator import nodes, runs
 from skyhop.testbed.orchestrator.access import owns_node
@@ -139,9 +139,9 @@ def set_policy(ask: Ask) -> Response:
     name, text = ask.path("node"), ask.field("policy").replace("\r\n", "\n")
     try:
         try:
-            policy = tomllib.loads(text)
+            policy = read_toml(text, "policy")
             json.dumps(policy)
-        except (tomllib.TOMLDecodeError, RecursionError, TypeError) as error:
+        except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
         ask.act("SetPolicy", name, lambda desk: nodes.set_policy(desk, name, policy))
     except InputError as error:

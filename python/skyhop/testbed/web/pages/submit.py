@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-import tomllib
 from typing import Any
 
 from starlette.responses import Response
 
+from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.calendar.occurrences import length_ns
 from skyhop.testbed.orchestrator import access, jobs, planning
@@ -165,8 +165,8 @@ def _text(ask: Ask) -> str:
 def _named(text: str) -> str:
     """Return what a job calls itself, for the audit log."""
     try:
-        return str(tomllib.loads(text).get("id", ""))[:80]
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return str(read_toml(text, "job").get("id", ""))[:80]
+    except InputError:
         return ""
 
 
@@ -220,9 +220,9 @@ def _with_time(text: str, free_ns: str) -> str:
         InputError: it is no TOML, or the time is none.
     """
     try:
-        job = tomllib.loads(text)
+        job = read_toml(text, "job")
         at = iso(int(free_ns) + _S_NS - 1)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"job: {error}") from None
     when = job.get("when")
     if not isinstance(when, dict) or "at" not in when:

@@ -2,6 +2,7 @@
 # Makes .venv with everything skyhop needs, from lock files, and builds the core into it.
 # Installs system packages where it may. What it may not install and can do without it writes to
 # build/missing, a line each with what does not work then: every command ends with those lines.
+# SKYHOP_TOOLS names programs to have besides, for tests that few machines run.
 # Usage: setup.sh [LOCK...]                      Python packages of more lock files, too
 #        setup.sh --tools "PROGRAM..." [LOCK...]  no build, but programs that have to be there
 set -euo pipefail
@@ -21,7 +22,7 @@ as_root() {
 
 # Each: what it is called here, the packages that bring it, and what does not work without it. What
 # cannot be done without says nothing here: its absence ends the set-up.
-WANTED="compiler python libelf clang iperf3 slirp4netns programs"
+WANTED="compiler python libelf clang iperf3 slirp4netns programs ${SKYHOP_TOOLS:-}"
 REQUIRED="compiler python"
 tools_only=""
 if [ "${1:-}" = --tools ]; then
@@ -34,6 +35,8 @@ packages_of() {
         python) echo "python3 $(venv_package)" ;;
         libelf) echo "make pkg-config libelf-dev zlib1g-dev" ;;
         programs) echo "util-linux mount iproute2 gzip" ;;
+        podman) echo "podman crun catatonit" ;;
+        bwrap) echo "bubblewrap" ;;
         *) echo "$1" ;;
     esac
 }
@@ -43,7 +46,7 @@ lost_without() {
         clang) echo "cc/*.c is not compiled for the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         iperf3) echo "the example that runs it over a path, and its test, are left out" ;;
         slirp4netns) echo "programs cannot reach the real net through a path (skyhop live --internet)" ;;
-        programs) echo "tests that want them are left out" ;;
+        *) echo "tests that want it are left out" ;;
     esac
 }
 is_there() {

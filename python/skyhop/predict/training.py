@@ -14,8 +14,9 @@ import numpy as np
 import skyhop
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
+from skyhop.predict.baselines import BASELINES
 from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, worse_than
-from skyhop.predict.model import Model, load_model, tested_of
+from skyhop.predict.model import Model, Tested, load_model, tested_of
 from skyhop.predict.models import Kind, kinds
 from skyhop.predict.models.kind import check_libraries
 from skyhop.predict.sources import Data
@@ -110,6 +111,18 @@ def train(
         _write(output / kind.name, {**files, cards.FILE: card.text()})
         models.append(load_model(output / kind.name))
     return models
+
+
+def test_baseline(data: Data, name: str, plan: Plan) -> Tested:
+    """Return what a baseline makes of the test part of the first of the horizons.
+
+    Raises:
+        InputError: the data are too short or lack the target.
+    """
+    plan.check()
+    column = target_column(data.frame, plan.target, data.options.direction)
+    features = features_of(data.frame, plan.target, column, plan.groups)
+    return tested_of(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
 
 
 def _kind(name: str) -> Kind:

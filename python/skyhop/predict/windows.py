@@ -200,7 +200,7 @@ def windows_of(
         truth=truth,
         has_grid=_phase_s(end_ns) == 0,
     )
-    is_known: BoolArray = np.isfinite(windows.past[:, :, 0]).all(axis=1)
+    is_known = np.asarray(np.isfinite(windows.past[:, :, 0]).all(axis=1))
     return windows.chosen(is_known if with_unknown else is_known & np.isfinite(truth))
 
 

@@ -12,7 +12,7 @@ from skyhop.data.arrays import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from skyhop.predict.cards import Card
-    from skyhop.predict.model import Tested
+    from skyhop.predict.model import Outcome
 
 _SHOWN_S = 300
 """Of the series, from its beginning."""
@@ -61,7 +61,7 @@ class PredictionView:
     note: str
 
 
-def prediction_view(card: Card, tested: Tested) -> PredictionView:
+def prediction_view(card: Card, tested: Outcome) -> PredictionView:
     """Return what the figure of a tested horizon shows; there is a second at least."""
     unit, factor = ("ms", 1.0) if card.target == "latency" else ("Mbit/s", 1e-6)
     at_s = (tested.end_ns - tested.end_ns[0]) / 1e9

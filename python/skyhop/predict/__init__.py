@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skyhop.predict.ahead import rates_ahead
     from skyhop.predict.frame import read_frame, write_frame
-    from skyhop.predict.model import Model, Tested, load_model
+    from skyhop.predict.model import Model, Outcome, load_model
     from skyhop.predict.sources import Data, Options, read_data
     from skyhop.predict.training import Plan, train
 
@@ -25,8 +25,8 @@ __all__ = [
     "Data",
     "Model",
     "Options",
+    "Outcome",
     "Plan",
-    "Tested",
     "load_model",
     "rates_ahead",
     "read_data",
@@ -40,7 +40,7 @@ _HOMES = {
     "Model": "model",
     "Options": "sources",
     "Plan": "training",
-    "Tested": "model",
+    "Outcome": "model",
     "load_model": "model",
     "rates_ahead": "ahead",
     "read_data": "sources",

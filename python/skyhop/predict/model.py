@@ -30,7 +30,7 @@ _LARGEST_FILE = 200 << 20
 
 
 @dataclass(frozen=True)
-class Tested:
+class Outcome:
     """Predictions of one horizon beside what came.
 
     Attributes:
@@ -115,7 +115,7 @@ class Model:
         # Neither times nor rates are negative.
         return np.maximum(np.nan_to_num(found, nan=0.0, posinf=np.finfo(np.float64).max), 0.0)
 
-    def test(self, data: Data) -> list[Tested]:
+    def test(self, data: Data) -> list[Outcome]:
         """Return predictions beside what came, a horizon each.
 
         Seconds that the model has been trained on, and those too near to them, are left out.
@@ -125,7 +125,7 @@ class Model:
         """
         self._check_has_features(data.frame)
         tested = [
-            tested_of(self.predict, self._unseen(data.frame, windows))
+            outcome_of(self.predict, self._unseen(data.frame, windows))
             for horizon_s in self.horizons
             for windows in [windows_of(data.frame, self.features, horizon_s)]
         ]
@@ -199,9 +199,9 @@ def load_model(place: str | Path) -> Model:
     return Model(Path(place))
 
 
-def tested_of(predict: Predictor, windows: Windows) -> Tested:
+def outcome_of(predict: Predictor, windows: Windows) -> Outcome:
     """Return what a predictor and the baselines make of windows whose truth is known."""
-    return Tested(
+    return Outcome(
         horizon_s=windows.horizon_s,
         end_ns=windows.end_ns,
         truth=windows.truth,

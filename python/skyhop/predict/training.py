@@ -16,7 +16,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.baselines import BASELINES
 from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, worse_than
-from skyhop.predict.model import Model, Tested, load_model, tested_of
+from skyhop.predict.model import Model, Outcome, load_model, outcome_of
 from skyhop.predict.models import Kind, kinds
 from skyhop.predict.models.kind import check_libraries
 from skyhop.predict.sources import Data
@@ -113,7 +113,7 @@ def train(
     return models
 
 
-def test_baseline(data: Data, name: str, plan: Plan) -> Tested:
+def baseline_outcome(data: Data, name: str, plan: Plan) -> Outcome:
     """Return what a baseline makes of the test part of the first of the horizons.
 
     Raises:
@@ -122,7 +122,7 @@ def test_baseline(data: Data, name: str, plan: Plan) -> Tested:
     plan.check()
     column = target_column(data.frame, plan.target, data.options.direction)
     features = features_of(data.frame, plan.target, column, plan.groups)
-    return tested_of(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
+    return outcome_of(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
 
 
 def _kind(name: str) -> Kind:
@@ -162,7 +162,7 @@ def _trained(kind: Kind, parts: _Parts, plan: Plan, told: Told) -> tuple[Horizon
     made = kind.train(parts.fit, parts.check, plan.seed)
     # What is measured is what was saved.
     predict = kind.read(made.content, parts.fit.past.shape[2], parts.fit.beside.shape[1])
-    tested = tested_of(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
+    tested = outcome_of(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
     compared = tested.compared()
     card = HorizonCard(
         horizon_s=horizon_s,

@@ -108,7 +108,7 @@ def _best(baselines: Mapping[str, Measures], name: str, scale: float) -> float |
 def _tested(asked: Prediction, seed: int, beside: Path) -> tuple[Compared, Compared, list[str]]:
     from skyhop import predict
     from skyhop.predict.baselines import BASELINES
-    from skyhop.predict.training import test_baseline
+    from skyhop.predict.training import baseline_outcome
 
     files = tuple(str(find_data(name, beside)) for name in asked.data)
     data = _data(files, asked.direction)
@@ -116,7 +116,7 @@ def _tested(asked: Prediction, seed: int, beside: Path) -> tuple[Compared, Compa
         target=asked.target, horizons=(asked.horizon,), groups=tuple(asked.features), seed=seed
     )
     if asked.model in BASELINES:
-        tested = test_baseline(data, asked.model, plan)
+        tested = baseline_outcome(data, asked.model, plan)
         return tested.compared(), tested.compared(of_grid=True), []
     with Scratch() as place:
         model = predict.train(data, [asked.model], place, plan)[0]

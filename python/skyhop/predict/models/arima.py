@@ -1,16 +1,17 @@
 """ARIMA: fitted by statsmodels, saved as its coefficients, evaluated here by numpy.
 
-Whether the series is differenced, a KPSS test decides; p and q up to 5 are searched step by step
-for the lowest AIC, as Hyndman and Khandakar do. It is fitted to the newest whole stretch of the
-training part, once. It sees only the target's own past, and begins anew in each window of 30 s.
+Whether the series is differenced, a KPSS test decides; of all p and q up to 5 those with the lowest
+AIC are taken, as Hannan and Rissanen estimate them, and fitted by maximum likelihood. That is done
+once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own past, and begins anew in each window of 30 s.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
-from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from skyhop.predict.windows import LONGEST_HORIZON_S, LOOK_BACK_S, SECOND_NS, Wi
 
 _MOST_ORDER = 5
 _MOST_SECONDS, _LEAST_SECONDS = 2000, 50
-_STARTS = ((0, 0), (1, 0), (0, 1), (2, 2))
 _SIGNIFICANCE = 0.05
 _WHAT = "arima file"
 
@@ -59,10 +59,12 @@ def _fitted(series: bytes) -> Trained:
         # What does not converge has a high AIC, and is not chosen.
         warnings.simplefilter("ignore")
         differences = _differences(values)
-        best = _searched(values, differences)
-    if best is None:
+        best = _searched(values - (0.0 if differences else values.mean()), differences)
+        order = (0, 0) if best is None else best[1]
+        fitted = _fit(values, order, differences, method_kwargs={"maxiter": 50})
+    if fitted is None:
         raise RunError("arima: no model could be fitted to the training part")
-    aic, (p, q), parameters = best
+    (aic, parameters), (p, q) = fitted, order
     saved = {
         "differences": differences,
         "mean": float(parameters.get("const", 0.0)) * scale,
@@ -80,42 +82,31 @@ def _differences(values: FloatArray) -> int:
     return int(p_value < _SIGNIFICANCE)
 
 
-Fit = tuple[float, tuple[int, int], dict[str, float]]
+def _searched(values: FloatArray, differences: int) -> tuple[float, tuple[int, int]] | None:
+    """Return the lowest AIC of all orders, as Hannan and Rissanen estimate them, and the orders."""
+    found = []
+    for order in itertools.product(range(_MOST_ORDER + 1), repeat=2):
+        fitted = _fit(values, order, differences, method="hannan_rissanen")
+        if fitted is not None:
+            found.append((fitted[0], order))
+    return min(found, default=None)
 
 
-def _searched(values: FloatArray, differences: int) -> Fit | None:
-    """Return AIC, orders and parameters of the best model that steps of one lead to."""
+def _fit(
+    values: FloatArray, order: tuple[int, int], differences: int, **how: Any
+) -> tuple[float, dict[str, float]] | None:
+    """Return AIC and parameters; None where there is no stationary model of these orders."""
     arima = library("statsmodels.tsa.arima.model").ARIMA
-    tried: dict[tuple[int, int], Fit | None] = {}
-
-    def fit(order: tuple[int, int]) -> Fit | None:
-        if order not in tried:
-            trend = "n" if differences else "c"
-            try:
-                model = arima(values, order=(order[0], differences, order[1]), trend=trend)
-                found = model.fit(method_kwargs={"maxiter": 50})
-                names = dict(zip(found.param_names, map(float, found.params), strict=True))
-                is_known = np.isfinite(found.aic) and np.isfinite(list(names.values())).all()
-                tried[order] = (float(found.aic), order, names) if is_known else None
-            except (ValueError, np.linalg.LinAlgError):
-                tried[order] = None
-        return tried[order]
-
-    best = min(filter(None, map(fit, _STARTS)), default=None)
-    while best is not None:
-        better = min(filter(None, map(fit, _beside(best[1]))), default=best)
-        if better[0] >= best[0]:
-            break
-        best = better
-    return best
-
-
-def _beside(order: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    for p in (-1, 0, 1):
-        for q in (-1, 0, 1):
-            found = order[0] + p, order[1] + q
-            if all(0 <= each <= _MOST_ORDER for each in found):
-                yield found
+    # An offset is estimated with the series as it is, and as none of its differences.
+    trend = "n" if differences else "c"
+    try:
+        model = arima(values, order=(order[0], differences, order[1]), trend=trend)
+        found = model.fit(**how)
+    except (ValueError, IndexError, np.linalg.LinAlgError):
+        return None
+    names = dict(zip(found.param_names, map(float, found.params), strict=True))
+    is_known = np.isfinite(found.aic) and np.isfinite(list(names.values())).all()
+    return (float(found.aic), names) if is_known else None
 
 
 def _read(content: bytes, columns: int, beside: int) -> Predictor:

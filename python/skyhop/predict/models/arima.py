@@ -2,7 +2,8 @@
 
 Whether the series is differenced, a KPSS test decides; of all p and q up to 5 those with the lowest
 AIC are taken, as Hannan and Rissanen estimate them, and fitted by maximum likelihood. That is done
-once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own past, and begins anew in each window of 30 s.
+once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own
+past, and begins anew in each window of 30 s.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def _differences(values: FloatArray) -> int:
 def _searched(values: FloatArray, differences: int) -> tuple[float, tuple[int, int]] | None:
     """Return the lowest AIC of all orders, as Hannan and Rissanen estimate them, and the orders."""
     found = []
-    for order in itertools.product(range(_MOST_ORDER + 1), repeat=2):
+    orders = range(_MOST_ORDER + 1)
+    for order in itertools.product(orders, orders):
         fitted = _fit(values, order, differences, method="hannan_rissanen")
         if fitted is not None:
             found.append((fitted[0], order))

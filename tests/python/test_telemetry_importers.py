@@ -58,6 +58,19 @@ ANSWER = json.dumps(
     },
     indent=2,
 )
+HISTORY = json.dumps(
+    {
+        "id": "0",
+        "dishGetHistory": {
+            "current": "5",
+            "popPingDropRate": [1, 0.5, 0],
+            "popPingLatencyMs": [30.5, 31.5, 29.5],
+            "downlinkThroughputBps": [3e6, 4e6, 2e6],
+            "uplinkThroughputBps": [3e5, 4e5, 2e5],
+        },
+    },
+    indent=2,
+)
 PING = """\
 PING 192.0.2.1 (192.0.2.1) from 192.0.2.7 eth0: 56(84) bytes of data.
 [1700000000.100000] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=62 time=30.0 ms
@@ -71,7 +84,11 @@ FILES = {
     "rtt": {
         "rtt.csv": "1700000000100000000,30.5\n1700000000200000000,31.5\n1700000001000000000,40\n",
         "named.csv": "unix_ns,rtt_ms\n1700000000100000000,30.5\n",
+        "latency.csv": (
+            "seq,sent_s,rtt_ms\n0,1700000000.05,30\n1,1700000000.1,\n2,1700000000.99,40.5\n"
+        ),
     },
+    "grpcurl": {"get_history.json": HISTORY},
     "ping": {"ping-10ms.txt": PING},
     "lens": {
         "ping.csv": "timestamp,rtt\n1700000000.53,91.8\n1700000000.55,96.5\n",
@@ -179,6 +196,11 @@ def test_round_trips_become_means_of_seconds(tmp_path: Path) -> None:
     rtt = read(tmp_path, "rtt", "rtt.csv")
     assert rtt == [{TIME: AT_NS + S, "probe_rtt_ms": 31.0},
                    {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.0}]  # fmt: skip
+    # The third was sent in the first second, and came back in the next.
+    assert read(tmp_path, "rtt", "latency.csv") == [
+        {TIME: AT_NS + S, "probe_rtt_ms": 30.0, "probe_loss": 0.5},
+        {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.5, "probe_loss": 0.0},
+    ]
     # The second answer overtook: what looked lost was late, and still counts as lost.
     assert read(tmp_path, "ping", "ping-10ms.txt") == [
         {TIME: AT_NS + S, "probe_rtt_ms": 40.0, "probe_loss": 0.25},
@@ -226,10 +248,20 @@ def test_leoviz_says_what_the_terminal_said(tmp_path: Path) -> None:
     assert answer["uplink_throughput_bps"] == 0.0, "zeros are left out of JSON"
 
 
+def test_the_rings_of_a_recorded_history_begin_with_their_oldest_second(tmp_path: Path) -> None:
+    rows = read(tmp_path, "grpcurl", "get_history.json", start_ns=AT_NS)
+    assert [row[TIME] for row in rows] == [AT_NS, AT_NS + S, AT_NS + 2 * S]
+    # Of five seconds three are kept: the third stands last.
+    assert [row["downlink_throughput_bps"] for row in rows] == [2e6, 3e6, 4e6]
+    assert [row["pop_ping_latency_ms"] for row in rows] == [29.5, None, 31.5]
+    assert [row["power_w"] for row in rows] == [None] * 3
+
+
 @pytest.mark.parametrize(
     ("file", "count"),
     [("rtt/victoria_1.csv.gz", 801), ("throughput/lagos_isl_100ms.csv.gz", 5445),
-     ("throughput/leocc_bw_example.txt.gz", 120), ("throughput/drive_udp_up.csv.gz", 3480)],
+     ("throughput/leocc_bw_example.txt.gz", 120), ("throughput/drive_udp_up.csv.gz", 3480),
+     ("dish/get_history.json.gz", 900)],
 )  # fmt: skip
 def test_published_files_are_read_whole(file: str, count: int) -> None:
     samples = list(imported(reference(file)))

@@ -503,6 +503,36 @@ def scavenger(
     print(f"{node}: {found['scavenger_mode']}")
 
 
+@app.command("map")
+def map_(
+    node: NodeName,
+    credential: As = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FIGURE", help="Draw it: a PNG, SVG or PDF."),
+    ] = None,
+) -> None:
+    """Draw the newest obstruction map of a node's terminal, or print it as grpcurl would.
+
+    Example: skyhop testbed map bcn-1 -o sky.png
+    """
+    if output is not None:
+        from skyhop.data.figure_files import figure_kind
+
+        figure_kind(output)
+    with _open(credential) as testbed:
+        found = json.dumps(testbed.obstruction_map(node))
+    if output is None:
+        print(found)
+        return
+    from skyhop.dish.messages import seen_of
+    from skyhop.figures.obstruction import draw_obstruction
+    from skyhop.figures.style import save
+
+    save(draw_obstruction(seen_of(found.encode(), node), f"Obstruction map of {node}"), output)
+    print(output)
+
+
 @app.command()
 def policy(
     node: NodeName,

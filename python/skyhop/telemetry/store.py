@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry import maps
 from skyhop.telemetry.columns import brought_together, checked, schema, table_of, time_of
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 
@@ -174,6 +175,28 @@ class Store:
         if not place.is_dir():
             raise InputError(f'{self.directory}: there is no telemetry of a node "{node}"')
         return sorted({day for day, _ in _files(place)})
+
+    def keep_map(self, node: str, content: bytes) -> None:
+        """Keep a node's obstruction map, in place of the one before.
+
+        Raises:
+            InputError: a node cannot have that name.
+            RunError: it cannot be written; the one before stays.
+        """
+        from skyhop.data.files import write_file
+
+        place = self._of(node)
+        _make(place)
+        write_file(place / maps.FILE, content)
+
+    def map_file(self, node: str) -> Path | None:
+        """Return where a node's newest obstruction map is; None where there is none.
+
+        Raises:
+            InputError: a node cannot have that name.
+        """
+        file = self._of(node) / maps.FILE
+        return file if file.is_file() else None
 
     def delete(self, node: str) -> None:
         """Remove all telemetry of a node, if there is any.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.telemetry import maps
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.testbed.agent import deploying, schedule
 from skyhop.testbed.agent.book import Book, Entry
@@ -53,6 +54,7 @@ from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
 
 if TYPE_CHECKING:
+    from skyhop.telemetry.store import Store
     from skyhop.testbed.triggers import Evaluation
 
 _S = 1_000_000_000
@@ -174,16 +176,18 @@ class Agent:
             add=lambda: {**self._host.values(), **self._around.news()},
             above=self._around.of_second,
             take=self._take_samples,
+            take_map=self._take_map,
             say=options.say,
         )
         self._newest: Sample | None = None
         self._unsent: list[Sample] = []
+        self._unsent_map: bytes | None = None
         self._due: dict[str, float] = {}
         self._helpers: dict[str, threading.Thread] = {}
         self._fetched: dict[str, dict[str, Any]] = {}
         """Of jobs whose files are here what these are."""
         self._was_active: bool | None = None
-        self._store: Any = None
+        self._store: Store | None = None
         self._follow(schedule.loads(identity.orders_key, identity.node, book.get("schedule")))
 
     def end(self) -> None:
@@ -518,16 +522,24 @@ class Agent:
         self._samples.put(samples)
         self._node.waking.set()
 
+    def _take_map(self, content: bytes) -> None:
+        """Keep the terminal's obstruction map here, and for the orchestrator."""
+        self._opened_store().keep_map(self._node.name, content)
+        self._unsent_map = content
+
+    def _opened_store(self) -> Store:
+        if self._store is None:
+            from skyhop.telemetry.store import Store
+
+            self._store = Store(self._node.telemetry)
+        return self._store
+
     def _keep_samples(self, samples: Sequence[Sample]) -> Sample | None:
         """Keep samples here and for the orchestrator; return the newest."""
         self._unsent += samples
         del self._unsent[:-3600]
         try:
-            if self._store is None:
-                from skyhop.telemetry.store import Store
-
-                self._store = Store(self._node.telemetry)
-            self._store.append(self._node.name, samples)
+            self._opened_store().append(self._node.name, samples)
         except SkyhopError as error:
             self._say(f"telemetry: {error}")
         newest = max(samples, key=lambda sample: int(sample[TIME] or 0))
@@ -628,6 +640,8 @@ class Agent:
     def _housekeep(self) -> None:
         if self._unsent and self._is_due("telemetry", _TELEMETRY_EVERY_S):
             self._send_telemetry()
+        if self._unsent_map and self._node.link.is_connected and self._is_due("map", maps.EVERY_S):
+            self._send_map()
         if self._is_due("health", HEALTH_EVERY_S):
             self._help("health", self._report_health)
         if self._node.link.is_connected and self._is_due("prefetch", _PREFETCH_EVERY_S):
@@ -652,6 +666,13 @@ class Agent:
         for first in range(0, len(samples), _MOST_SAMPLES):
             body = {"samples": samples[first : first + _MOST_SAMPLES]}
             self._node.book.add(Entry(EventKind.TELEMETRY, time.time_ns(), body))
+
+    def _send_map(self) -> None:
+        """Report the newest map alone: those between are of no use to anybody."""
+        content, self._unsent_map = self._unsent_map, None
+        if content is not None:
+            body = {"map": maps.packed(content)}
+            self._node.book.add(Entry(EventKind.MAP, time.time_ns(), body))
 
     def _report_health(self) -> None:
         self._node.book.add(Entry(EventKind.HEALTH, time.time_ns(), health(self._node)))

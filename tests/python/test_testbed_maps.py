@@ -60,7 +60,7 @@ def test_a_map_is_written_as_it_is_read(tmp_path: Path) -> None:
                                   maps.packed(recorded_map(seen()))[:-20],
                                   maps.packed(b" " * (2 << 20))])  # fmt: skip
 def test_what_is_no_map_is_refused(text: object) -> None:
-    with pytest.raises(InputError, match="^map: "):
+    with pytest.raises(InputError, match=r"^map: "):
         maps.unpacked(text)
 
 

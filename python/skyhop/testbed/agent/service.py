@@ -44,6 +44,7 @@ from skyhop.testbed.agent.life import Life, key_of, length_s
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.agent.policy import Policy
+from skyhop.testbed.agent.probing import Prober
 from skyhop.testbed.agent.running import Runner, is_to_go_on, run_entry, task_entry_of
 from skyhop.testbed.agent.sensing import Counted, Host, Watch
 from skyhop.testbed.agent.settings import FILE as SETTINGS
@@ -169,12 +170,16 @@ class Agent:
         self._runners: dict[str, Runner] = {}
         self._triggers = Triggers(book, state, options.say)
         self._host = Host(options.interface, options.net_dev)
+        self._prober = Prober(settings.probe, options.say)
         self._around = Surroundings(settings, options.dish, state, options.say)
         self._watch = Watch(
             options.dish,
             options.terminal,
             add=lambda: {**self._host.values(), **self._around.news()},
-            above=self._around.of_second,
+            above=lambda time_ns: {
+                **self._around.of_second(time_ns),
+                **self._prober.of_second(time_ns),
+            },
             take=self._take_samples,
             take_map=self._take_map,
             say=options.say,
@@ -203,6 +208,7 @@ class Agent:
             if is_to_go_on(life) and life.state is not State.ARMED:
                 self._set_out(life)
         node.link.start()
+        self._prober.start()
         self._watch.start()
         while not node.closing.is_set():
             node.waking.clear()
@@ -213,6 +219,7 @@ class Agent:
     def _close(self) -> None:
         self._watch.close()
         self._around.close()
+        self._prober.close()
         limit = time.monotonic() + 3.0
         for runner in self._runners.values():
             runner.join(max(0.0, limit - time.monotonic()))

@@ -1,7 +1,7 @@
 """What happens on a host whose owner begins to use it, in the namespace of a live link's client.
 
-`python owners_host.py DIRECTORY SERVER`: measures the owner's iperf3 alone; then with an agent there
-whose run fills the same link, until it makes room. Writes `found.json` into the directory.
+`python owners_host.py DIRECTORY SERVER`: measures the owner's iperf3 alone; then with an agent
+there whose run fills the same link, until it makes room. Writes `found.json` into the directory.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Packets:
             # Without a link's header: TUN devices have none.
             packet = self._raw.recv(64)
             header = 4 * (packet[0] & 15)
-            if packet[0] >> 4 == 4 and len(packet) >= header + 4:
-                if RUNS in struct.unpack_from("!HH", packet, header):
-                    self.count, self.last = self.count + 1, time.time()
+            is_whole = packet[0] >> 4 == 4 and len(packet) >= header + 4
+            if is_whole and RUNS in struct.unpack_from("!HH", packet, header):
+                self.count, self.last = self.count + 1, time.time()
 
 
 def owner(server: str, seconds: int) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.fields import TIME, Sample, Value
 from skyhop.telemetry.importers.mahimahi import capacity
 from skyhop.telemetry.importers.source import (
     Importer,
@@ -52,7 +52,8 @@ def _samples(source: Source) -> Iterator[Sample]:
 
 
 def _metrics(source: Source) -> Iterator[Sample]:
-    seconds, flags = Seconds(), {}
+    seconds = Seconds()
+    flags: dict[Value, Sample] = {}
     for row in source.rows():
         at_ns = row.time_ns("utc_ts")
         means = {ours: row.value(theirs) for theirs, ours in _NUMBERS.items()}

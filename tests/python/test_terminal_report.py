@@ -13,7 +13,8 @@ from synthetic_run import SyntheticRun
 from test_report import Page
 from test_testbed_maps import seen
 
-from skyhop.analysis.terminal_page import terminal_part
+from skyhop.analysis.terminal_page import fetched as fetched_place
+from skyhop.analysis.terminal_page import telemetry_beside, terminal_part
 from skyhop.dish.messages import recorded_map
 from skyhop.errors import InputError
 from skyhop.report import write_report
@@ -56,36 +57,35 @@ def test_a_fetched_run_is_a_page_about_its_terminal(skyhop: Skyhop, tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize("place", ["client/run", "client", "beside"])
-def test_a_run_directory_with_telemetry_shows_it_with_its_own_figures(
-    tmp_path: Path, place: str
-) -> None:
+def test_a_run_directory_with_telemetry_shows_it_with_its_own_figures(tmp_path: Path) -> None:
     client = fetched(tmp_path)
-    if place == "client":
-        # Telemetry among the files of the run directory itself.
-        SyntheticRun(duration_s=12.0).write(client / "aside")
-        for file in (client / "aside").iterdir():
-            file.rename(client / file.name)
-        (client / "aside").rmdir()
-        run = client
-    else:
-        run = client / "run" if place == "client/run" else tmp_path / "beside"
-        SyntheticRun(duration_s=12.0).write(run)
-    report = write_report([run], tmp_path / "report.html")
-    page = Page(report)
-    assert "Link and path" in page.text
-    assert len(headings(report)) == (0 if place == "beside" else 4)
+    SyntheticRun(duration_s=12.0).write(client / "run")
+    report = write_report([client / "run"], tmp_path / "report.html")
+    assert "Link and path" in Page(report).text
+    assert len(headings(report)) == 4
     files = {file.name for file in (tmp_path / "report-figures").iterdir()}
-    assert (f"run-1-{run.name}-spikes.png" in files) == (place != "beside")
-    assert f"run-1-{run.name}.png" in files
-    if place != "client/run":
-        return
+    assert {"run-1-run-spikes.png", "run-1-run.png"} < files
     # Written again without telemetry, it leaves no figures of it.
     (client / "telemetry.parquet").unlink()
-    write_report([run], tmp_path / "report.html")
+    write_report([client / "run"], tmp_path / "report.html")
     files = {file.name for file in (tmp_path / "report-figures").iterdir()}
     assert not [name for name in files if "spikes" in name]
     assert headings(report) == []
+
+
+def test_telemetry_is_a_runs_own_or_beside_it_as_a_testbed_leaves_it(tmp_path: Path) -> None:
+    client = fetched(tmp_path / "spike")
+    (client / "run").mkdir()
+    (client / "run" / "run.json").touch()
+    assert telemetry_beside(client / "run") == client
+    assert telemetry_beside(client) == client
+    assert telemetry_beside(tmp_path / "spike") is None
+    # A page about skyhop's run says more, and has it too.
+    assert fetched_place(tmp_path / "spike") is None
+    (client / "run" / "run.json").unlink()
+    assert fetched_place(tmp_path / "spike") == fetched_place(client) == client
+    (client / "manifest.json").unlink()
+    assert telemetry_beside(client / "run") is None
 
 
 def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{
-    Action, Application, DATAGRAM_SIZES, Datagram, Event, FlowFacts, Kind, Side, Transaction,
+    Action, Application, DATAGRAM_SIZES, Datagram, Detail, Event, FlowFacts, Kind, Side, Transaction,
     Transport,
 };
 
@@ -175,6 +175,7 @@ impl Prober {
             connect: None,
             first_byte: rtt,
             took: rtt,
+            detail: Detail::None,
         }
     }
 }

@@ -16,6 +16,7 @@ from skyhop.analysis.looks import GLYPHS
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import (
+    CALL_KEYS,
     LATENCY_QUANTILES,
     column,
     rows_of,
@@ -34,6 +35,7 @@ _FLOW_KEYS = (
 _APP_KEYS = (
     "run", "flow", "cc", "app", "completed", "failed",
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
+    *CALL_KEYS,
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "utilisation_back", "backlog_mean_bytes",
@@ -198,8 +200,9 @@ def _run_caption(run: RunRecord) -> str:
         )
     if run.apps:
         parts.append(
-            "Latencies are shown at the time when a request, burst or message was due; failures "
-            "are marked above them."
+            "Latencies are shown at the time when a request, burst, message, page or object was "
+            "due; failures are marked above them. That of a call is the time from the mouth to the "
+            "ear."
         )
     return " ".join(parts)
 
@@ -280,6 +283,8 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
             srtt = column("srtt_mean_us").text(row)
             base = column("base_rtt_mean_us").text(row)
             ratio = row["retransmit_ratio"]
+            if row["cc"] is None:
+                continue
             lines = [
                 f"srtt {srtt} ms over a base RTT of {base} ms",
                 f"{column('retransmits').text(row)} of {column('sent_packets').text(row)} packets "

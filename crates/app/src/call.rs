@@ -22,7 +22,8 @@ const MOST_PAYLOAD: Bytes = Bytes::new(1188);
 const MOST_VIDEO: Rate = Rate::from_bits_per_second(100_000_000);
 const FRAME_RATES: std::ops::RangeInclusive<u32> = 1..=120;
 const LONGEST_PLAYOUT: Duration = Duration::from_secs(1);
-const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+const WINDOWS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(60);
 
 /// `[[flow]]` with kind = "call".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,10 +76,16 @@ impl Kind for Call {
         }
         if !FRAME_RATES.contains(&self.frame_rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
-            return Err(("frame_rate", format!("is {}; expected {least} to {most} a second", self.frame_rate)));
+            return Err((
+                "frame_rate",
+                format!("is {}; expected {least} to {most} a second", self.frame_rate),
+            ));
         }
         if self.playout > LONGEST_PLAYOUT {
-            return Err(("playout", format!("is {}; expected at most {LONGEST_PLAYOUT}", self.playout)));
+            return Err((
+                "playout",
+                format!("is {}; expected at most {LONGEST_PLAYOUT}", self.playout),
+            ));
         }
         if !WINDOWS.contains(&self.window) {
             let (least, most) = (WINDOWS.start(), WINDOWS.end());

@@ -57,11 +57,17 @@ pub struct Page {
 impl Default for Page {
     fn default() -> Self {
         Self {
-            document: Draw::Drawn(Distribution::Weibull { scale: Bytes::new(28_243), shape: 0.814_944 }),
+            document: Draw::Drawn(Distribution::Weibull {
+                scale: Bytes::new(28_243),
+                shape: 0.814_944,
+            }),
             // Its mean is 31.9291.
             objects: Draw::Drawn(Distribution::Exponential { mean: 32 }),
             // The median is exp(9.17979).
-            size: Draw::Drawn(Distribution::Lognormal { median: Bytes::new(9_699), sigma: 1.246_46 }),
+            size: Draw::Drawn(Distribution::Lognormal {
+                median: Bytes::new(9_699),
+                sigma: 1.246_46,
+            }),
             file: None,
             listed: Vec::new(),
             request: Bytes::new(300),
@@ -85,7 +91,8 @@ impl Kind for Page {
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
-        let (whole, drawn) = (Self::default(), "is given beside `file`, which says it already; remove one");
+        let (whole, drawn) =
+            (Self::default(), "is given beside `file`, which says it already; remove one");
         if self.file.is_some() {
             let others = [
                 ("document", self.document == whole.document),
@@ -96,7 +103,11 @@ impl Kind for Page {
                 return Err((key, drawn.to_owned()));
             }
         }
-        for (key, size) in [("document", self.document), ("size", self.size), ("request", Draw::Fixed(self.request))] {
+        for (key, size) in [
+            ("document", self.document),
+            ("size", self.size),
+            ("request", Draw::Fixed(self.request)),
+        ] {
             if size == Draw::Fixed(Bytes::ZERO) {
                 return Err((key, "must be above 0 B".to_owned()));
             }
@@ -122,7 +133,12 @@ impl Kind for Page {
     }
 }
 
-fn within(key: &'static str, value: u32, least: u32, most: u32) -> Result<(), (&'static str, String)> {
+fn within(
+    key: &'static str,
+    value: u32,
+    least: u32,
+    most: u32,
+) -> Result<(), (&'static str, String)> {
     match (least..=most).contains(&value) {
         true => Ok(()),
         false => Err((key, format!("is {value}; expected {least} to {most}"))),
@@ -139,17 +155,27 @@ impl Page {
         let mut sizes = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let cell = line.split(',').next().unwrap_or_default().trim();
-            let is_heading = sizes.is_empty() && !cell.starts_with(|first: char| first.is_ascii_digit());
-            if cell.is_empty() || cell.starts_with('#') || (is_heading && cell.starts_with(char::is_alphabetic)) {
+            let is_heading =
+                sizes.is_empty() && !cell.starts_with(|first: char| first.is_ascii_digit());
+            if cell.is_empty()
+                || cell.starts_with('#')
+                || (is_heading && cell.starts_with(char::is_alphabetic))
+            {
                 continue;
             }
             let size = cell.parse().map(Bytes::new).or_else(|_| cell.parse::<Bytes>());
             match size {
                 Ok(size) if size > Bytes::ZERO && size <= MOST_SIZE => sizes.push(size),
-                _ => return Err(format!("line {number}: {cell:?} is no size of an object; expected 1 B to {MOST_SIZE}")),
+                _ => {
+                    return Err(format!(
+                        "line {number}: {cell:?} is no size of an object; expected 1 B to {MOST_SIZE}"
+                    ));
+                }
             }
             if sizes.len() > MOST_OBJECTS as usize + 1 {
-                return Err(format!("line {number}: a page has a document and at most {MOST_OBJECTS} objects"));
+                return Err(format!(
+                    "line {number}: a page has a document and at most {MOST_OBJECTS} objects"
+                ));
             }
         }
         match sizes.is_empty() {

@@ -112,7 +112,8 @@ pub(crate) fn detail_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
 
 fn call_columns(rows: &[AppRow]) -> Vec<Column> {
     let calls = || rows.iter().map(|row| row.detail.call());
-    let directions: StringArray = calls().map(|call| call.map(|call| call.direction.name())).collect();
+    let directions: StringArray =
+        calls().map(|call| call.map(|call| call.direction.name())).collect();
     let mut columns = vec![Column::optional("direction", directions)];
     let counts: [(&str, fn(&CallColumns) -> i64); 7] = [
         ("audio_frames", |call| call.audio_frames),
@@ -128,7 +129,10 @@ fn call_columns(rows: &[AppRow]) -> Vec<Column> {
     }));
     let delays: Int64Array = calls().map(|call| call?.delay_ns).collect();
     columns.push(Column::optional("delay_ns", delays));
-    columns.push(Column::optional("mos", calls().map(|call| Some(call?.mos)).collect::<Float64Array>()));
+    columns.push(Column::optional(
+        "mos",
+        calls().map(|call| Some(call?.mos)).collect::<Float64Array>(),
+    ));
     columns
 }
 
@@ -173,7 +177,8 @@ impl CallAccount {
         (*windows, *sum) = (*windows + 1, *sum + window.mos);
         self.least = Some(self.least.map_or(window.mos, |least| least.min(window.mos)));
         self.jitter_ns += window.jitter_ns;
-        let more = |to: &mut [i64; 3], of: [i64; 3]| to.iter_mut().zip(of).for_each(|(a, b)| *a += b);
+        let more =
+            |to: &mut [i64; 3], of: [i64; 3]| to.iter_mut().zip(of).for_each(|(a, b)| *a += b);
         more(&mut self.audio, [window.audio_frames, window.audio_late, window.audio_lost]);
         more(&mut self.video, [window.video_frames, window.video_late, window.video_lost]);
     }
@@ -182,7 +187,8 @@ impl CallAccount {
     pub(crate) fn summary(&self) -> Option<CallSummary> {
         let mos_least = self.least?;
         let [forward, back] = self.mos;
-        let mean = |(windows, sum): (u64, f64)| if windows == 0 { sum } else { sum / windows as f64 };
+        let mean =
+            |(windows, sum): (u64, f64)| if windows == 0 { sum } else { sum / windows as f64 };
         let share = |[all, part]: [i64; 2]| if all == 0 { 0.0 } else { part as f64 / all as f64 };
         Some(CallSummary {
             mos_mean: mean((forward.0 + back.0, forward.1 + back.1)),

@@ -384,7 +384,10 @@ fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
         let app = plan.traffic.app();
         let (kind, latency_us) = (app.name(), Tally::default());
         let (table, client, call) = (app.table()?, plan.from, CallAccount::default());
-        Some((plan.id, AppAccount { table, kind, client, completed: 0, failed: 0, latency_us, call }))
+        Some((
+            plan.id,
+            AppAccount { table, kind, client, completed: 0, failed: 0, latency_us, call },
+        ))
     })
 }
 

@@ -127,7 +127,8 @@ impl NamedScenario {
                     return wrong(&format!(".app.{name}"), what);
                 }
                 self.with_files(tcp.app(), &format!("{key}.app"))?;
-                let options = tcp.tcp.clone().or(self.scenario.tcp.clone()).values();
+                let options =
+                    tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values();
                 if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);
                 }

@@ -56,7 +56,7 @@ impl Scenario {
         let mut whole = self.clone();
         for flow in &mut whole.flow {
             if let FlowKind::Tcp(tcp) = &mut flow.kind {
-                tcp.tcp = written(&tcp.tcp, &self.tcp);
+                tcp.tcp = written(&tcp.own_tcp(&self.tcp), &self.tcp);
             }
         }
         let json = serde_json::to_value(whole);
@@ -527,6 +527,16 @@ impl TcpFlow {
             App::Bulk(bulk) => App::Bulk(Bulk { bytes: bulk.bytes.or(self.bytes), ..bulk.clone() }),
             other => other.clone(),
         }
+    }
+
+    /// What its TCP is set to where `[tcp]` says nothing, with what its application needs: browsers and web servers have
+    /// short segments leave at once.
+    pub(crate) fn own_tcp(&self, of_all: &TcpKeys) -> TcpKeys {
+        let mut own = self.tcp.clone();
+        if matches!(self.app, App::Page(_)) && of_all.nodelay.is_none() {
+            own.nodelay = own.nodelay.or(Some(true));
+        }
+        own
     }
 }
 

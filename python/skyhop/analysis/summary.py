@@ -14,8 +14,8 @@ LATENCY_QUANTILES = ("p50", "p95", "p99")
 """Of what a flow's application did."""
 
 CALL_KEYS = (
-    "mos_mean", "mos_least", "mos_forward", "mos_back", "jitter_mean_us", "audio_late", "audio_lost",
-    "video_late", "video_lost",
+    "mos_mean", "mos_least", "mos_forward", "mos_back", "jitter_mean_us",
+    "audio_late", "audio_lost", "video_late", "video_lost",
 )  # fmt: skip
 """What summary.json says of a call beside what it says of all applications."""
 

@@ -1,7 +1,7 @@
 """What is measured of each run: columns of the dataset, and the metrics that read them.
 
-A row belongs to one TCP flow or call of one run; a run without any has one row with what is known of
-its link and probes. Columns carry summary.json's names and units; metrics have the units that
+A row belongs to one TCP flow or call of one run; a run without any has one row with what is known
+of its link and probes. Columns carry summary.json's names and units; metrics have the units that
 people read.
 """
 

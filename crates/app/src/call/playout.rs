@@ -132,7 +132,8 @@ impl Receiver {
         let lost = (audio.late + audio.lost) as f64 / audio.due.max(1) as f64;
         let mos = heard_after.map_or(1.0, |after| self.codec.mos(after, lost));
         let counts = [audio.due, video.due].into_iter();
-        let bytes = counts.zip(self.streams).map(|(due, stream)| due * stream.frame_size().as_u64());
+        let bytes =
+            counts.zip(self.streams).map(|(due, stream)| due * stream.frame_size().as_u64());
         let bytes = Bytes::new(bytes.sum());
         let of = |side| if self.sender == side { bytes } else { Bytes::ZERO };
         let jitter = Duration::from_nanos(self.jitter.ns.round() as u64);
@@ -146,7 +147,14 @@ impl Receiver {
             connect: None,
             first_byte: None,
             took: heard_after,
-            detail: Detail::Call(CallWindow { sender: self.sender, audio, video, delay, jitter, mos }),
+            detail: Detail::Call(CallWindow {
+                sender: self.sender,
+                audio,
+                video,
+                delay,
+                jitter,
+                mos,
+            }),
         })
     }
 
@@ -220,7 +228,8 @@ impl Buffer {
 
 /// How long the packets took that arrived, in the mean.
 fn mean_transit(audio: &[Frame]) -> Option<Duration> {
-    let transits = audio.iter().filter_map(|frame| Some(frame.whole?.saturating_since(frame.due).as_nanos()));
+    let transits =
+        audio.iter().filter_map(|frame| Some(frame.whole?.saturating_since(frame.due).as_nanos()));
     let (sum, count) = transits.fold((0, 0), |(sum, count), ns| (sum + ns, count + 1));
     (count > 0).then(|| Duration::from_nanos(sum / count))
 }

@@ -29,7 +29,9 @@ pub(super) struct Client {
 #[derive(Debug)]
 enum State {
     /// Between pages.
-    Thinking { until: Instant },
+    Thinking {
+        until: Instant,
+    },
     Loading(Loading),
     Done,
 }
@@ -123,7 +125,10 @@ impl Client {
     fn end(&mut self, now: Instant, took: Option<Duration>) {
         let State::Loading(page) = std::mem::replace(&mut self.state, State::Done) else { return };
         let last = if took.is_some() { Action::Finish } else { Action::Abort };
-        let opened = page.lanes.iter().filter(|lane| lane.connection == page.lanes[0].connection || page.read.is_some());
+        let opened = page
+            .lanes
+            .iter()
+            .filter(|lane| lane.connection == page.lanes[0].connection || page.read.is_some());
         self.todo.extend(opened.flat_map(|lane| [Action::Turn(lane.connection), last]));
         for lane in &page.lanes {
             for out in &lane.out {
@@ -278,7 +283,9 @@ impl Application for Client {
             match &self.state {
                 State::Thinking { until } if now < *until => return Action::Wait(*until),
                 State::Thinking { until } => self.begin(*until),
-                State::Loading(page) if page.due + self.config.timeout <= now => self.end(now, None),
+                State::Loading(page) if page.due + self.config.timeout <= now => {
+                    self.end(now, None)
+                }
                 State::Loading(page) => return Action::Wait(page.due + self.config.timeout),
                 State::Done => return Action::Wait(Instant::NEVER),
             }

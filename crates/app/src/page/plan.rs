@@ -59,7 +59,11 @@ impl Plan {
             }
         };
         let count = objects.len() as u32;
-        Self { lanes: lanes(page, document, objects), objects: count, think: page.think.next(&mut rng) }
+        Self {
+            lanes: lanes(page, document, objects),
+            objects: count,
+            think: page.think.next(&mut rng),
+        }
     }
 }
 

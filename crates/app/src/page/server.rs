@@ -35,7 +35,9 @@ impl Application for Server {
             Event::PeerFinished => self.todo.push_back(Action::Finish),
             Event::Connected | Event::Lost | Event::Datagram(_) => {}
         }
-        while let Some(next) = self.expected.front().copied().filter(|next| self.received >= next.request) {
+        while let Some(next) =
+            self.expected.front().copied().filter(|next| self.received >= next.request)
+        {
             self.expected.pop_front();
             self.received = self.received - next.request;
             self.todo.push_back(Action::Write(next.response));

@@ -34,7 +34,8 @@ impl NamedScenario {
             return Err(self.wrong(key, what));
         }
         let listed = Page::sizes_of(&text);
-        let listed = listed.map_err(|what| self.wrong(key, format!("{}: {what}", path.display())))?;
+        let listed =
+            listed.map_err(|what| self.wrong(key, format!("{}: {what}", path.display())))?;
         Ok(App::Page(Page { listed, ..page }))
     }
 }

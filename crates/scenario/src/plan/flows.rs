@@ -107,7 +107,7 @@ impl NamedScenario {
             FlowKind::Tcp(tcp) => Traffic::Tcp {
                 cc: self.whole_cc(&tcp.cc),
                 app: self.with_files(tcp.app(), &format!("flow.{entry}.app"))?,
-                options: tcp.tcp.clone().or(self.scenario.tcp.clone()).values(),
+                options: tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values(),
                 parameters: flow.parameters.clone(),
             },
             FlowKind::Probe(probe) => Traffic::Udp { app: App::Probe(probe.clone()) },

@@ -109,6 +109,8 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     """Return what the page about runs says; its title is the ends of the paths unless given."""
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
+    # A call is no TCP flow: all that is known of it stands among the applications.
+    tcp_rows = [row for row in flow_rows if row["cc"] is not None]
     run_rows = [of_run[0] for of_run in rows]
     link_rows = [
         row
@@ -120,7 +122,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
-        flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        flow_table=summary_table(_flow_columns(tcp_rows), tcp_rows),
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),
@@ -279,12 +281,12 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
         for row in of_run:
             if row["flow"] is None:
                 continue
+            if row["cc"] is None:
+                continue
             style = styles[index, int(row["flow"])]
             srtt = column("srtt_mean_us").text(row)
             base = column("base_rtt_mean_us").text(row)
             ratio = row["retransmit_ratio"]
-            if row["cc"] is None:
-                continue
             lines = [
                 f"srtt {srtt} ms over a base RTT of {base} ms",
                 f"{column('retransmits').text(row)} of {column('sent_packets').text(row)} packets "

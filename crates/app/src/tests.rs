@@ -76,6 +76,9 @@ fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
                             ends[0].coming = vec![(now + ONE_WAY * 2, Event::Connected)];
                         }
                     }
+                    Action::Open(_) | Action::Turn(_) => {
+                        panic!("there is one connection at a time")
+                    }
                     Action::Write(bytes) => {
                         assert!(bytes > Bytes::ZERO && !ends[index].finished);
                         ends[index].unsent += bytes.as_u64();

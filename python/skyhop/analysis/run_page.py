@@ -16,6 +16,7 @@ from skyhop.analysis.looks import GLYPHS
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import (
+    CALL_KEYS,
     LATENCY_QUANTILES,
     column,
     rows_of,
@@ -38,6 +39,7 @@ _FLOW_KEYS = (
 _APP_KEYS = (
     "run", "flow", "cc", "app", "completed", "failed",
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
+    *CALL_KEYS,
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "utilisation_back", "backlog_mean_bytes",
@@ -115,6 +117,8 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     """Return what the page about runs says; its title is the ends of the paths unless given."""
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
+    # A call is no TCP flow: all that is known of it stands among the applications.
+    tcp_rows = [row for row in flow_rows if row["cc"] is not None]
     run_rows = [of_run[0] for of_run in rows]
     link_rows = [
         row
@@ -127,7 +131,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
-        flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        flow_table=summary_table(_flow_columns(tcp_rows), tcp_rows),
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),
@@ -233,8 +237,9 @@ def _run_caption(run: RunRecord) -> str:
         )
     if run.apps:
         parts.append(
-            "Latencies are shown at the time when a request, burst or message was due; failures "
-            "are marked above them."
+            "Latencies are shown at the time when a request, burst, message, page or object was "
+            "due; failures are marked above them. That of a call is the time from the mouth to the "
+            "ear."
         )
     return " ".join(parts)
 
@@ -310,6 +315,8 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
     for index, of_run in enumerate(rows):
         for row in of_run:
             if row["flow"] is None:
+                continue
+            if row["cc"] is None:
                 continue
             style = styles[index, int(row["flow"])]
             srtt = column("srtt_mean_us").text(row)

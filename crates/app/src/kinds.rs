@@ -6,7 +6,7 @@ use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Rate};
 
 use crate::{
-    Application, Bulk, ConstantRate, FlowFacts, Kind, OnOff, Probe, RequestResponse, Side,
+    Application, Bulk, ConstantRate, Dash, FlowFacts, Kind, OnOff, Probe, RequestResponse, Side,
     Transport,
 };
 
@@ -41,6 +41,7 @@ table! {
     OnOff = "on-off", "sends and pauses by turns, at a rate or as fast as TCP carries it";
     ConstantRate = "constant-rate", "sends messages of one size at even times";
     RequestResponse = "request-response", "asks, waits for the answer, thinks, and asks again";
+    Dash = "dash", "plays adaptive video: a film's chunks one after the other, in the track that a controller chooses";
     // In a scenario it is a kind of flow.
     #[schemars(skip)]
     Probe = "probe", "sends UDP packets that come back at once; its keys stand in a flow of kind = \"probe\"";

@@ -12,6 +12,7 @@
 
 mod bulk;
 mod constant_rate;
+mod dash;
 mod draw;
 mod kinds;
 mod on_off;
@@ -31,6 +32,7 @@ use skyhop_units::{Bytes, Instant, Rate};
 
 pub use bulk::Bulk;
 pub use constant_rate::ConstantRate;
+pub use dash::Dash;
 pub use draw::{Distribution, Draw, Quantity};
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
@@ -38,7 +40,7 @@ pub use options::{TcpKeys, TcpOptions};
 pub use probe::Probe;
 pub use reader::Reader;
 pub use request_response::RequestResponse;
-pub use transaction::Transaction;
+pub use transaction::{Detail, Transaction};
 
 /// One end of a flow's application.
 pub trait Application: fmt::Debug + Send {

@@ -1,9 +1,10 @@
 //! What applications find: one row each, in one table for each kind.
 
 use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_video::ChunkRow;
 
 /// Something that was to be done, and how it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transaction {
     /// Which of the flow's connections, counted from 0.
     pub connection: u32,
@@ -21,4 +22,15 @@ pub struct Transaction {
     pub first_byte: Option<Duration>,
     /// Until all of it had been read; `None`: it failed.
     pub took: Option<Duration>,
+    /// What its kind of application says of it besides.
+    pub detail: Detail,
+}
+
+/// What a kind of application says of a transaction beside what all have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// Of a chunk of a film.
+    Chunk(ChunkRow),
 }

@@ -9,5 +9,7 @@ words! {
         Bursts = "bursts",
         /// A message of a steady source.
         Messages = "messages",
+        /// A chunk of a film.
+        Chunks = "chunks",
     }
 }

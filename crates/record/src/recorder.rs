@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
-use skyhop_app::{App, Kind as _, Transaction};
+use skyhop_app::{App, Dash, Detail, Kind as _, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction};
 use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_video::ChunkRow;
 
+use crate::app_detail::VideoSummary;
 use crate::counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
@@ -85,6 +87,8 @@ struct AppAccount {
     completed: u64,
     failed: u64,
     latency_us: Tally,
+    /// Of a player: the film's chunks.
+    video: Option<(Dash, Vec<ChunkRow>)>,
 }
 
 /// What is kept of a probe.
@@ -375,8 +379,9 @@ fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
     flows.iter().filter_map(|plan| {
         let app = plan.traffic.app();
         let (kind, latency_us) = (app.name(), Tally::default());
-        let account = AppAccount { table: app.table()?, kind, completed: 0, failed: 0, latency_us };
-        Some((plan.id, account))
+        let video = if let App::Dash(dash) = app { Some((dash.clone(), Vec::new())) } else { None };
+        let (table, completed, failed) = (app.table()?, 0, 0);
+        Some((plan.id, AppAccount { table, kind, completed, failed, latency_us, video }))
     })
 }
 
@@ -480,6 +485,9 @@ impl AppAccount {
             }
             None => self.failed += 1,
         }
+        if let (Some((_, chunks)), Detail::Chunk(row)) = (&mut self.video, &transaction.detail) {
+            chunks.push(*row);
+        }
     }
 
     fn summary(&mut self, id: u32) -> AppSummary {
@@ -491,6 +499,7 @@ impl AppAccount {
             latency_p50_us: self.latency_us.percentile(50),
             latency_p95_us: self.latency_us.percentile(95),
             latency_p99_us: self.latency_us.percentile(99),
+            video: self.video.as_ref().map(|(dash, chunks)| VideoSummary::of(dash, chunks)),
         }
     }
 }

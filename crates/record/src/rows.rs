@@ -10,6 +10,8 @@ use skyhop_model::{
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
 
+use crate::app_detail::{AppDetail, VideoSummary};
+
 /// One TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
@@ -178,6 +180,9 @@ pub struct AppRow {
     pub first_byte_ns: Option<i64>,
     /// From when it was due until all of it had been read; `None` where it failed.
     pub latency_ns: Option<i64>,
+    /// What its table has besides.
+    #[serde(default)]
+    pub detail: AppDetail,
 }
 
 impl AppRow {
@@ -185,6 +190,7 @@ impl AppRow {
     pub fn new(flow: u32, transaction: &Transaction) -> Self {
         Self {
             flow: flow as i32,
+            detail: AppDetail::new(&transaction.detail),
             connection: transaction.connection as i32,
             seq: transaction.number as i64,
             t_ns: transaction.due.as_nanos() as i64,
@@ -330,6 +336,9 @@ pub struct AppSummary {
     pub latency_p95_us: Option<u64>,
     /// 99th percentile.
     pub latency_p99_us: Option<u64>,
+    /// Of a film: what its viewer saw.
+    #[serde(flatten)]
+    pub video: Option<VideoSummary>,
 }
 
 /// The bottleneck over the run.

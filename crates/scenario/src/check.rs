@@ -126,6 +126,7 @@ impl NamedScenario {
                 if let Err((name, what)) = tcp.app.check() {
                     return wrong(&format!(".app.{name}"), what);
                 }
+                self.with_files(tcp.app(), &format!("{key}.app"))?;
                 let options = tcp.tcp.clone().or(self.scenario.tcp.clone()).values();
                 if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);

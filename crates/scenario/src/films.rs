@@ -1,7 +1,7 @@
 //! Films by name: those that come with skyhop, and files of the user's.
 
 use std::fs;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use skyhop_units::Duration;
 use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
@@ -23,8 +23,7 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
     if skyhop_video::film::film_names().iter().any(|known| known == name) {
         return Film::shipped(name).map_err(wrong);
     }
-    let places = [base.join(name), Path::new(name).to_owned()];
-    let Some(path) = places.into_iter().find(|path| path.exists()) else {
+    let Some(path) = given_film(base, name) else {
         let known = skyhop_video::film::film_names().join(", ");
         let what = format!(
             "unknown film {}; expected {known}, a TOML file, a DASH manifest (.mpd), or a directory of Pensieve's lists \
@@ -45,6 +44,13 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
         Film::of_toml(&text, &file)
     };
     read.map_err(wrong)
+}
+
+/// The file or directory that `name` stands for, unless it is the name of a film that comes with skyhop.
+pub(crate) fn given_film(base: &Path, name: &str) -> Option<PathBuf> {
+    let is_shipped = skyhop_video::film::film_names().iter().any(|known| known == name);
+    let places = [base.join(name), PathBuf::from(name)];
+    places.into_iter().find(|path| path.exists()).filter(|_| !is_shipped && !name.is_empty())
 }
 
 /// How large a file of a manifest's film is, if it is there.

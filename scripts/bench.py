@@ -1,4 +1,4 @@
-"""How fast starting, paths, simulations, studies and video are, and how punctual and lean live runs."""
+"""How fast starting, paths, simulations, studies and video are, how punctual and lean live runs."""
 
 from __future__ import annotations
 

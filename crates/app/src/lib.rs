@@ -13,6 +13,7 @@
 mod bulk;
 mod call;
 mod constant_rate;
+mod dash;
 mod draw;
 mod emodel;
 mod kinds;
@@ -35,6 +36,7 @@ use skyhop_units::{Bytes, Instant, Rate};
 pub use bulk::Bulk;
 pub use call::Call;
 pub use constant_rate::ConstantRate;
+pub use dash::Dash;
 pub use draw::{Distribution, Draw, Quantity};
 pub use emodel::Codec;
 pub use kinds::{APPS, App, AppEntry};

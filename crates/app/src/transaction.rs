@@ -2,6 +2,7 @@
 
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_video::ChunkRow;
 
 use crate::Side;
 
@@ -45,6 +46,8 @@ pub enum Detail {
     },
     /// Of a window of a call.
     Call(CallWindow),
+    /// Of a chunk of a film.
+    Chunk(ChunkRow),
 }
 
 impl Detail {
@@ -52,7 +55,7 @@ impl Detail {
     pub const fn table(&self) -> Option<AppTable> {
         match self {
             Self::Object { .. } => Some(AppTable::Objects),
-            Self::None | Self::Page { .. } | Self::Call(_) => None,
+            Self::None | Self::Page { .. } | Self::Call(_) | Self::Chunk(_) => None,
         }
     }
 }

@@ -15,5 +15,7 @@ words! {
         Objects = "objects",
         /// One direction of a call over a window of time.
         Calls = "calls",
+        /// A chunk of a film.
+        Chunks = "chunks",
     }
 }

@@ -18,7 +18,7 @@ mod stream;
 mod tables;
 mod tally;
 
-pub use app_detail::{AppDetail, CallColumns, CallSummary};
+pub use app_detail::{AppDetail, CallColumns, CallSummary, VideoSummary};
 pub use counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
-use skyhop_app::{App, Kind as _, Transaction};
+use skyhop_app::{App, Dash, Detail, Kind as _, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End};
 use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_video::ChunkRow;
 
-use crate::app_detail::{AppDetail, CallAccount};
+use crate::app_detail::{AppDetail, CallAccount, VideoSummary};
 use crate::counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
@@ -89,6 +90,8 @@ struct AppAccount {
     failed: u64,
     latency_us: Tally,
     call: CallAccount,
+    /// Of a player: the film's chunks.
+    video: Option<(Dash, Vec<ChunkRow>)>,
 }
 
 /// What is kept of a probe.
@@ -384,9 +387,11 @@ fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
         let app = plan.traffic.app();
         let (kind, latency_us) = (app.name(), Tally::default());
         let (table, client, call) = (app.table()?, plan.from, CallAccount::default());
+        let video = if let App::Dash(dash) = app { Some((dash.clone(), Vec::new())) } else { None };
+        let (completed, failed) = (0, 0);
         Some((
             plan.id,
-            AppAccount { table, kind, client, completed: 0, failed: 0, latency_us, call },
+            AppAccount { table, kind, client, completed, failed, latency_us, call, video },
         ))
     })
 }
@@ -494,6 +499,9 @@ impl AppAccount {
             }
             None => self.failed += 1,
         }
+        if let (Some((_, chunks)), Detail::Chunk(row)) = (&mut self.video, &transaction.detail) {
+            chunks.push(*row);
+        }
     }
 
     fn summary(&mut self, id: u32) -> AppSummary {
@@ -506,6 +514,7 @@ impl AppAccount {
             latency_p95_us: self.latency_us.percentile(95),
             latency_p99_us: self.latency_us.percentile(99),
             call: self.call.summary(),
+            video: self.video.as_ref().map(|(dash, chunks)| VideoSummary::of(dash, chunks)),
         }
     }
 }

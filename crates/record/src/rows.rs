@@ -10,7 +10,7 @@ use skyhop_model::{
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
 
-use crate::app_detail::{AppDetail, CallSummary};
+use crate::app_detail::{AppDetail, CallSummary, VideoSummary};
 
 /// One TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -339,6 +339,9 @@ pub struct AppSummary {
     /// Of a call: what its listeners think, and what became of its frames.
     #[serde(flatten)]
     pub call: Option<CallSummary>,
+    /// Of a film: what its viewer saw.
+    #[serde(flatten)]
+    pub video: Option<VideoSummary>,
 }
 
 /// The bottleneck over the run.

@@ -102,6 +102,7 @@ impl NamedScenario {
         for flow in flows.into_iter().flatten() {
             if let Some(app) = flow.get_mut("app") {
                 self.name_files_wholly(app, &["file"]);
+                self.name_film_wholly(app);
             }
             if let Some(cc) = flow.get_mut("cc") {
                 *cc = serde_json::json!(self.whole_cc(cc.as_str().unwrap_or_default()));

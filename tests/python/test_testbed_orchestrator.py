@@ -504,6 +504,35 @@ def test_a_disabled_user_is_out_and_the_last_administrator_stays(at: Desks) -> N
         at.office.caller_of_token(token)
 
 
+@pytest.mark.parametrize("way", ["removed", "disabled"])
+def test_the_jobs_of_a_user_who_is_out_end(at: Desks, way: str) -> None:
+    at.submit(job("hourly", 'cron = "0 * * * *"'), BOB)
+    going = only_run(at, at.submit(job("going", nodes='["b"]'), BOB)["id"])
+    others = at.submit(job("others", 'at = "2027-01-01T05:01:00Z"'))["id"]
+    for state in ("claimed", "deploying", "executing"):
+        at.change("b", going, state)
+    with at.at(BOB) as desk:
+        # What was put in its place does not know of the run that goes on.
+        text = job("going", 'at = "2027-01-01T07:00:00Z"', nodes='["b"]')
+        jobs.modify(desk, "going", text, {}, at.office.objects)
+    with at.at(ADMIN) as desk:
+        if way == "removed":
+            assert people.delete_user(desk, "bob") == 3
+        else:
+            assert people.put_user(desk, {"name": "bob", "disabled": True})["jobs_ended"] == 3
+    assert state_of(at, going) == ("aborted", "user")
+    left = [row for row in all_runs(at) if State(row["state"]) not in ENDED]
+    assert [row["job"] for row in left] == [others]
+    with at.office.reading(B) as desk:
+        assert nodes.schedule(desk, "b")[1]["runs"] == []
+    with at.at(ADMIN) as desk:
+        (bobs,) = [row for row in people.users(desk) if row["name"] == "bob"]
+        assert bobs["disabled"]
+        # Who comes back begins anew.
+        people.put_user(desk, {"name": "bob", "disabled": False})
+        assert jobs.listing(desk, user="bob") == []
+
+
 def test_an_invitation_is_for_one_node_once_and_for_a_quarter_of_an_hour(at: Desks) -> None:
     def invite(name: str) -> str:
         with at.at(ADMIN) as desk:

@@ -168,10 +168,11 @@ def users_add(
 def users_remove(
     name: Annotated[str, typer.Argument(metavar="NAME")], credential: As = None
 ) -> None:
-    """Forget a user; one who has jobs or nodes is disabled."""
+    """Forget a user; jobs end, and one who had jobs or nodes is disabled."""
     with _open(credential) as testbed:
-        testbed.delete_user(name)
-    print(f"{name} is no user any more")
+        ended = testbed.delete_user(name)
+    said = f"; {ended} {'job' if ended == 1 else 'jobs'} ended" if ended else ""
+    print(f"{name} is no user any more{said}")
 
 
 @tokens_app.command("issue")

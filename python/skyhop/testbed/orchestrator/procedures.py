@@ -147,8 +147,8 @@ def _revoke_token(_office: Office, desk: Desk, asked: pb.RevokeTokenRequest) -> 
 
 
 def _delete_user(_office: Office, desk: Desk, asked: pb.UserName) -> pb.Document:
-    people.delete_user(desk, asked.user)
-    return _document({"deleted": asked.user})
+    ended = people.delete_user(desk, asked.user)
+    return _document({"deleted": asked.user, "jobs_ended": ended})
 
 
 def _put_config(_office: Office, desk: Desk, asked: pb.Document) -> pb.Document:

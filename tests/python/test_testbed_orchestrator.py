@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from needs import cases
 from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, desks, job
 
-from skyhop.errors import InputError
+from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.agent.deciding import Situation, hindrance
 from skyhop.testbed.agent.schedule import read_schedule
 from skyhop.testbed.ids import is_id, new_id
@@ -27,6 +28,7 @@ from skyhop.testbed.orchestrator.desk import (
     NotFoundError,
     UnknownCallerError,
 )
+from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.states import Change, fold
 from skyhop.testbed.store.tables import event, run
 from skyhop.testbed.words import ENDED, JobKind, Reason, Role, State
@@ -595,14 +597,29 @@ def test_tables_are_those_that_the_migrations_make(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "sqlite:////nowhere/at/all.sqlite", "oracle://x/y"])
-def test_a_database_that_cannot_be_is_said_in_a_line(url: str) -> None:
-    from skyhop.errors import SkyhopError
-    from skyhop.testbed.store.database import open_database
-
-    with pytest.raises(SkyhopError, match="the testbed's database") as caught:
-        open_database(url)
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "no address of one; there are sqlite:.* and postgresql:"),
+        ("postgresql://ann:secret@host:port/x", "no address of one"),
+        ("sqlite:////nowhere/at/all.sqlite", "unable to open"),
+        ("oracle://x/y", '"oracle" is not known; there are sqlite and postgresql'),
+        ("foo://", '"foo" is not known; there are sqlite and postgresql'),
+        ("postgresql://x/y", r"pip install 'skyhop\[postgresql\]'"),
+        ("postgresql+psycopg2://x/y", "no driver psycopg2"),
+    ],
+)
+def test_a_database_that_cannot_be_is_said_in_a_line(
+    url: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in ("psycopg", "psycopg2"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SkyhopError, match=f"the testbed's database: .*{said}") as caught:
+        Office(tmp_path / "state", ["localhost"], database=url)
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    # Nothing was made: no keys of a testbed that there is not.
+    assert not list(tmp_path.rglob("*.key"))
 
 
 def test_others_may_not_read_the_keys(tmp_path: Path) -> None:

@@ -520,12 +520,25 @@ def policy(
             if "policy" not in found:
                 raise InputError(f"{node} is not your node")
         else:
-            try:
-                values = json.loads(file.read_text())
-            except (OSError, ValueError) as error:
-                raise InputError(f"{file}: {error}") from None
+            values = _read_policy(file, node)
             found = testbed.set_policy(node, values)
     print(json.dumps(found["policy"], indent=2))
+
+
+def _read_policy(file: Path, node: str) -> dict[str, Any]:
+    from skyhop.errors import InputError
+
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{file}: is no JSON object; skyhop testbed policy {node} prints the present one"
+        )
+    return values
 
 
 @trigger_app.command("test")
@@ -560,10 +573,10 @@ def trigger_test(
         raise InputError(str(error)) from None
     to_ns = _instant_ns(end, _now_ns())
     if history is not None:
-        from skyhop.telemetry.store import Store
+        from skyhop.cli.telemetry_ import opened_store
 
         chosen = [node] if node else None
-        frame = Store(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
+        frame = opened_store(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
         if frame["node"].n_unique() > 1:
             raise InputError(f"{history}: holds several nodes; choose one with --node")
     elif node is None:

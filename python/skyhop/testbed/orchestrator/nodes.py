@@ -436,7 +436,7 @@ def log_of_triggers(
         query = query.where(trigger_log.c.at_ns >= from_ns)
     if to_ns:
         query = query.where(trigger_log.c.at_ns < to_ns)
-    rows = desk.all(query.order_by(trigger_log.c.id.desc()).limit(min(limit or 200, 10_000)))
+    rows = desk.all(query.order_by(trigger_log.c.id.desc()).limit(runs.most(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [{**json.loads(row["body"]), **{key: row[key] for key in keys}} for row in rows]
 

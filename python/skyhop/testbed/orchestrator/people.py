@@ -122,8 +122,11 @@ def issue(
 
     Raises:
         NotFoundError: there is no such user or node.
+        InputError: it would have expired before it is given.
     """
     _check_there(desk, of_user, of_node)
+    if expires_ns is not None and expires_ns <= desk.now_ns:
+        raise InputError("a credential cannot expire before it is made")
     secret = new_secret()
     row = {"user": of_user, "node": of_node, "label": label[:_LONGEST], "expires_ns": expires_ns}
     desk.do(
@@ -139,11 +142,19 @@ def issue(
 
 
 def revoke(desk: Desk, name: str, which: str) -> int:
-    """Take tokens of a user away: those with a label or an id, or all ("*"); return how many."""
+    """Take tokens of a user away: those with a label or an id, or all ("*"); return how many.
+
+    Raises:
+        NotFoundError: there is no such user, or none of the label or id.
+    """
+    _check_there(desk, name, None)
     chosen = credential.c.user == name
     if which != "*":
         chosen &= sa.or_(credential.c.label == which, credential.c.id == which)
-    return desk.do(sa.delete(credential).where(chosen))
+    count = desk.do(sa.delete(credential).where(chosen))
+    if not count and which != "*":
+        raise NotFoundError(f'{name} has no token with the label or id "{which[:80]}"')
+    return count
 
 
 def caller_of_token(desk: Desk, secret: str, kind: str = TOKEN) -> tuple[Caller, bool]:

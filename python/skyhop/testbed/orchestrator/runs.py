@@ -19,6 +19,7 @@ from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, Sta
 _SECOND = 1_000_000_000
 _FAST_NS = 86_400 * _SECOND
 """No node's clock is so far ahead."""
+_MOST_ROWS = 10_000
 _LARGEST_FENCE, _LATEST_NS = 2**63, 2**62
 _MADE_ROOM = frozenset({Reason.SCAVENGER, Reason.BUSY})
 """Why a run that happens once is given another time."""
@@ -299,7 +300,13 @@ def listing(
 
     Of those that are still to come there is the next one of each job on each node, unless their
     state is asked for: a job of every minute has thousands.
+
+    Raises:
+        InputError: there is no such state.
     """
+    for state in states:
+        if state not in list(State):
+            raise InputError(f'state: "{state[:40]}" is none; there are {", ".join(State)}')
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
     if not desk.caller.is_admin:
         mine = access.my_nodes(desk)
@@ -317,8 +324,13 @@ def listing(
         query = query.where(clause) if wanted else query
     if not states:
         query = query.where(~_later_than_next(desk.now_ns))
-    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(min(limit or 100, 10_000))
+    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(most(limit, 100))
     return [dict(row) for row in desk.all(query)]
+
+
+def most(asked: int, usual: int) -> int:
+    """Return how many rows are given to who asks for so many, or does not say."""
+    return min(asked if asked > 0 else usual, _MOST_ROWS)
 
 
 def _later_than_next(now_ns: int) -> sa.ColumnElement[bool]:

@@ -235,7 +235,7 @@ def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> 
     names = [f"n{number:02}" for number in range(50)]
     with ThreadPoolExecutor(50) as pool, testbed.testbed() as admin:
         agents = list(pool.map(testbed.agent, names))
-        for number in range(950):
+        for number in range(999):
             node, hour = names[number % 50], number // 50
             when = f'at = "2099-01-01T{hour:02}:00:00Z"'
             admin_submit(admin, job(f"j{number}", when, nodes=f'["{node}"]'))

@@ -19,9 +19,11 @@ import pytest
 from conftest import skyhop_command
 from testbed_office import Served, job, served
 
+from skyhop.cli.testbed_events import print_events
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.client import VARIABLE, Credential, Testbed
 from skyhop.testbed.ids import new_id
+from skyhop.testbed.job import read_job
 from skyhop.testbed.keys import is_signed, make_request
 from skyhop.testbed.orchestrator.access import MAY
 from skyhop.testbed.orchestrator.authority import open_authority
@@ -532,3 +534,35 @@ def test_what_is_wrong_is_refused_in_a_line(testbed: Served, words: str, said: s
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (testbed.directory.parent / "new").exists()
+
+
+def test_commands_print_json_and_events_in_words(testbed: Served) -> None:
+    place = testbed.directory.parent
+    (place / "mine.toml").write_text(job("mine", 'at = "2099-05-01T00:00:00Z"', length='"90 s"'))
+    with testbed.testbed() as admin:
+        made = admin.submit(place / "mine.toml")
+        (planned,) = admin.runs(job="mine")
+    printed = skyhop(testbed, "job", "mine").stdout
+    assert read_job(printed) == read_job((place / "mine.toml").read_text())
+    slot = json.loads(skyhop(testbed, "next", "a", "--json").stdout)
+    assert slot["nodes"] == ["a"]
+    modified = json.loads(skyhop(testbed, "modify", "mine", "mine.toml", "--json").stdout)
+    assert modified["id"] != made["id"]
+    assert json.loads(skyhop(testbed, "cancel", "mine", "--json").stdout)["state"] == "cancelled"
+    assert json.loads(skyhop(testbed, "scavenger", "a", "auto", "--json").stdout)["name"] == "a"
+    shown = skyhop(testbed, "run", planned["id"])
+    assert "skipped (job-ended) user:admin" in shown.stdout
+
+
+def test_what_is_said_of_a_run_is_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+    moved = {"rx_bytes": 12_345_678, "tx_bytes": 999, "counted": "bytes of its sockets"}
+    details = {"exit": 1, "traffic": moved, "began_ns": 10**9, "ended_ns": 3 * 10**9, "fence": 7}
+    event = {"at_ns": 0, "state": "failed", "reason": "exit", "actor": "node:a", "details": details}
+    claimed = {**event, "state": "claimed", "reason": None, "details": {"clock_offset_ms": 250.4}}
+    print_events([event, claimed])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(
+        "failed (exit) node:a exit status 1; received 12.3 MB, sent 999 byte "
+        "(bytes of its sockets); ran for 2.0 s"
+    )
+    assert second.endswith("claimed node:a its clock is +250 ms off")

@@ -185,6 +185,22 @@ def test_a_wrong_event_keeps_nothing_back(at: Desks) -> None:
     assert state_of(at, name) == ("planned", None)
 
 
+@pytest.mark.parametrize("way", ["claim", "told"])
+def test_a_clock_that_is_off_is_warned_of(at: Desks, way: str) -> None:
+    for number, (offset_ms, warned) in enumerate([(99.0, None), (-250.0, -250.0), ("x", None)]):
+        at.report("a", ("health", {"clock_offset_ms": offset_ms}))
+        name = only_run(at, at.submit(job(f"j{number}", overhead="false"))["id"])
+        if way == "claim":
+            with at.at(A) as desk:
+                assert runs.claim(desk, name, 1, at.now_ns)[0]
+        else:
+            at.change("a", name, "claimed", fence=1)
+        with at.at(ANN) as desk:
+            (event,) = runs.document(desk, name)["events"]
+            assert event["details"].get("clock_offset_ms") == warned
+            assert nodes.document(desk, "a")["clock_off_ms"] == warned
+
+
 def test_a_node_tells_only_of_its_own(at: Desks) -> None:
     name = only_run(at, at.submit(job())["id"])
     at.change("b", name, "claimed")

@@ -201,6 +201,7 @@ def _public(desk: Desk, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
     values["online"] = seen is not None and desk.now_ns - seen <= limit_s * _S_NS
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
+    values["clock_off_ms"] = runs.clock_off_ms(values["health"])
     if owns:
         values["address"] = row["address"]
     return values

@@ -554,7 +554,7 @@ def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
         # What beginning takes, imports and first looks, is not what being idle does.
         time.sleep(2.0)
         before, began = _cpu_s(pids), time.monotonic()
-        time.sleep(7.0 if cases(1) == 1 else 20.0)
+        time.sleep(5.0 if cases(1) == 1 else 20.0)
         share = (_cpu_s(pids) - before) / (time.monotonic() - began)
         # What reads telemetry takes its memory with it.
         with made.testbed() as testbed:

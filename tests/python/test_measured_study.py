@@ -16,10 +16,7 @@ from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study
 
 STUDY = find_study("measured")
-OVER_MEASURED = [
-    STUDY,
-    *map(find_study, ("satpipe-measured-fig6-8", "t3p-measured-fig2-3", "t3p-measured-fig7")),
-]
+OVER_MEASURED = [STUDY, *sorted(STUDY.parent.glob("*-measured*.toml"))]
 
 
 def test_their_files_are_those_that_are_made_of_reference_files() -> None:

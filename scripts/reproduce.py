@@ -53,7 +53,7 @@ SIMULATOR = ("cc", "data", "Cargo.lock", "Cargo.toml")
 """What decides what a simulated run comes to, beside crates/ …"""
 NOT_SIMULATOR = {"host", "kernel", "live", "needs", "python", "signald"}
 """… but for these crates, whatever they hold …"""
-NO_SOURCES = {"tests", "benches", "tests.rs", "README.md"}
+NO_SOURCES = {"tests", "benches", "tests.rs", "proptest-regressions", "README.md"}
 """… and for files and directories called so."""
 ELEMENTS = ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz")
 """What studies of element sets compare: snapshots of SaTCP's authors (tests/reference.toml)."""

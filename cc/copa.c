@@ -6,9 +6,11 @@
  * grows and halves as Reno's window does.
  *
  * paper   Queueing delay is what the standing RTT, the least of half a smoothed RTT, has above the least of ten seconds.
- * kernel  As the public module for Linux has it, which follows Meta's mvfst: what the smoothed RTT has above the least,
- *         which begins anew with any sample once it is ten seconds old, and pacing by the smoothed RTT. The module
- *         has no competitive mode, delta = 0.03125 and least_cwnd = 4. It loses fractions of packets; here they count.
+ * kernel  As the public module for Linux has it, which follows Meta's mvfst: what the latest RTT has above the least, which
+ *         begins anew with any sample once it is ten seconds old, and pacing by the smoothed RTT. (A version of its source
+ *         takes the smoothed RTT for the latest, too; what it did in tests/linux swings faster than that can.) A window that is
+ *         not used grows, and undo gives back the largest before any recovery. The module has no competitive mode,
+ *         delta = 0.03125 and least_cwnd = 4. It loses fractions of packets; here they count.
  */
 #include "minmax.h"
 #include "pacing.h"
@@ -205,12 +207,18 @@ static u64 step(struct sock *sk, const struct copa *copa, u32 acked)
 	return (packets << FRACTION_SHIFT) / ((u64)COPA_ONE * max_u32(tcp_sk(sk)->snd_cwnd, 1));
 }
 
+/* RFC 7661 4.3: a window that is not used does not grow. The module's does. */
+static bool may_grow(struct sock *sk)
+{
+	return skyhop_param(sk, variant) == KERNEL || tcp_is_cwnd_limited(sk);
+}
+
 /* Copa 2.1: twice per round trip until the target is exceeded for the first time. */
 static void start_slowly(struct sock *sk, struct copa *copa, u64 now_us, u32 srtt_us)
 {
 	if (copa->doubled_at_us && now_us - copa->doubled_at_us <= srtt_us)
 		return;
-	if (copa->doubled_at_us && tcp_is_cwnd_limited(sk))
+	if (copa->doubled_at_us && may_grow(sk))
 		set_exact_cwnd(sk, copa, 2 * exact_cwnd(sk, copa));
 	copa->doubled_at_us = now_us;
 }
@@ -223,8 +231,7 @@ static void move(struct sock *sk, struct copa *copa, u64 now_us, u32 acked, u8 d
 
 	if (copa->direction != direction && copa->velocity > 1)
 		turn(sk, copa, now_us, direction);
-	/* RFC 7661 4.3: a window that is not used does not grow */
-	by = direction == UP && !tcp_is_cwnd_limited(sk) ? 0 : step(sk, copa, acked);
+	by = direction == UP && !may_grow(sk) ? 0 : step(sk, copa, acked);
 	set_exact_cwnd(sk, copa, direction == UP ? cwnd + by : cwnd - min_u64(by, cwnd));
 }
 
@@ -241,16 +248,15 @@ static void on_rtt(struct sock *sk, struct copa *copa, u32 rtt_us, u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 now_us = tp->tcp_mstamp;
 	u32 srtt_us = smoothed_rtt_us(tp);
-	bool by_smoothed = skyhop_param(sk, variant) == KERNEL;
-	u32 standing_us, delayed_us, queue_us;
+	bool is_kernel = skyhop_param(sk, variant) == KERNEL;
+	u32 standing_us, queue_us;
 	bool is_below;
 
 	take_min_rtt(sk, copa, rtt_us);
 	standing_us = take_standing_rtt(copa, now_us, srtt_us, rtt_us);
 	if (standing_us < copa->min_rtt_us)
 		return;
-	delayed_us = by_smoothed ? srtt_us : standing_us;
-	queue_us = delayed_us - min_u32(copa->min_rtt_us, delayed_us);
+	queue_us = (is_kernel ? rtt_us : standing_us) - copa->min_rtt_us;
 	if (skyhop_param(sk, competitive)) {
 		look_for_others(copa, now_us, srtt_us, rtt_us, queue_us);
 		compete(sk, copa, now_us, srtt_us);
@@ -265,7 +271,7 @@ static void on_rtt(struct sock *sk, struct copa *copa, u32 rtt_us, u32 acked)
 		check_direction(sk, copa, now_us, srtt_us);
 		move(sk, copa, now_us, acked, is_below ? UP : DOWN);
 	}
-	pace(sk, by_smoothed ? srtt_us : standing_us);
+	pace(sk, is_kernel ? srtt_us : standing_us);
 }
 
 /* ---- The hooks ---- */
@@ -293,13 +299,21 @@ SKYHOP_HOOK(void, copa_cong_control, struct sock *sk, u32 ack, int flag, const s
 		on_rtt(sk, copa, max_u32((u32)rs->rtt_us, 1), rs->acked_sacked);
 }
 
+/* What undo gives back: the window before this recovery or, as the module has it, before any. */
+static u32 prior_cwnd(struct sock *sk, const struct copa *copa)
+{
+	u32 cwnd = tcp_sk(sk)->snd_cwnd;
+
+	return skyhop_param(sk, variant) == KERNEL ? max_u32(copa->prior_cwnd, cwnd) : cwnd;
+}
+
 /* Copa 2.2: in competition a loss halves 1/delta, once per round trip; else it means nothing. */
 SKYHOP_HOOK(u32, copa_ssthresh, struct sock *sk)
 {
 	struct copa *copa = skyhop_state(sk);
 
 	if (copa) {
-		copa->prior_cwnd = tcp_sk(sk)->snd_cwnd;
+		copa->prior_cwnd = prior_cwnd(sk, copa);
 		copa->inverse = max_u32(copa->inverse / 2, inverse_of_delta(sk));
 		copa->raised_at_us = tcp_sk(sk)->tcp_mstamp;
 	}

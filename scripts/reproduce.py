@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import measured_paths
 import which_sender
+from reference import found
 
 from skyhop.analysis.tables import Table
 from skyhop.cli.terminal import print_error, print_note
@@ -26,7 +30,7 @@ from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
 from skyhop.study.page import numbers_text, verdict_text
-from skyhop.study.plan import core_digest, describe
+from skyhop.study.plan import describe
 from skyhop.study.prediction import find_data
 from skyhop.study.tables import table_of
 
@@ -42,7 +46,19 @@ Written by `make reproduce`; do not edit. The studies are in [studies/](../studi
 [studies.md](studies.md) says how they work. Each has a report in runs/studies/ once it ran.
 With names, `.venv/bin/python scripts/reproduce.py STUDY …`, it runs those, and replaces what
 stands here of them.
+
+A build is named by a digest of the sources that decide what a simulated run comes to, as they lay
+there when the study was run: the crates below the engines and the simulator with their parameters,
+`cc/`, `data/`, and `Cargo.lock`. What measures runs and judges claims is not in it.
 """
+SIMULATOR = ("cc", "data", "Cargo.lock", "Cargo.toml")
+"""What decides what a simulated run comes to, beside crates/ …"""
+NOT_SIMULATOR = {"host", "kernel", "live", "needs", "python", "signald"}
+"""… but for these crates, whatever they hold …"""
+NO_SOURCES = {"tests", "benches", "tests.rs", "proptest-regressions", "README.md"}
+"""… and for files and directories called so."""
+ELEMENTS = ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz")
+"""What studies of element sets compare: snapshots of SaTCP's authors (tests/reference.toml)."""
 MARK = re.compile(
     r"^<!-- (?P<name>\S+): build (?P<core>\w+), (?P<runs>\d+) runs(?: in (?P<took>\d+) s)?, "
     r"(?P<holds>\d+) hold, (?P<fails>\d+) do not, (?P<unknown>\d+) cannot be told -->$",
@@ -78,7 +94,7 @@ class Reproduced:
     done: StudyRun
     verdicts: list[ClaimResult]
     took_s: float | None = None
-    """How long it took; None where runs were there already."""
+    """How long it took, with what it took before it went on; None where that is not known."""
 
 
 def main() -> int:
@@ -112,18 +128,22 @@ def main() -> int:
 
 
 def is_whole(file: Path) -> bool:
-    """Return whether a study can be run with what is here.
-
-    Element sets are the user's, who gives them with --elements, and so are measured paths.
-    """
+    """Return whether a study can be run with what is here: others' measurements may be missing."""
     study = load_study(file).file
     if study.engine == "predict":
         return has_data(file)
+    if study.engine == "elements":
+        return elements() is not None
     points = [point for axis in study.axis for point in (axis.points or {}).values()]
     paths = [path for point in points if isinstance(path := point.get("path"), dict)]
     named = [str(path["file"]) for path in paths if "file" in path]
-    there = all((file.parent / name).is_file() or Path(name).is_file() for name in named)
-    return study.engine != "elements" and there
+    return all((file.parent / name).is_file() or Path(name).is_file() for name in named)
+
+
+def elements() -> tuple[Path, Path] | None:
+    """Return the older and the newer element sets; None where one is missing."""
+    old, new = (found(name) for name in ELEMENTS)
+    return (old, new) if old and new else None
 
 
 def has_data(file: Path) -> bool:
@@ -140,15 +160,54 @@ def has_data(file: Path) -> bool:
 def reproduce(name: str, jobs: int | None) -> Reproduced:
     """Run one study and write its report."""
     study = load_study(find_study(name))
-    started_s, is_new = time.monotonic(), not (RUNS / name).exists()
+    compared = elements() if study.file.engine == "elements" else None
     print_note(f"{name}: {study.run_count} runs")
-    with progress_bar(name) as progress:
-        done = run_study(study, RUNS / name, jobs=jobs, reuse=beside(name), progress=progress)
-    verdicts = judge(study.claims, done.results)
-    report = write_study_report(done, verdicts)
-    took_s = time.monotonic() - started_s
-    print_note(f"{name}: {took_s:.0f} s; {report}")
-    return Reproduced(name, done, verdicts, took_s if is_new else None)
+    with timed(name), progress_bar(name) as progress:
+        done = run_study(
+            study,
+            RUNS / name,
+            jobs=jobs,
+            elements=compared,
+            reuse=beside(name),
+            progress=progress,
+        )
+        verdicts = judge(study.claims, done.results)
+        report = write_study_report(done, verdicts)
+    took_s = time_taken(name)
+    print_note(f"{name}: {'' if took_s is None else f'{took_s:.0f} s; '}{report}")
+    return Reproduced(name, done, verdicts, took_s)
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Add to the time that a study has taken, however this ends, unless no run was missing."""
+    before_s = time_taken(name) if (RUNS / name).exists() else 0.0
+    runs, started_s = runs_in(name), time.monotonic()
+    if before_s == 0.0:
+        RUNS.mkdir(parents=True, exist_ok=True)
+        took_file(name).write_text("0", "utf-8")
+    try:
+        yield
+    finally:
+        if before_s is not None and (before_s == 0.0 or runs_in(name) > runs):
+            took_s = before_s + time.monotonic() - started_s
+            took_file(name).write_text(f"{took_s:.3f}", "utf-8")
+
+
+def time_taken(name: str) -> float | None:
+    """Return for how long a study has been run, in s; None where nobody has written that down."""
+    file = took_file(name)
+    return float(file.read_text("utf-8")) if file.exists() else None
+
+
+def took_file(name: str) -> Path:
+    """Return where the time stands that a study has taken, over all the times that it went on."""
+    return RUNS / f"{name}.took_s"
+
+
+def runs_in(name: str) -> int:
+    """Return how many runs a study has in its directory."""
+    return sum(1 for _ in (RUNS / name / "runs").glob("*"))
 
 
 class Left:
@@ -207,7 +266,7 @@ def write_page(study: Reproduced) -> None:
     time_taken = f" in {took_s:.0f} s" if took_s else ""
     verdicts = Counter(result.verdict for result in study.verdicts)
     mark = (
-        f"<!-- {name}: build {core_digest()}, {study.done.study.run_count} runs{time_taken}, "
+        f"<!-- {name}: build {build()}, {study.done.study.run_count} runs{time_taken}, "
         f"{verdicts['holds']} hold, {verdicts['does not hold']} do not, "
         f"{verdicts['cannot be told']} cannot be told -->"
     )
@@ -215,11 +274,29 @@ def write_page(study: Reproduced) -> None:
     ordered = [sections[entry.name] for entry in list_studies() if entry.name in sections]
     PAGE.write_text("\n".join([HEAD, *overview(ordered), *ordered]), "utf-8")
     if name == which_sender.STUDY:
-        answer = which_sender.page(study.done, anchor(study.done.study.file.title))
-        ANSWER.write_text(answer, "utf-8")
+        further = {
+            label: anchor(load_study(find_study(of)).file.title)
+            for label, of in which_sender.FURTHER.items()
+        }
+        links = which_sender.Links(anchor(study.done.study.file.title), further)
+        ANSWER.write_text(which_sender.page(study.done, links), "utf-8")
     for picture in PICTURES.get(name, ()):
         drawn = figures_directory(RUNS / name / "report.html")
         (ROOT / "docs" / picture.file).write_bytes(next(drawn.glob(picture.figure)).read_bytes())
+
+
+@cache
+def build() -> str:
+    """Return what names the simulator: a digest of the sources that decide what runs come to."""
+    crates = [crate for crate in (ROOT / "crates").iterdir() if crate.name not in NOT_SIMULATOR]
+    roots = [*crates, *(ROOT / name for name in SIMULATOR)]
+    files = {file for root in roots for file in (root, *root.rglob("*")) if file.is_file()}
+    digest = hashlib.sha256()
+    for name in sorted(file.relative_to(ROOT) for file in files):
+        if NO_SOURCES.isdisjoint(name.parts):
+            content = hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
+            digest.update(f"{name.as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def page() -> str:

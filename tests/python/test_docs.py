@@ -158,6 +158,7 @@ def test_the_pieces_of_studies_in_the_documents_are_right() -> None:
         "rate_over_bytes",
         "relative",
         "dissection",
+        "gap",
     }
 
 

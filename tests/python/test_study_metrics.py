@@ -13,7 +13,7 @@ import pytest
 from small_study import content
 
 import skyhop
-from skyhop.analysis.base_rtt import base_rtt_by_second
+from skyhop.analysis.base_rtt import base_rtt_by_second, rises_of_base_rtt
 from skyhop.analysis.over_flows import OVER
 from skyhop.analysis.transfer import seconds_to, whole
 from skyhop.data.reading import run_record
@@ -193,6 +193,26 @@ def test_base_rtts_are_means_of_each_second(directory: Path, flow: int) -> None:
     ]
     # Route and link change at multiples of the step, so that sums of steps are integrals.
     assert found == pytest.approx(np.array(expected))
+
+
+def test_what_follows_a_rise_of_the_base_rtt(directory: Path) -> None:
+    """It goes from 20 to 50 ms at 3 s, or further for the second flow, whose link follows."""
+    rise = {"kind": "transient", "after": "rise", "window": "1500 ms"}
+    for keys, from_s, until_s in (
+        ({"rise": 0.1}, 3.0, 4.5),
+        ({"rise": 0.1, "skip": "500 ms"}, 3.5, 4.5),
+        ({"rise": 1.6}, math.inf, 0.0),
+    ):
+        inside = [
+            row["goodput_bps"] / 1e6
+            for row in rows_of(directory, 0)
+            if from_s * 1e9 < row["t_ns"] <= until_s * 1e9
+        ]
+        expected = pytest.approx(np.mean(inside)) if inside else None
+        assert measure(directory, **rise, **keys)[0] == expected
+    record = run_record(Run(directory))
+    assert rises_of_base_rtt(record, 1, 0.1).tolist() == [3.0, 4.0, 5.0]
+    assert rises_of_base_rtt(record, 1, 0.2).tolist() == [3.0]
 
 
 def test_srtt_is_divided_by_the_base_rtt_of_its_second(directory: Path) -> None:
@@ -560,6 +580,11 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = (
     ({**FLOWS, "from": "later"}, "metric.0.from"),
     ({**FLOWS, "from": "1.2.3 s"}, "is not a duration"),
     ({**FLOWS, "bin": "0 s"}, "expected `bin` above 0 s"),
+    ({"name": "x", "kind": "transient", "after": "rise"}, 'after = "rise" goes with `rise`'),
+    ({"name": "x", "kind": "transient", "rise": 0.1}, 'after = "rise" goes with `rise`'),
+    ({"name": "x", "kind": "transient", "skip": "5 s"}, "expected `skip` below `window`"),
+    ({"name": "x", "kind": "gap"}, 'kind = "gap" needs `edge`'),
+    ({"name": "x", "kind": "samples", "edge": "end"}, '`edge` goes with kind = "gap"'),
     ({"name": "x", "kind": "time_to_bytes"}, "needs `bytes`"),
     ({"name": "x", "kind": "time_to_bytes", "bytes": "5 apples"}, "metric.0.bytes"),
     ({"name": "x", "kind": "rate_over_bytes", "bytes": "1 MB", "after_bytes": "2 MB"},

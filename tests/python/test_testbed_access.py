@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +16,14 @@ from typing import Any
 
 import grpc
 import pytest
+from conftest import skyhop_command
 from testbed_office import Served, job, served
 
+from skyhop.cli.testbed_events import print_events
 from skyhop.errors import InputError, RunError
-from skyhop.testbed.client import Credential, Testbed
+from skyhop.testbed.client import VARIABLE, Credential, Testbed
 from skyhop.testbed.ids import new_id
+from skyhop.testbed.job import read_job
 from skyhop.testbed.keys import is_signed, make_request
 from skyhop.testbed.orchestrator.access import MAY
 from skyhop.testbed.orchestrator.authority import open_authority
@@ -231,7 +237,7 @@ def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> 
     names = [f"n{number:02}" for number in range(50)]
     with ThreadPoolExecutor(50) as pool, testbed.testbed() as admin:
         agents = list(pool.map(testbed.agent, names))
-        for number in range(950):
+        for number in range(999):
             node, hour = names[number % 50], number // 50
             when = f'at = "2099-01-01T{hour:02}:00:00Z"'
             admin_submit(admin, job(f"j{number}", when, nodes=f'["{node}"]'))
@@ -441,7 +447,9 @@ def test_what_others_run_is_not_shown(testbed: Served) -> None:
         admin.put_user({"name": "eve", "role": "user"})
         (row,) = admin.runs(job="secret", states=["planned"])
         with Testbed(admin.credential("eve")) as eve:
-            assert eve.runs(job="secret", states=["planned"]) == eve.runs(job="secret") == []
+            assert eve.runs(node="a", states=["planned"]) == eve.runs(job=row["job"]) == []
+            with pytest.raises(InputError, match="there is no job secret of yours"):
+                eve.runs(job="secret")
             assert eve.jobs() == []
             with pytest.raises(InputError, match="not yours"):
                 eve.run(row["id"])
@@ -454,3 +462,107 @@ def test_what_others_run_is_not_shown(testbed: Served) -> None:
             assert (booked["owner"], booked["job_name"]) == ("ben", "")
             with pytest.raises(InputError, match="there is no run"):
                 eve.run(new_id(0))
+
+
+def test_kept_telemetry_is_read_by_a_process_of_its_own(testbed: Served) -> None:
+    now_ns = time.time_ns() // 10**9 * 10**9
+    agent = testbed.agent("measured")
+    samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
+    told = pb.Event(seq=1, at_ns=now_ns, kind="telemetry", json=json.dumps({"samples": samples}))
+    agent.Report(pb.Batch(events=[told]), timeout=10)
+    with testbed.testbed() as admin:
+        fields, end_ns = ["pop_ping_latency_ms"], now_ns + 10**10
+        frame = admin.telemetry("measured", now_ns, end_ns, fields)
+        assert frame["pop_ping_latency_ms"].to_list() == [0.0, 20.0, 40.0, 60.0]
+        assert admin.telemetry("measured", now_ns, end_ns, fields, 2 * 10**9).height < 4
+        looks = admin.test_trigger("pop_ping_latency_ms > 30", "measured", now_ns, end_ns)
+        assert [look["outcome"] for look in looks].count("fired") == 1
+        for wrong, said in (
+            (lambda: admin.telemetry("measured", 0, end_ns, ["bogus"]), 'no field "bogus"'),
+            (lambda: admin.test_trigger("tilt >", "measured", 0, end_ns), "trigger"),
+            (lambda: admin.telemetry("a", 0, end_ns), 'the testbed: .* no telemetry of a node "a"'),
+            (lambda: admin.telemetry("nowhere", 0, end_ns), "there is no node nowhere"),
+        ):
+            with pytest.raises(InputError, match=said) as caught:
+                wrong()
+            assert "\n" not in str(caught.value)
+            assert str(testbed.directory) not in str(caught.value)
+    libraries = Path(f"/proc/{testbed.process.pid}/maps").read_text()
+    assert "polars" not in libraries
+
+
+def skyhop(testbed: Served, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of an administrator's."""
+    command = [*skyhop_command(), "testbed", *words]
+    environment = {**os.environ, VARIABLE: str(testbed.directory / "admin.json")}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+        cwd=testbed.directory.parent,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trigger test tilt>1 --history nowhere", "nowhere: there is no such directory"),
+        ("runs --state bogus", 'state: "bogus" is none; there are planned, armed, '),
+        ("runs --job nope", "there is no job nope of yours"),
+        ("trigger log --job nope", "there is no job nope of yours"),
+        ("trigger log --node nope", "there is no node nope"),
+        ("jobs --node nope", "there is no node nope"),
+        ("tokens revoke ann nope", 'ann has no token with the label or id "nope"'),
+        ("tokens revoke nobody", "there is no user nobody"),
+        ("tokens issue ann -o ann.testbed --days -1", "cannot expire before it is made"),
+        ("check wrong.toml --offline", 'kernel: cc "nonsense;rm": expected a congestion control'),
+        ("policy a wrong.toml", "wrong.toml: is no JSON object; skyhop testbed policy a prints"),
+        ("policy a nowhere.json", "nowhere.json: No such file"),
+        ("serve --users nonsense --state new", '--users "nonsense": expected HOST:PORT'),
+        ("serve --web 127.0.0.1:99999 --state new", '--web "127.0.0.1:99999": expected HOST'),
+        ("serve --database foo:// --state new", '"foo" is not known; there are sqlite and'),
+    ],
+)
+def test_what_is_wrong_is_refused_in_a_line(testbed: Served, words: str, said: str) -> None:
+    wrong = job("x", run='client = ["true"]\nnetwork = "veth"\n[kernel]\ncc = "nonsense;rm"')
+    (testbed.directory.parent / "wrong.toml").write_text(wrong)
+    done = skyhop(testbed, *words.split())
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (testbed.directory.parent / "new").exists()
+
+
+def test_commands_print_json_and_events_in_words(testbed: Served) -> None:
+    place = testbed.directory.parent
+    (place / "mine.toml").write_text(job("mine", 'at = "2099-05-01T00:00:00Z"', length='"90 s"'))
+    with testbed.testbed() as admin:
+        made = admin.submit(place / "mine.toml")
+        (planned,) = admin.runs(job="mine")
+    printed = skyhop(testbed, "job", "mine").stdout
+    assert read_job(printed) == read_job((place / "mine.toml").read_text())
+    slot = json.loads(skyhop(testbed, "next", "a", "--json").stdout)
+    assert slot["nodes"] == ["a"]
+    modified = json.loads(skyhop(testbed, "modify", "mine", "mine.toml", "--json").stdout)
+    assert modified["id"] != made["id"]
+    assert json.loads(skyhop(testbed, "cancel", "mine", "--json").stdout)["state"] == "cancelled"
+    assert json.loads(skyhop(testbed, "scavenger", "a", "auto", "--json").stdout)["name"] == "a"
+    shown = skyhop(testbed, "run", planned["id"])
+    assert "skipped (job-ended) user:admin" in shown.stdout
+
+
+def test_what_is_said_of_a_run_is_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+    moved = {"rx_bytes": 12_345_678, "tx_bytes": 999, "counted": "bytes of its sockets"}
+    details = {"exit": 1, "traffic": moved, "began_ns": 10**9, "ended_ns": 3 * 10**9, "fence": 7}
+    event = {"at_ns": 0, "state": "failed", "reason": "exit", "actor": "node:a", "details": details}
+    claimed = {**event, "state": "claimed", "reason": None, "details": {"clock_offset_ms": 250.4}}
+    print_events([event, claimed])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(
+        "failed (exit) node:a exit status 1; received 12.3 MB, sent 999 byte "
+        "(bytes of its sockets); ran for 2.0 s"
+    )
+    assert second.endswith("claimed node:a its clock is +250 ms off")

@@ -203,10 +203,12 @@ def test_an_agent_that_is_killed_settles_its_run_once(
     orchestrator.let_go()
     agent.start()
     if has_server:
-        wait_for(lambda: orchestrator.batches, why=agent.log)
+        wait_for(lambda: agent.log().count("follows") > 1, why=agent.log)
         time.sleep(0.5)
-        answer = {"run": run, "ready": True, "json": '{"port": 5201}'}
-        orchestrator.send(wire.Order(task_result=wire.TaskResult(**answer)))
+        answer = {"run": run, "ready": True, "port": 5201}
+        forged = orchestrator.tell(wire.TaskResult, {**answer, "ready": False}, forged=True)
+        for result in (forged, orchestrator.tell(wire.TaskResult, answer)):
+            orchestrator.send(wire.Order(task_result=result))
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
     assert orchestrator.states(run)[-1] == "complete"
     assert len(set(orchestrator.states(run))) == len(orchestrator.states(run))
@@ -469,7 +471,11 @@ def test_a_run_that_is_stopped_keeps_its_files(
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out; exec sleep 30"))
     wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
-    orchestrator.send(wire.Order(stop=wire.Stop(run=run, reason="owner")))
+    stop = {"run": run, "reason": "owner"}
+    forged = orchestrator.tell(wire.Stop, {**stop, "reason": "user"}, forged=True)
+    orchestrator.send(wire.Order(stop=forged))
+    wait_for(lambda: "refused: an order is not signed" in agent.log(), why=agent.log)
+    orchestrator.send(wire.Order(stop=orchestrator.tell(wire.Stop, stop)))
     wait_for(lambda: (run, "client") in orchestrator.complete, why=agent.log)
     assert orchestrator.states(run)[-1] == "aborted(owner)"
     manifest = json.loads(orchestrator.files[f"{run}/client/manifest.json"])

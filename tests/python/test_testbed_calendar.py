@@ -341,6 +341,7 @@ def plain_starts(one: Plan, until_ns: int) -> list[int]:
     begin = max(when.start or 0, one.submitted_ns)
     if when.trigger is not None:
         return []
+    end = FAR if when.end is None else when.end
     if when.cron is None:
         assert isinstance(when.at, int)
         candidates = [max(when.at, one.submitted_ns)]
@@ -348,9 +349,8 @@ def plain_starts(one: Plan, until_ns: int) -> list[int]:
         candidates = []
         for moment in CronSim(when.cron, dt.datetime.fromtimestamp(begin // S - 1, dt.UTC)):
             candidates.append(int(moment.timestamp()) * S)
-            if candidates[-1] > until_ns:
+            if candidates[-1] > min(until_ns, end):
                 break
-    end = FAR if when.end is None else when.end
     return [
         s for s in candidates if begin <= s < until_ns and s + length <= end and s not in one.gone
     ]

@@ -554,13 +554,16 @@ def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
         # What beginning takes, imports and first looks, is not what being idle does.
         time.sleep(2.0)
         before, began = _cpu_s(pids), time.monotonic()
-        time.sleep(7.0 if cases(1) == 1 else 20.0)
+        time.sleep(5.0 if cases(1) == 1 else 20.0)
         share = (_cpu_s(pids) - before) / (time.monotonic() - began)
+        # What reads telemetry takes its memory with it.
+        with made.testbed() as testbed:
+            testbed.telemetry("n0", 0, time.time_ns())
+            testbed.test_trigger("pop_ping_latency_ms > 1", "n0", 0, time.time_ns())
         sizes = [_pss_mb(pid) for pid in pids]
     print(f"{100 * share:.1f} % of a core; PSS {sum(sizes):.0f} MB: {sizes}")
     assert share < 0.05
-    # What other Python of this machine shares with them is counted to those, too: alone it is more.
-    assert sum(sizes) < 330
+    assert sum(sizes) < 300
 
 
 def _cpu_s(pids: list[int]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from needs import cases
 from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, desks, job
 
-from skyhop.errors import InputError
+from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.agent.deciding import Situation, hindrance
 from skyhop.testbed.agent.schedule import read_schedule
 from skyhop.testbed.ids import is_id, new_id
@@ -27,6 +28,7 @@ from skyhop.testbed.orchestrator.desk import (
     NotFoundError,
     UnknownCallerError,
 )
+from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.states import Change, fold
 from skyhop.testbed.store.tables import event, run
 from skyhop.testbed.words import ENDED, JobKind, Reason, Role, State
@@ -181,6 +183,22 @@ def test_a_wrong_event_keeps_nothing_back(at: Desks) -> None:
     with at.at(ADMIN) as desk:
         assert nodes.document(desk, "a")["health"] == {"load": 3}
     assert state_of(at, name) == ("planned", None)
+
+
+@pytest.mark.parametrize("way", ["claim", "told"])
+def test_a_clock_that_is_off_is_warned_of(at: Desks, way: str) -> None:
+    for number, (offset_ms, warned) in enumerate([(99.0, None), (-250.0, -250.0), ("x", None)]):
+        at.report("a", ("health", {"clock_offset_ms": offset_ms}))
+        name = only_run(at, at.submit(job(f"j{number}", overhead="false"))["id"])
+        if way == "claim":
+            with at.at(A) as desk:
+                assert runs.claim(desk, name, 1, at.now_ns)[0]
+        else:
+            at.change("a", name, "claimed", fence=1)
+        with at.at(ANN) as desk:
+            (event,) = runs.document(desk, name)["events"]
+            assert event["details"].get("clock_offset_ms") == warned
+            assert nodes.document(desk, "a")["clock_off_ms"] == warned
 
 
 def test_a_node_tells_only_of_its_own(at: Desks) -> None:
@@ -504,6 +522,35 @@ def test_a_disabled_user_is_out_and_the_last_administrator_stays(at: Desks) -> N
         at.office.caller_of_token(token)
 
 
+@pytest.mark.parametrize("way", ["removed", "disabled"])
+def test_the_jobs_of_a_user_who_is_out_end(at: Desks, way: str) -> None:
+    at.submit(job("hourly", 'cron = "0 * * * *"'), BOB)
+    going = only_run(at, at.submit(job("going", nodes='["b"]'), BOB)["id"])
+    others = at.submit(job("others", 'at = "2027-01-01T05:01:00Z"'))["id"]
+    for state in ("claimed", "deploying", "executing"):
+        at.change("b", going, state)
+    with at.at(BOB) as desk:
+        # What was put in its place does not know of the run that goes on.
+        text = job("going", 'at = "2027-01-01T07:00:00Z"', nodes='["b"]')
+        jobs.modify(desk, "going", text, {}, at.office.objects)
+    with at.at(ADMIN) as desk:
+        if way == "removed":
+            assert people.delete_user(desk, "bob") == 3
+        else:
+            assert people.put_user(desk, {"name": "bob", "disabled": True})["jobs_ended"] == 3
+    assert state_of(at, going) == ("aborted", "user")
+    left = [row for row in all_runs(at) if State(row["state"]) not in ENDED]
+    assert [row["job"] for row in left] == [others]
+    with at.office.reading(B) as desk:
+        assert nodes.schedule(desk, "b")[1]["runs"] == []
+    with at.at(ADMIN) as desk:
+        (bobs,) = [row for row in people.users(desk) if row["name"] == "bob"]
+        assert bobs["disabled"]
+        # Who comes back begins anew.
+        people.put_user(desk, {"name": "bob", "disabled": False})
+        assert jobs.listing(desk, user="bob") == []
+
+
 def test_an_invitation_is_for_one_node_once_and_for_a_quarter_of_an_hour(at: Desks) -> None:
     def invite(name: str) -> str:
         with at.at(ADMIN) as desk:
@@ -566,14 +613,29 @@ def test_tables_are_those_that_the_migrations_make(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "sqlite:////nowhere/at/all.sqlite", "oracle://x/y"])
-def test_a_database_that_cannot_be_is_said_in_a_line(url: str) -> None:
-    from skyhop.errors import SkyhopError
-    from skyhop.testbed.store.database import open_database
-
-    with pytest.raises(SkyhopError, match="the testbed's database") as caught:
-        open_database(url)
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "no address of one; there are sqlite:.* and postgresql:"),
+        ("postgresql://ann:secret@host:port/x", "no address of one"),
+        ("sqlite:////nowhere/at/all.sqlite", "unable to open"),
+        ("oracle://x/y", '"oracle" is not known; there are sqlite and postgresql'),
+        ("foo://", '"foo" is not known; there are sqlite and postgresql'),
+        ("postgresql://x/y", r"pip install 'skyhop\[postgresql\]'"),
+        ("postgresql+psycopg2://x/y", "no driver psycopg2"),
+    ],
+)
+def test_a_database_that_cannot_be_is_said_in_a_line(
+    url: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in ("psycopg", "psycopg2"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SkyhopError, match=f"the testbed's database: .*{said}") as caught:
+        Office(tmp_path / "state", ["localhost"], database=url)
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    # Nothing was made: no keys of a testbed that there is not.
+    assert not list(tmp_path.rglob("*.key"))
 
 
 def test_others_may_not_read_the_keys(tmp_path: Path) -> None:

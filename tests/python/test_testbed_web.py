@@ -36,7 +36,7 @@ from skyhop.testbed.orchestrator.desk import ITSELF, Caller
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.states import Change
 from skyhop.testbed.store import tables
-from skyhop.testbed.web import make_app
+from skyhop.testbed.web import drawings, make_app
 from skyhop.testbed.web.drawings import Drawings
 from skyhop.testbed.web.guard import LARGEST_FORM
 from skyhop.testbed.web.map import node_map
@@ -748,7 +748,9 @@ def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(tmp_path: Path) -> N
     Trial("journal", [("\n".join(lines) + "\n").encode()]).run(read)
 
 
-def test_history_is_drawn_by_a_process_of_its_own_and_kept(own: Testbed) -> None:
+def test_history_is_drawn_by_a_process_of_its_own_and_kept(
+    own: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own.now_ns = own.now_ns // (600 * S) * 600 * S
     own.office.keep_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
     client = own.client("cem")
@@ -764,6 +766,11 @@ def test_history_is_drawn_by_a_process_of_its_own_and_kept(own: Testbed) -> None
     assert said.headers["content-type"] == "image/svg+xml"
     assert "direction_azimuth" in said.text
     assert "there is no telemetry" in client.get("/nodes/ams-1/history").text
+    # A node that has just begun is seen at once, whatever was said of it before.
+    own.now_ns += 7 * S
+    own.office.keep_telemetry("ams-1", samples(own.now_ns - 5 * S, 5))
+    monkeypatch.setattr(drawings, "_FAILED_KEPT_S", 0.0)
+    assert "5 samples" in client.get("/nodes/ams-1/history").text
     assert client.get("/nodes/bcn-1/figure/passwd").status_code == 400
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import sqlalchemy as sa
 from conftest import skyhop_command
 
 from skyhop.testbed.client import Credential, Testbed
@@ -78,12 +77,9 @@ class Desks:
 
 
 @contextlib.contextmanager
-def desks(directory: Path) -> Iterator[Desks]:
+def desks(directory: Path, database: str | None = None) -> Iterator[Desks]:
     """Give an office with users ann, bob and pia, ann's nodes a and b, and the server s."""
     clock = [BEGIN_NS]
-    database = os.environ.get("SKYHOP_TEST_DATABASE")
-    if database is not None:
-        empty(database)
     office = Office(directory, ["localhost"], database=database, now_ns=lambda: clock[0])
     with office.writing(ITSELF) as desk:
         for name, role in (
@@ -100,16 +96,6 @@ def desks(directory: Path) -> Iterator[Desks]:
         yield Desks(office, clock)
     finally:
         office.close()
-
-
-def empty(database: str) -> None:
-    """Drop whatever a database for tests holds."""
-    engine = sa.create_engine(database)
-    with engine.begin() as connection:
-        found = sa.MetaData()
-        found.reflect(connection)
-        found.drop_all(connection)
-    engine.dispose()
 
 
 def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
@@ -165,8 +151,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(directory: Path) -> Iterator[Served]:
-    """Serve a new testbed on free ports of the loopback."""
+def served(directory: Path, *more: str) -> Iterator[Served]:
+    """Serve a new testbed on free ports of the loopback; `more` are options of the command."""
     listen = [f"--{name}=127.0.0.1:0" for name in ("users", "agents", "web")]
     command = [
         *skyhop_command(),
@@ -175,6 +161,7 @@ def served(directory: Path) -> Iterator[Served]:
         "--state",
         str(directory),
         *listen,
+        *more,
     ]
     with (directory.parent / "serve.log").open("w") as log:
         process = subprocess.Popen(

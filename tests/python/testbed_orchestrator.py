@@ -171,6 +171,12 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))
         return name
 
+    def tell(self, kind: Any, body: dict[str, Any], *, forged: bool = False) -> Any:
+        """Return a signed message of a kind, or one whose signature is another's."""
+        text = json.dumps({"node": NODE, **body}).encode()
+        signature = self.authority.sign_order(text + b" " if forged else text)
+        return kind(body=text, signature=signature)
+
     def send(self, order: Any) -> None:
         """Send an order to whoever follows."""
         with self._news:

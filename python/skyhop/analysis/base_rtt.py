@@ -68,6 +68,21 @@ def base_rtt_by_second(record: RunRecord, flow: int) -> FloatArray | None:
         return np.where(held_s > 0, sums / held_s, np.nan)
 
 
+def rises_of_base_rtt(record: RunRecord, flow: int, part: float) -> FloatArray:
+    """Return when (s) a flow's base RTT became longer by a part of itself, from second to second.
+
+    That is where a second begins whose mean is so much above the one before, or above the last that
+    had a path; nothing where the base RTT is not known.
+    """
+    base_ms = base_rtt_by_second(record, flow)
+    if base_ms is None:
+        return np.array([], dtype=np.float64)
+    seconds_known = np.flatnonzero(np.isfinite(base_ms))
+    known_ms = base_ms[seconds_known]
+    rises = known_ms[1:] > known_ms[:-1] * (1 + part)
+    return np.asarray(seconds_known[1:][rises], dtype=np.float64)
+
+
 def entry_of(scenario: Mapping[str, Any], flow: int) -> tuple[int, Mapping[str, Any]] | None:
     """Return which `[[flow]]` a flow is of, counted from 0, and its keys."""
     first = 0

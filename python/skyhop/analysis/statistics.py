@@ -145,6 +145,39 @@ def bootstrap_interval(values: FloatArray, level: float = 0.95) -> Interval:
     return corrected if is_known else found("percentile")
 
 
+def stratified_interval(strata: Sequence[FloatArray], level: float = 0.95) -> Interval:
+    """Return the confidence interval of the mean of several strata's means, by bootstrap.
+
+    Each stratum's values are drawn anew among themselves, with repetition: what strata differ from
+    each other by is no uncertainty of their common mean. Seeded, as `bootstrap_interval` is.
+    """
+    known = [values for stratum in strata if len(values := _known(stratum))]
+    if not known or min(map(len, known)) < 2:  # noqa: PLR2004
+        return Interval(None, None)
+    rng = np.random.default_rng(_SEED)
+    drawn = [rng.choice(values, (_RESAMPLES, len(values))).mean(axis=1) for values in known]
+    low, high = np.quantile(np.mean(drawn, axis=0), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
+
+
+def stratified_effect(
+    strata: Sequence[FloatArray], references: Sequence[FloatArray]
+) -> float | None:
+    """Return by how much the strata's means differ from their references', in standard deviations.
+
+    The mean difference over the standard deviation within strata, pooled over all of both; None
+    where nothing varies.
+    """
+    pairs = [(_known(a), _known(b)) for a, b in zip(strata, references, strict=True)]
+    pairs = [(a, b) for a, b in pairs if min(len(a), len(b)) > 1]
+    if not pairs:
+        return None
+    squares = sum(len(v) * float(v.var()) for pair in pairs for v in pair)
+    freedom = sum(len(v) - 1 for pair in pairs for v in pair)
+    difference = float(np.mean([a.mean() - b.mean() for a, b in pairs]))
+    return difference / (squares / freedom) ** 0.5 if squares > 0 else None
+
+
 def statistic(values: FloatArray, name: str, ddof: int = 1) -> float | None:
     """Return a statistic by the name that study files use, such as median or p10."""
     known = _known(values)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from skyhop.cli import testbed_admin
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import print_note, print_rows, shown_text
+from skyhop.cli.terminal import print_note, print_rows
 from skyhop.cli.testbed_demo import demo
+from skyhop.cli.testbed_events import print_events
 from skyhop.cli.testbed_import import import_
 from skyhop.cli.testbed_kernel import kernel
-
-if TYPE_CHECKING:
-    from skyhop.testbed.client import Testbed
+from skyhop.cli.testbed_shared import (
+    As,
+    instant_ns,
+    now_ns,
+    opened,
+    print_found,
+    print_made,
+    when,
+)
+from skyhop.cli.testbed_triggers import trigger_app
 
 app = group(
     "Run experiments on the hosts of satellite terminals.\n\n"
@@ -30,55 +37,11 @@ app.command("kernel")(kernel)
 app.command("demo")(demo)
 app.command("import")(import_)
 testbed_admin.register(app)
-trigger_app = group("What triggers would do, and why they did what they did.")
 app.add_typer(trigger_app, name="trigger")
 
-As = Annotated[
-    Path | None,
-    typer.Option(
-        "--as",
-        metavar="FILE",
-        help="Your credential; else $SKYHOP_TESTBED, else ~/.config/skyhop/testbed.json.",
-    ),
-]
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]
 NodeName = Annotated[str, typer.Argument(metavar="NODE")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its last letters.")]
-
-_TABLE_TIME = "%Y-%m-%d %H:%M:%S"
-
-
-def _open(credential: Path | None) -> Testbed:
-    from skyhop.testbed.client import Testbed
-
-    return Testbed.of_file(credential)
-
-
-def _when(time_ns: int | None) -> str:
-    if not time_ns:
-        return ""
-    return dt.datetime.fromtimestamp(time_ns / 1e9, dt.UTC).strftime(_TABLE_TIME)
-
-
-def _instant_ns(text: str | None, default_ns: int) -> int:
-    """Return an instant of the command line: ISO 8601, UTC where no zone is given."""
-    from skyhop.errors import InputError
-
-    if text is None:
-        return default_ns
-    try:
-        value = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f'"{text}" is no instant, such as "2026-12-01T10:00:00Z"') from None
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=dt.UTC)
-    return round(value.timestamp() * 1e9)
-
-
-def _now_ns() -> int:
-    import time
-
-    return time.time_ns()
 
 
 @app.command()
@@ -207,13 +170,13 @@ def agent(
 @app.command()
 def submit(file: JobFile, credential: As = None, as_json: Json = False) -> None:
     """Submit a job; where it conflicts with others nothing is changed, and they are named."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         made = testbed.submit(file)
     if as_json:
         print(json.dumps(made, indent=2))
         return
     first = made.get("first") or {}
-    begin = f", the first at {_when(first.get('start_ns'))} UTC" if first else ""
+    begin = f", the first at {when(first.get('start_ns'))} UTC" if first else ""
     print(f"job {made['name']} ({made['id']}): {made['runs']} runs planned{begin}")
 
 
@@ -233,13 +196,13 @@ def check(
     if offline:
         print(f"{file}: is a job")
         return
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.check(text)
     if as_json:
         print(json.dumps(found, indent=2))
     else:
         first = found["first"] or {}
-        print(f"job {found['job']}: its first time is {_when(first.get('start_ns'))} UTC")
+        print(f"job {found['job']}: its first time is {when(first.get('start_ns'))} UTC")
         if found["conflicts"]:
             rows = [_conflict(each) for each in found["conflicts"][:20]]
             print_rows(rows, as_json=False, title=f"{found['conflicts_total']:,} conflicts")
@@ -249,31 +212,39 @@ def check(
 
 def _conflict(each: dict[str, Any]) -> dict[str, Any]:
     return {
-        "time (UTC)": _when(each["mine"]["start_ns"]),
+        "time (UTC)": when(each["mine"]["start_ns"]),
         "meets": each["job"] or "itself",
         "of": each["owner"],
-        "from (UTC)": _when(each["theirs"]["start_ns"]),
-        "to (UTC)": _when(each["theirs"]["end_ns"]),
+        "from (UTC)": when(each["theirs"]["start_ns"]),
+        "to (UTC)": when(each["theirs"]["end_ns"]),
         "on": ", ".join(each["nodes"]),
     }
 
 
 @app.command()
 def modify(
-    job: Annotated[str, typer.Argument(metavar="JOB")], file: JobFile, credential: As = None
+    job: Annotated[str, typer.Argument(metavar="JOB")],
+    file: JobFile,
+    credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Put a job file in the place of a job; runs under way go on as they were."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         made = testbed.modify(job, file)
-    print(f"job {made['name']} ({made['id']}): {made['runs']} runs planned")
+    said = f"job {made['name']} ({made['id']}): {made['runs']} runs planned"
+    print_made(made, said, as_json)
 
 
 @app.command()
-def cancel(job: Annotated[str, typer.Argument(metavar="JOB")], credential: As = None) -> None:
+def cancel(
+    job: Annotated[str, typer.Argument(metavar="JOB")],
+    credential: As = None,
+    as_json: Json = False,
+) -> None:
     """End a job: what is planned is dropped, what is under way is stopped."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         made = testbed.cancel(job)
-    print(f"job {made['name']} is cancelled")
+    print_made(made, f"job {made['name']} is cancelled", as_json)
 
 
 @app.command()
@@ -285,17 +256,38 @@ def jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.jobs(node=node, user=user, ended=ended)
     rows = found if as_json else [_job_row(each) for each in found]
-    _print(rows, as_json, "no jobs")
+    print_found(rows, as_json, "no jobs")
+
+
+@app.command()
+def job(
+    name: Annotated[str, typer.Argument(metavar="JOB", help="Its name, or its id.")],
+    credential: As = None,
+    as_json: Json = False,
+) -> None:
+    """Print a job as a job file: to look at, to change, to submit elsewhere."""
+    import tomli_w
+
+    from skyhop.errors import InputError
+
+    with opened(credential) as testbed:
+        listed = testbed.jobs(ended=True)
+    found = [each for each in listed if name in (each["id"], each["name"])]
+    if not found:
+        raise InputError(f"there is no job {name} of yours: skyhop testbed jobs --all lists them")
+    # The latest stands first; of one name there may be some that are over.
+    made = min(found, key=lambda each: each["state"] != "active")
+    print_made(made, tomli_w.dumps(made["spec"]).rstrip("\n"), as_json)
 
 
 def _job_row(each: dict[str, Any]) -> dict[str, Any]:
     spec = each["spec"]
     when = spec["when"]
     at = when.get("at")
-    text = when.get("cron") or when.get("trigger") or (_when(at) if isinstance(at, int) else at)
+    text = when.get("cron") or when.get("trigger") or (when(at) if isinstance(at, int) else at)
     return {
         "job": each["name"],
         "of": each["owner"],
@@ -323,10 +315,10 @@ def runs(
 
     Example: skyhop testbed runs --state planned
     """
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.runs(job=job, node=node, states=state or [], limit=limit)
     rows = found if as_json else [_run_row(each) for each in found]
-    _print(rows, as_json, "no runs")
+    print_found(rows, as_json, "no runs")
 
 
 def _run_row(each: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +327,7 @@ def _run_row(each: dict[str, Any]) -> dict[str, Any]:
         "job": each["job_name"].partition("~")[0],
         "node": each["client"],
         "server": each["server"],
-        "start_(UTC)": _when(each["start_ns"]),
+        "start_(UTC)": when(each["start_ns"]),
         "state": each["state"],
         "reason": each["reason"],
     }
@@ -351,37 +343,23 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Show one run: what happened to it, and its files. Exit status 1 if it did not complete."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.run(name)
         shown = 0
         if wait:
             for found in testbed.watch(name):
                 if not as_json:
-                    _print_events(found["events"][shown:])
+                    print_events(found["events"][shown:])
                     shown = len(found["events"])
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        _print_events(found["events"][shown:])
+        print_events(found["events"][shown:])
         files = [{"side": f["side"], "file": f["name"], "bytes": f["size"]} for f in found["files"]]
         if files:
             print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
     if wait and found["state"] != "complete":
         raise typer.Exit(1)
-
-
-def _print_events(events: list[dict[str, Any]]) -> None:
-    for each in events:
-        details = {k: v for k, v in each["details"].items() if v not in (None, "")}
-        said = " ".join(f"{key}={value}" for key, value in details.items())
-        words = [
-            each["state"],
-            f"({each['reason']})" if each["reason"] else "",
-            each["actor"],
-            said,
-        ]
-        print(f"{_when(each['at_ns'])}  {shown_text(' '.join(word for word in words if word))}")
-    sys.stdout.flush()
 
 
 @app.command()
@@ -391,14 +369,16 @@ def fetch(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="RUN where not given.")
     ] = None,
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Copy a run's files here; what is there already is not fetched again."""
     directory = output or Path(name)
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         paths = testbed.fetch(name, directory)
-    print(f"{len(paths)} files in {directory}")
+    found = {"directory": str(directory), "files": [str(path) for path in paths]}
+    print_made(found, f"{len(paths)} files in {directory}", as_json)
     for path in paths:
-        if path.name == "summary.json":
+        if path.name == "summary.json" and not as_json:
             print(f"a run of skyhop's: skyhop report {path.parent}")
 
 
@@ -407,11 +387,12 @@ def abort(
     name: RunName,
     reason: Annotated[str, typer.Option(help="Said in its events.")] = "",
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Stop a run, or take one that is to come off the calendar."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.abort(name, reason)
-    print(f"run {name} is {found['state']}")
+    print_made(found, f"run {name} is {found['state']}", as_json)
 
 
 @app.command()
@@ -421,10 +402,10 @@ def nodes(
     as_json: Json = False,
 ) -> None:
     """List nodes: where they are, whether they are there, whether they make room."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.nodes(active=active)
     rows = found if as_json else [_node_row(each) for each in found]
-    _print(rows, as_json, "no nodes")
+    print_found(rows, as_json, "no nodes")
 
 
 def _node_row(each: dict[str, Any]) -> dict[str, Any]:
@@ -432,12 +413,18 @@ def _node_row(each: dict[str, Any]) -> dict[str, Any]:
         "node": each["name"],
         "owner": each["owner"],
         "online": "yes" if each["online"] else "no",
-        "last_heard_(UTC)": _when(each["last_seen_ns"]),
+        "last_heard_(UTC)": when(each["last_seen_ns"]),
+        "clock": _clock(each["clock_off_ms"]),
         "scavenger": each["scavenger_mode"] + (", making room" if each["scavenger_active"] else ""),
         "latitude_(deg)": each["latitude_deg"],
         "longitude_(deg)": each["longitude_deg"],
         "serves": "yes" if each["serves"] else "no",
     }
+
+
+def _clock(off_ms: float | None) -> str:
+    """Return what is wrong with a node's clock: runs there begin at another time than they say."""
+    return "" if off_ms is None else f"{off_ms:+.0f} ms off"
 
 
 @app.command()
@@ -449,18 +436,18 @@ def calendar(
     as_json: Json = False,
 ) -> None:
     """Show what has a node, from now on for a day where not said otherwise."""
-    from_ns = _instant_ns(begin, _now_ns())
-    to_ns = _instant_ns(end, from_ns + 86_400 * 1_000_000_000)
-    with _open(credential) as testbed:
+    from_ns = instant_ns(begin, now_ns())
+    to_ns = instant_ns(end, from_ns + 86_400 * 1_000_000_000)
+    with opened(credential) as testbed:
         found = testbed.calendar([node], from_ns, to_ns)
     rows = found if as_json else [_calendar_row(each) for each in found]
-    _print(rows, as_json, f"{node} is free")
+    print_found(rows, as_json, f"{node} is free")
 
 
 def _calendar_row(each: dict[str, Any]) -> dict[str, Any]:
     return {
-        "from_(UTC)": _when(each["start_ns"]),
-        "to_(UTC)": _when(each["end_ns"]),
+        "from_(UTC)": when(each["start_ns"]),
+        "to_(UTC)": when(each["end_ns"]),
         "of": each["owner"],
         "job": each["job_name"],
         "state": each["state"],
@@ -474,6 +461,7 @@ def next_(
     length: Annotated[str, typer.Option(metavar="TIME", help='For how long: "10 min".')] = "10 min",
     begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Print when nodes are free next, all of them at once."""
     from skyhop.data.quantities import seconds
@@ -483,12 +471,13 @@ def next_(
         length_ns = round(seconds(length) * 1e9)
     except ValueError as error:
         raise InputError(f"--length: {error}") from None
-    from_ns = _instant_ns(begin, _now_ns())
-    with _open(credential) as testbed:
+    from_ns = instant_ns(begin, now_ns())
+    with opened(credential) as testbed:
         slot = testbed.next_slot(node, length_ns, from_ns)
     if slot is None:
         raise InputError(f"there is no {length} in which {', '.join(node)} are free")
-    print(dt.datetime.fromtimestamp(slot / 1e9, dt.UTC).isoformat(timespec="seconds"))
+    said = dt.datetime.fromtimestamp(slot / 1e9, dt.UTC).isoformat(timespec="seconds")
+    print_made({"nodes": node, "length_ns": length_ns, "start_ns": slot}, said, as_json)
 
 
 @app.command()
@@ -496,11 +485,12 @@ def scavenger(
     node: NodeName,
     mode: Annotated[str, typer.Argument(metavar="on|off|auto")],
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Switch whether runs on a node make room for its host's own traffic."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.set_scavenger(node, mode)
-    print(f"{node}: {found['scavenger_mode']}")
+    print_made(found, f"{node}: {found['scavenger_mode']}", as_json)
 
 
 @app.command("map")
@@ -520,7 +510,7 @@ def map_(
         from skyhop.data.figure_files import figure_kind
 
         figure_kind(output)
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = json.dumps(testbed.obstruction_map(node))
     if output is None:
         print(found)
@@ -540,100 +530,33 @@ def policy(
         Path | None, typer.Argument(metavar="POLICY.json", help="Shown where not given.")
     ] = None,
     credential: As = None,
+    as_json: Json = False,  # noqa: ARG001
 ) -> None:
     """Show or set what a node's owner allows: programs, hours, networks, caps."""
     from skyhop.errors import InputError
 
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         if file is None:
             found = testbed.node(node)
             if "policy" not in found:
                 raise InputError(f"{node} is not your node")
         else:
-            try:
-                values = json.loads(file.read_text())
-            except (OSError, ValueError) as error:
-                raise InputError(f"{file}: {error}") from None
+            values = _read_policy(file, node)
             found = testbed.set_policy(node, values)
     print(json.dumps(found["policy"], indent=2))
 
 
-@trigger_app.command("test")
-def trigger_test(
-    expression: Annotated[str, typer.Argument(metavar="EXPRESSION")],
-    history: Annotated[
-        Path | None, typer.Option("--history", metavar="DIR|FILE", help="Telemetry here.")
-    ] = None,
-    node: Annotated[str | None, typer.Option(help="Whose telemetry.")] = None,
-    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="INSTANT")] = None,
-    hold: Annotated[str, typer.Option("--for", metavar="TIME")] = "0 s",
-    cooldown: Annotated[str, typer.Option(metavar="TIME")] = "0 s",
-    firings: Annotated[bool, typer.Option("--firings", help="Leave out the reasons.")] = False,
-    credential: As = None,
-) -> None:
-    """Say when a trigger would have fired over kept telemetry, and why not in between.
-
-    Over telemetry here (a directory of it, or a run's telemetry.parquet), or over what the testbed
-    keeps of a node (the last hour where not said).
-
-    Example: skyhop testbed trigger test "pop_ping_latency_ms > 100" --node bcn-1
-    """
-    from skyhop.cli.tables import cells_of, print_table
-    from skyhop.data.quantities import seconds
+def _read_policy(file: Path, node: str) -> dict[str, Any]:
     from skyhop.errors import InputError
-    from skyhop.testbed.triggers.evaluate import Trigger
-    from skyhop.testbed.triggers.replay import firings_table, replay
 
     try:
-        trigger = Trigger(expression, hold_s=seconds(hold), cooldown_s=seconds(cooldown))
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    to_ns = _instant_ns(end, _now_ns())
-    if history is not None:
-        from skyhop.telemetry.store import telemetry_in
-
-        chosen = [node] if node else None
-        frame = telemetry_in(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
-        if frame["node"].n_unique() > 1:
-            raise InputError(f"{history}: holds several nodes; choose one with --node")
-    elif node is None:
-        raise InputError("expected --history DIR or FILE, or --node NAME of a testbed")
-    else:
-        with _open(credential) as testbed:
-            frame = testbed.telemetry(node, _instant_ns(begin, to_ns - 3600 * 10**9), to_ns)
-    looks = replay(trigger, frame).evaluations
-    print_table(cells_of(firings_table(looks, only_firings=firings)))
-
-
-@trigger_app.command("log")
-def trigger_log(
-    credential: As = None,
-    job: Annotated[str, typer.Option(help="Only this job's.")] = "",
-    node: Annotated[str, typer.Option(help="Only on this node.")] = "",
-    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
-    as_json: Json = False,
-) -> None:
-    """Show why triggers did or did not fire."""
-    with _open(credential) as testbed:
-        found = testbed.trigger_log(job=job, node=node, limit=limit)
-    rows = found if as_json else [_log_row(each) for each in found]
-    _print(rows, as_json, "nothing is logged")
-
-
-def _log_row(each: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "time_(UTC)": _when(each["at_ns"]),
-        "job": each["job_name"],
-        "node": each["node"],
-        "fired": "yes" if each["fired"] else "no",
-        "why": each.get("why"),
-        "run": each["run"],
-    }
-
-
-def _print(rows: list[dict[str, Any]], as_json: bool, empty: str) -> None:
-    if rows or as_json:
-        print_rows(rows, as_json=as_json)
-    else:
-        print(empty)
+        values = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{file}: is no JSON object; skyhop testbed policy {node} prints the present one"
+        )
+    return values

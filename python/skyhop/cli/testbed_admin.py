@@ -11,6 +11,7 @@ import typer
 
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_rows
+from skyhop.cli.testbed_shared import print_made
 
 if TYPE_CHECKING:
     from skyhop.testbed.client import Testbed
@@ -80,6 +81,7 @@ def invite(
     description: Annotated[str | None, typer.Option()] = None,
     provider: Annotated[str | None, typer.Option()] = None,
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Write the file with which a machine becomes a node, once, within fifteen minutes."""
     from skyhop.errors import InputError
@@ -102,16 +104,19 @@ def invite(
         write_private(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    print(f"{path}: carry it to {node}, and there: skyhop testbed enrol {path.name}")
+    said = f"{path}: carry it to {node}, and there: skyhop testbed enrol {path.name}"
+    print_made({"node": node, "file": str(path)}, said, as_json)
 
 
 def remove_node(
-    node: Annotated[str, typer.Argument(metavar="NODE")], credential: As = None
+    node: Annotated[str, typer.Argument(metavar="NODE")],
+    credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Take a node off the testbed, with its telemetry; its runs' files stay their users'."""
     with _open(credential) as testbed:
         testbed.delete_node(node)
-    print(f"{node} is no node any more")
+    print_made({"deleted": node}, f"{node} is no node any more", as_json)
 
 
 def audit(
@@ -155,23 +160,29 @@ def users_add(
     full_name: Annotated[str, typer.Option()] = "",
     team: Annotated[str, typer.Option()] = "",
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Make or change a user, and write the file by which the testbed knows them."""
     path = output or Path(f"{name}.testbed")
     with _open(credential) as testbed:
-        testbed.put_user({"name": name, "role": role, "full_name": full_name, "team": team})
+        made = testbed.put_user({"name": name, "role": role, "full_name": full_name, "team": team})
         testbed.credential(name, "command line").write(path)
-    print(f"{path}: give it to {name}; skyhop testbed … --as {path.name}")
+    said = f"{path}: give it to {name}; skyhop testbed … --as {path.name}"
+    print_made({**made, "file": str(path)}, said, as_json)
 
 
 @users_app.command("remove")
 def users_remove(
-    name: Annotated[str, typer.Argument(metavar="NAME")], credential: As = None
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    credential: As = None,
+    as_json: Json = False,
 ) -> None:
-    """Forget a user; one who has jobs or nodes is disabled."""
+    """Forget a user; jobs end, and one who had jobs or nodes is disabled."""
     with _open(credential) as testbed:
-        testbed.delete_user(name)
-    print(f"{name} is no user any more")
+        ended = testbed.delete_user(name)
+    said = f"; {ended} {'job' if ended == 1 else 'jobs'} ended" if ended else ""
+    values = {"deleted": name, "jobs_ended": ended}
+    print_made(values, f"{name} is no user any more{said}", as_json)
 
 
 @tokens_app.command("issue")
@@ -181,6 +192,7 @@ def tokens_issue(
     label: Annotated[str, typer.Option(help="To know it by.")] = "",
     days: Annotated[float | None, typer.Option(help="For how many days it is good.")] = None,
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Write another credential for a user."""
     import time
@@ -188,7 +200,8 @@ def tokens_issue(
     expires_ns = 0 if days is None else time.time_ns() + round(days * 86_400e9)
     with _open(credential) as testbed:
         testbed.credential(user, label, expires_ns).write(output)
-    print(f"{output}: give it to {user}")
+    values = {"user": user, "file": str(output), "expires_ns": expires_ns or None}
+    print_made(values, f"{output}: give it to {user}", as_json)
 
 
 @tokens_app.command("revoke")
@@ -196,25 +209,31 @@ def tokens_revoke(
     user: Annotated[str, typer.Argument(metavar="USER")],
     which: Annotated[str, typer.Argument(metavar="LABEL", help="All where not given.")] = "*",
     credential: As = None,
+    as_json: Json = False,
 ) -> None:
     """Take tokens of a user away."""
     with _open(credential) as testbed:
         count = testbed.revoke_tokens(user, which)
-    print(f"{count} tokens are good no more")
+    print_made({"revoked": count}, f"{count} tokens are good no more", as_json)
 
 
 @config_app.command("show")
-def config_show(credential: As = None) -> None:
-    """Show the settings."""
+def config_show(
+    credential: As = None,
+    as_json: Json = False,  # noqa: ARG001
+) -> None:
+    """Show the settings, which are JSON."""
     with _open(credential) as testbed:
         print(json.dumps(testbed.config(), indent=2))
 
 
 @config_app.command("set")
 def config_set(
-    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...")], credential: As = None
+    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...")],
+    credential: As = None,
+    as_json: Json = False,  # noqa: ARG001
 ) -> None:
-    """Change settings."""
+    """Change settings, and print all of them as JSON."""
     from skyhop.errors import InputError
 
     values = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from skyhop.cli.options import Json
 from skyhop.cli.terminal import print_note
 
 _MUST = "Where the file does not say it, or in its place."
@@ -44,6 +46,7 @@ def import_(
     backend: Annotated[
         str, typer.Option(metavar="podman|docker", help="What keeps it.")
     ] = "podman",
+    as_json: Json = False,
 ) -> None:
     """Make a job file of one of LEOScope's, and say what could not be carried over.
 
@@ -72,14 +75,18 @@ def import_(
     except UnicodeDecodeError:
         raise InputError(f"{file}: is no text") from None
     made = import_job(text, str(file), file.stem, given)
-    for note in made.notes:
-        print_note(f"note: {note}")
-    if output is None:
+    if as_json:
+        values = {"toml": made.toml, "files": sorted(made.files), "notes": list(made.notes)}
+        print(json.dumps(values, indent=2))
+    else:
+        for note in made.notes:
+            print_note(f"note: {note}")
+    if output is not None:
+        _write(output, made.toml.encode(), anew=True)
+        for each, content in made.files.items():
+            _write(output.parent / each, content, anew=False)
+    elif not as_json:
         print(made.toml, end="")
-        return
-    _write(output, made.toml.encode(), anew=True)
-    for each, content in made.files.items():
-        _write(output.parent / each, content, anew=False)
 
 
 def _words(command: str | None) -> tuple[str, ...]:

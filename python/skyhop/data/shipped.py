@@ -24,7 +24,8 @@ def shipped_files(kind: Literal["examples", "studies"]) -> dict[str, Path]:
     package = Path(skyhop.__file__).resolve().parent
     inside = package / kind
     directory = inside if inside.is_dir() else package.parents[1] / kind
-    return {file.stem: file for file in sorted(directory.glob("*.toml"))}
+    files = {file.stem: file for file in directory.glob("*.toml")}
+    return dict(sorted(files.items()))
 
 
 def list_examples() -> list[ExampleEntry]:

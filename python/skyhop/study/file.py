@@ -193,7 +193,7 @@ class Metric(_Strict):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     kind: Literal[
         "expression", "samples", "transient", "probe", "grid_error", "flows", "time_to_bytes",
-        "rate_over_bytes", "relative", "dissection",
+        "rate_over_bytes", "relative", "dissection", "gap",
     ]  # fmt: skip
     title: str | None = None
     unit: str = ""
@@ -206,7 +206,8 @@ class Metric(_Strict):
     bin: Duration | None = None
     from_: Moment | None = Field(None, alias="from")
     until: Moment | None = None
-    after: Literal["end", "intermediate", "reroute", "restored", "change"] = "end"
+    after: Literal["end", "intermediate", "reroute", "restored", "change", "rise"] = "end"
+    """rise: the base RTT has become `rise` longer, from one second to the next."""
     window: Duration = "5 s"
     period: Duration = "15 s"
     offset: Duration = "12 s"
@@ -235,6 +236,10 @@ class Metric(_Strict):
     after_bytes: Size | None = None
     cut: Duration | None = None
     """Cut times to whole ones of it first, such as "1 s"."""
+    skip: Duration = "0 s"
+    """How much of each event's `window` does not count, from the event on."""
+    rise: float | None = Field(None, gt=0)
+    """With after = "rise", by which part of itself the base RTT grows: 0.1 for a tenth."""
     above: float | None = None
     """Instead of the values themselves: which share of them, in %, is above this …"""
     upto: float | None = None
@@ -248,6 +253,11 @@ class Metric(_Strict):
     """The addresses at which the probes `flows` turn round, nearest first; the last is reached."""
     method: Literal["trace", "medians"] = "trace"
     """From round trips to delays by trace, or of medians (docs/telemetry.md)."""
+    edge: Literal["begin", "end", "length"] | None = None
+    largest: int = Field(30, ge=1)
+    """How many gaps count."""
+    clock: Duration = "0 s"
+    """By how much the receiver's clock may be wrong: drawn evenly from the seed, either way."""
     share: bool = False
     """Its share of the sum of all segments, in %, instead of its delay of one direction, in ms."""
 
@@ -284,6 +294,8 @@ class Metric(_Strict):
 
     @model_validator(mode="after")
     def _has_both_of_what_goes_together(self) -> Metric:
+        if (self.after == "rise") != (self.rise is not None):
+            raise ValueError('after = "rise" goes with `rise`, and needs it')
         if (self.within == "bytes") != (self.kind in _OF_FLOW and self.bytes is not None):
             raise ValueError('within = "bytes" goes with `bytes`, and needs it')
         if self.after_bytes is not None and self.bytes is None:
@@ -299,6 +311,8 @@ class Metric(_Strict):
         for name in ("bin", "cut"):
             if seconds(getattr(self, name) or "1 s") <= 0:
                 raise ValueError(f"expected `{name}` above 0 s")
+        if self.kind == "transient" and seconds(self.skip) >= seconds(self.window):
+            raise ValueError("expected `skip` below `window`")
         if self.from_ and self.until and _comes_late(self.from_, self.until):
             raise ValueError("expected `from` before `until`")
         if self.bytes and size_bytes(self.after_bytes or "0 B") >= size_bytes(self.bytes):
@@ -313,7 +327,7 @@ class Metric(_Strict):
 
 _OF_FLOW = ("samples", "transient")
 _OF_BINS = (*_OF_FLOW, "flows")
-_OF_VALUES = (*_OF_BINS, "probe")
+_OF_VALUES = (*_OF_BINS, "probe", "gap")
 _OF_BYTES = ("time_to_bytes", "rate_over_bytes")
 _KINDS_OF_KEYS: dict[str, tuple[str, ...]] = {
     "within": _OF_FLOW,
@@ -323,8 +337,10 @@ _KINDS_OF_KEYS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("segment", "hops", "method", "share"), ("dissection",)),
     "bytes": (*_OF_FLOW, *_OF_BYTES),
     "cut": _OF_BYTES,
+    **dict.fromkeys(("skip", "rise"), ("transient",)),
     "after_bytes": (*_OF_FLOW, "rate_over_bytes"),
     **dict.fromkeys(("of", "to", "by"), ("relative",)),
+    **dict.fromkeys(("edge", "largest", "clock"), ("gap",)),
 }
 _NEEDED = (
     ("over", "flows"),
@@ -334,6 +350,7 @@ _NEEDED = (
     ("to", "relative"),
     ("segment", "dissection"),
     ("hops", "dissection"),
+    ("edge", "gap"),
 )
 LATER_METRIC_KEYS = frozenset(_KINDS_OF_KEYS)
 """Keys that metrics were given later: where they are not used, what is measured is as before."""

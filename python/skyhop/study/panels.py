@@ -74,10 +74,10 @@ def _check_pooled(panel: Panel, metrics: MetricSet, origin: str) -> None:
 
 def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
     own = metrics.infos[name].own
-    if own is None or own.kind not in ("samples", "transient", "flows"):
+    if own is None or own.kind not in ("samples", "transient", "flows", "gap"):
         raise InputError(
-            f'{origin}: `{name}` is of no bins; expected a metric of kind "samples", "transient" '
-            'or "flows"'
+            f'{origin}: `{name}` is of no bins; expected a metric of kind "samples", "transient", '
+            '"flows" or "gap"'
         )
 
 

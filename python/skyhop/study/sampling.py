@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skyhop.analysis.base_rtt import rises_of_base_rtt
 from skyhop.analysis.over_flows import OVER, bins_of_flows, cut_off, means_of_flows
 from skyhop.analysis.statistics import in_windows, moments, statistic
 from skyhop.analysis.transfer import seconds_to, whole
@@ -13,6 +14,7 @@ from skyhop.data.arrays import BoolArray, FloatArray
 from skyhop.data.quantities import moment_s, seconds, size_bytes
 from skyhop.data.records import RunRecord
 from skyhop.study.file import Metric
+from skyhop.study.gaps import gaps_by_the_grid
 from skyhop.study.route import dissected
 from skyhop.study.series import samples_of
 
@@ -51,6 +53,8 @@ def values_of(metric: Metric, record: RunRecord, flow_id: int | None) -> FloatAr
         values = _of_probe(metric, record)
     elif flow_id is None or flow_id not in record.flows:
         values = _NONE
+    elif metric.kind == "gap":
+        values = gaps_by_the_grid(metric, record, flow_id)
     elif metric.over:
         values = _over_flows(metric, record)
     else:
@@ -84,9 +88,17 @@ def _of_flow(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
     # A sample stands at the end of its interval: one at the flow's start is of the time before.
     kept &= t_s > _lifetime(record, flow_id)[0]
     if metric.kind == "transient":
-        events_s = record.events.times(metric.after)
+        events_s = _events(metric, record, flow_id)
         kept &= in_windows(t_s, events_s, seconds(metric.window))
+        kept &= ~in_windows(t_s, events_s, seconds(metric.skip))
     return values[kept]
+
+
+def _events(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
+    """Return when a metric's transients began, in s."""
+    if metric.rise is None:
+        return record.events.times(metric.after)
+    return rises_of_base_rtt(record, flow_id, metric.rise)
 
 
 def _whole_window(metric: Metric, record: RunRecord, flow_id: int) -> tuple[float, float] | None:

@@ -56,7 +56,7 @@ def _retransmit_share(
 
 def _delivered_bytes(record: RunRecord, flow_id: int) -> FloatArray:
     """Return what the path's link delivered in the flow's direction in each of its samples."""
-    t_s, link = record.flows[flow_id].t_s, _link_of(record, flow_id)
+    t_s, link = record.flows[flow_id].t_s, link_of(record, flow_id)
     if link is None or not len(link.t_s):
         return np.zeros(len(t_s))
     # Links are sampled when flows are.
@@ -64,7 +64,8 @@ def _delivered_bytes(record: RunRecord, flow_id: int) -> FloatArray:
     return np.asarray(link.delivered_bytes[at], dtype=np.float64)
 
 
-def _link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
+def link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
+    """Return the path's link in a flow's direction; None where the run has none."""
     entry = entry_of(record.scenario, flow_id)
     goes_back = entry is not None and entry[1].get("from") == "to"
     names = (DIRECTIONS[1], f"{PATH_LINK} back") if goes_back else (DIRECTIONS[0], PATH_LINK)

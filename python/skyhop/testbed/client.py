@@ -281,9 +281,9 @@ class Testbed:
         """Make or change a user."""
         return self._values("PutUser", pb.Document(json=json.dumps(values)))
 
-    def delete_user(self, name: str) -> None:
-        """Forget a user."""
-        self._call("DeleteUser", pb.UserName(user=name))
+    def delete_user(self, name: str) -> int:
+        """Forget a user; return how many jobs of theirs were ended."""
+        return int(self._values("DeleteUser", pb.UserName(user=name))["jobs_ended"])
 
     def issue_token(self, user: str, label: str = "", expires_ns: int = 0) -> str:
         """Return a new token of a user."""

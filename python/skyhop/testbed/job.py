@@ -37,6 +37,7 @@ from pydantic import (
 from skyhop.data.quantities import seconds, size_bytes
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
+from skyhop.testbed.kernel.requests import check_value
 from skyhop.testbed.words import Backend, JobKind, Network
 
 LONGEST_FILE_BYTES = 64_000
@@ -210,6 +211,27 @@ class Kernel(_Part):
     qdisc: Annotated[str, Field(max_length=64)] | None = None
     qdisc_parameters: dict[str, float | int | bool | str] = {}
     sysctl: dict[str, str | int] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Kernel:
+        """Refuse what the kernel service would, whose requests these become."""
+        asked: list[tuple[str, str, str, object]] = [
+            ("cc", "cc.set", "name", self.cc),
+            ("parameters", "cc.load", "parameters", self.parameters),
+            ("qdisc", "qdisc.set", "kind", self.qdisc),
+            ("qdisc_parameters", "qdisc.set", "parameters", self.qdisc_parameters),
+        ]
+        for name, numbers in self.sysctl.items():
+            asked.append(("sysctl", "sysctl.set", "name", name))
+            asked.append((name, "sysctl.set", "value", numbers))
+        for key, request, field, value in asked:
+            try:
+                if value is not None:
+                    check_value(request, field, value)
+            except ValueError as error:
+                shown = f' "{value}"' if isinstance(value, str) else ""
+                raise ValueError(f"{key}{shown}: {error}") from None
+        return self
 
     @property
     def wanted(self) -> bool:

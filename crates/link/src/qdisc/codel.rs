@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_model::{LARGEST_PACKET, LossReason};
+use skyhop_model::{Ecn, LARGEST_PACKET, LossReason};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use super::fifo::Fifo;
@@ -26,12 +26,15 @@ pub struct CodelConfig {
     pub interval: Duration,
     /// Whether packets that speak ECN are marked rather than dropped.
     pub ecn: bool,
+    /// Packets that speak ECN and have waited longer leave with a mark, whatever `ecn` is and however short that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ce_threshold: Option<Duration>,
 }
 
 impl Default for CodelConfig {
     fn default() -> Self {
         let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
-        Self { target, interval, ecn: false }
+        Self { target, interval, ecn: false, ce_threshold: None }
     }
 }
 
@@ -92,6 +95,13 @@ impl Control {
             self.go_on_dropping(&mut work, &mut head);
         } else if head.may_drop {
             self.begin_dropping(&mut work, &mut head);
+        }
+        if let Some(threshold) = config.ce_threshold
+            && let Some(leaving) = &mut head.queued
+            && now.saturating_since(leaving.since) > threshold
+            && leaving.packet.ecn() != Ecn::Ce
+        {
+            verdicts.mark(&mut leaving.packet);
         }
         head.queued
     }
@@ -212,7 +222,6 @@ impl<P> Qdisc<P> for Codel<P> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use skyhop_model::Ecn;
 
     use super::*;
     use crate::{NO_FLOW, Packet};
@@ -238,6 +247,7 @@ mod tests {
         target_ns: i64,
         interval_ns: i64,
         ecn: bool,
+        ce_threshold_ns: Option<i64>,
         /// Numbers of the packets that wait.
         waiting: Vec<usize>,
         fates: Vec<Option<Fate>>,
@@ -255,6 +265,7 @@ mod tests {
                 target_ns: config.target.as_nanos() as i64,
                 interval_ns: config.interval.as_nanos() as i64,
                 ecn: config.ecn,
+                ce_threshold_ns: config.ce_threshold.map(|most| most.as_nanos() as i64),
                 waiting: Vec::new(),
                 fates: vec![None; offered.len()],
                 first_above_time: 0,
@@ -293,6 +304,9 @@ mod tests {
         }
 
         fn leave(&mut self, p: Option<usize>, now: i64, is_marked: bool) -> Option<usize> {
+            let Offered { at_ns, is_capable, .. } = self.offered[p?];
+            let is_over = self.ce_threshold_ns.is_some_and(|most| now - at_ns > most);
+            let is_marked = is_marked || is_over && is_capable;
             self.fates[p?] = Some(Fate::Left { at_ns: now, is_marked });
             p
         }
@@ -359,11 +373,15 @@ mod tests {
     }
 
     fn config() -> impl Strategy<Value = CodelConfig> {
-        (1_u64..20, 5_u64..200, any::<bool>()).prop_map(|(target, interval, ecn)| CodelConfig {
-            target: Duration::from_millis(target),
-            interval: Duration::from_millis(interval),
-            ecn,
-        })
+        let ce_threshold = prop::option::of((0_u64..40).prop_map(Duration::from_millis));
+        (1_u64..20, 5_u64..200, any::<bool>(), ce_threshold).prop_map(
+            |(target, interval, ecn, ce_threshold)| CodelConfig {
+                target: Duration::from_millis(target),
+                interval: Duration::from_millis(interval),
+                ecn,
+                ce_threshold,
+            },
+        )
     }
 
     fn fates(offered: &[Offered], gaps_ns: &[i64], config: &CodelConfig) -> [Vec<Option<Fate>>; 2] {

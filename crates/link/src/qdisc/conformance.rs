@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use skyhop_model::{Ecn, LossReason};
+use skyhop_model::{Dscp, Ecn, LossReason};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use super::{AnyQdisc, Backlog, CodelConfig, Limit, QDISCS, Qdisc, QueueDiscipline, Queued};
+use super::{
+    AnyQdisc, Backlog, CodelConfig, Limit, QDISCS, Qdisc, QueueDiscipline, Queued, TcpFacts,
+};
 use crate::stats::Verdicts;
 use crate::{LinkError, NO_FLOW, Packet};
 
@@ -37,6 +39,8 @@ fn choices() -> Vec<QueueDiscipline> {
     let others = [
         r#"{"kind": "codel", "ecn": true}"#,
         r#"{"kind": "codel", "target": "1 ms", "interval": "20 ms"}"#,
+        r#"{"kind": "codel", "ce_threshold": "2 ms"}"#,
+        r#"{"kind": "fq_codel", "ce_threshold": "500 us", "flows": 2}"#,
         r#"{"kind": "codel", "target": "1 ms", "interval": "20 ms", "ecn": true}"#,
         r#"{"kind": "fq_codel", "flows": 1, "ecn": false}"#,
         r#"{"kind": "fq_codel", "flows": 3, "quantum": "300 B", "memory": "30 kB", "drop_batch": 3}"#,
@@ -51,6 +55,11 @@ fn choices() -> Vec<QueueDiscipline> {
         r#"{"kind": "red", "adaptive": true, "bandwidth": "0 bit/s", "harddrop": true, "ecn": true}"#,
         r#"{"kind": "cake", "bandwidth": "1 Mbit/s", "rtt": "10 ms"}"#,
         r#"{"kind": "cake", "isolation": "flows", "rtt": "1 ms", "memory": "20 kB"}"#,
+        r#"{"kind": "cake", "isolation": "hosts", "diffserv": "precedence", "ack_filter": "on"}"#,
+        r#"{"kind": "cake", "isolation": "flowblind", "diffserv": "besteffort"}"#,
+        r#"{"kind": "cake", "bandwidth": "2 Mbit/s", "diffserv": "diffserv4", "rtt": "5 ms"}"#,
+        r#"{"kind": "cake", "bandwidth": "1 Mbit/s", "diffserv": "diffserv8"}"#,
+        r#"{"kind": "cake", "diffserv": "diffserv8", "ack_filter": "aggressive", "memory": "9 kB"}"#,
         r#"{"kind": "threshold-drop", "share": "0 %", "probability": "100 %"}"#,
     ];
     let plain = QDISCS.iter().map(|entry| (entry.default)());
@@ -63,9 +72,22 @@ type Inside = BTreeMap<u64, (Instant, Bytes, Ecn)>;
 /// What left a discipline, in order: a packet, when where it was not lost, and its ECN bits then.
 type Left = Vec<(u64, Option<Instant>, Ecn)>;
 
+/// Packets acknowledge one more than the one before; a third of them carry data, too.
+fn acknowledges(number: &u64) -> Option<TcpFacts> {
+    Some(TcpFacts {
+        connection: 1,
+        acknowledged: *number as u32,
+        is_pure: !number.is_multiple_of(3),
+        ecn_flags: 0,
+        timestamps: None,
+        sacks: [None; 4],
+    })
+}
+
 /// Drives one discipline and checks every step.
 fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
     let mut qdisc = AnyQdisc::new(choice, limit, 7);
+    qdisc.read_tcp_with(acknowledges);
     let (mut verdicts, mut inside, mut left) = (Verdicts::new(), Inside::new(), Vec::new());
     let mut now = Instant::START;
     for (number, &step) in (0_u64..).zip(steps) {
@@ -73,7 +95,9 @@ fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
             Step::Enqueue { after_us, size, flow, ecn } => {
                 now += Duration::from_micros(after_us);
                 let flow = if flow == 0 { NO_FLOW } else { flow };
+                let dscp = Dscp::ALL[flow as usize % Dscp::ALL.len()];
                 let packet = Packet::new(Bytes::new(size), number).of(flow, ecn);
+                let packet = packet.with_tos(dscp.tos());
                 inside.insert(number, (now, packet.wire_size, ecn));
                 qdisc.enqueue(Queued { since: now, packet }, &mut verdicts);
             }

@@ -17,7 +17,18 @@ impl FlowHash {
     /// In place of `skb_get_hash`: the finaliser of SplitMix64, which spreads neighbours over all bits.
     #[inline]
     pub(super) fn of<P>(self, packet: &Packet<P>) -> u32 {
-        let mixed = packet.identity() ^ self.key;
+        self.spread(packet.identity())
+    }
+
+    /// The same for all connections of a flow.
+    #[inline]
+    pub(super) fn of_flow(self, flow: u32) -> u32 {
+        self.spread(u64::from(flow))
+    }
+
+    #[inline]
+    fn spread(self, identity: u64) -> u32 {
+        let mixed = identity ^ self.key;
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed >> 32) as u32

@@ -27,6 +27,9 @@ pub struct FqCodelConfig {
     pub interval: Duration,
     /// Whether packets that speak ECN are marked rather than dropped.
     pub ecn: bool,
+    /// Packets that speak ECN and have waited longer leave with a mark, whatever `ecn` is and however short that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ce_threshold: Option<Duration>,
     /// How many queues connections are hashed into.
     pub flows: NonZeroU32,
     /// Bytes that a queue sends in a turn.
@@ -44,6 +47,7 @@ impl Default for FqCodelConfig {
             target,
             interval,
             ecn: true,
+            ce_threshold: None,
             flows: FLOWS,
             quantum: LARGEST_PACKET,
             drop_batch: NonZeroU32::new(64).expect("not zero"),
@@ -95,12 +99,21 @@ struct Flow<P> {
 
 impl<P> FqCodel<P> {
     pub(crate) fn new(config: &FqCodelConfig, limit: Limit, seed: u64) -> Self {
-        let &FqCodelConfig { target, interval, ecn, flows, quantum, drop_batch, memory } = config;
+        let &FqCodelConfig {
+            target,
+            interval,
+            ecn,
+            ce_threshold,
+            flows,
+            quantum,
+            drop_batch,
+            memory,
+        } = config;
         let flows = flows.get() as usize;
         let empty =
             || Flow { waiting: VecDeque::new(), bytes: Bytes::ZERO, control: Control::default() };
         Self {
-            codel: CodelConfig { target, interval, ecn },
+            codel: CodelConfig { target, interval, ecn, ce_threshold },
             drop_batch: u64::from(drop_batch.get()),
             memory_limit: memory,
             limit,
@@ -351,6 +364,10 @@ mod tests {
                 }
                 if let Some(p) = self.codel(q, now) {
                     self.queues[q].deficit -= self.ledger.bytes(p) as i64;
+                    let most_ns = self.config.ce_threshold.map(Duration::as_nanos);
+                    if most_ns.is_some_and(|most| self.ledger.wait_ns(p, now) > most) {
+                        self.ledger.mark(p);
+                    }
                     self.ledger.leave(p, now);
                     return;
                 }
@@ -368,11 +385,14 @@ mod tests {
 
     fn config() -> impl Strategy<Value = FqCodelConfig> {
         let (flows, batch) = (1_u32..6, 1_u32..5);
-        (1_u64..20, 5_u64..60, any::<bool>(), flows, 100_u64..4_000, batch).prop_map(
-            |(target, interval, ecn, flows, quantum, batch)| FqCodelConfig {
+        let ce_threshold = prop::option::of((0_u64..40).prop_map(Duration::from_millis));
+        let marks = (any::<bool>(), ce_threshold);
+        (1_u64..20, 5_u64..60, marks, flows, 100_u64..4_000, batch).prop_map(
+            |(target, interval, (ecn, ce_threshold), flows, quantum, batch)| FqCodelConfig {
                 target: Duration::from_millis(target),
                 interval: Duration::from_millis(interval),
                 ecn,
+                ce_threshold,
                 flows: NonZeroU32::new(flows).unwrap(),
                 quantum: Bytes::new(quantum),
                 drop_batch: NonZeroU32::new(batch).unwrap(),

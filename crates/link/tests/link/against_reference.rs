@@ -121,7 +121,8 @@ fn config() -> impl Strategy<Value = LinkConfig> {
 /// its turn has come.
 fn by_step(config: &LinkConfig) -> LinkConfig {
     let never = Duration::from_secs(3600);
-    let qdisc = QueueDiscipline::Codel(CodelConfig { target: never, interval: never, ecn: false });
+    let codel = CodelConfig { target: never, interval: never, ..CodelConfig::default() };
+    let qdisc = QueueDiscipline::Codel(codel);
     LinkConfig { qdisc, ..config.clone() }
 }
 

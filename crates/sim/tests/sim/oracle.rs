@@ -46,38 +46,66 @@ const MODULE_GOODPUT: f64 = 0.03;
 const MODULE_SRTT: f64 = 0.05;
 const MODULE_RETRANSMITS: (f64, f64) = (1.5, 20.0);
 
-/// What is out of that. Copa's module forgets a least RTT that is ten seconds old for whatever comes: until then both
-/// do the same (197 packets, 47.4 ms), from then on the moment decides, and ours swings by a tenth more, open why. LeoCC
-/// looks out up to the moment at which the path changes: Linux's connection began some 0.25 s after the handovers' clock,
-/// and ours comes to 40 to 47 Mbit/s for starts within 0.3 s.
-const MODULES_OPEN: [&str; 4] = [
-    "handover-copafrac-50m-40ms-1bdp",
-    "handover-leocc-aligned-50m-40ms-1bdp",
-    "mixed-cubic-copafrac-50m-40ms-1bdp",
-    "single-copafrac-50m-40ms-1bdp",
+/// What is out of that, and by how much it may be: goodput, srtt, the factor of retransmits. LeoCC looks out up to the
+/// moment at which the path changes, and comes to 40 to 47 Mbit/s for starts within 0.3 s. Copa's module takes any RTT for the least once that is ten seconds old; where
+/// CUBIC has just filled the queue it then loses a quarter of what it sends for ten seconds. In Linux's only run that came
+/// about in the last eight seconds; of ours each has it for longer.
+const MODULES_OPEN: [(&str, f64, f64, f64); 2] = [
+    ("handover-leocc-aligned-50m-40ms-1bdp", 0.13, 0.05, 2.0),
+    ("mixed-cubic-copafrac-50m-40ms-1bdp", 0.05, 0.05, 60.0),
 ];
+
+/// How long after the clock of the handovers Linux's connections began: in all of them no ACK comes from 14.8 to 14.9 s of
+/// theirs.
+const AFTER_CLOCK_MS: f64 = 200.0;
 
 /// Our draws of random loss.
 const SEEDS: u64 = 20;
-/// And of what authors' modules draw.
-const MODULE_SEEDS: u64 = 5;
+/// And of what authors' modules draw, and hang on.
+const MODULE_DRAWS: usize = 8;
 /// How far apart the second flow's starts are: which flow a full queue hits depends on where in the other's
 /// cycle it starts (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992).
 const STARTS_APART_MS: usize = 7;
 /// How many Linux was asked for.
 const STARTS: usize = 10;
+/// Draws of ours of BBRv3 in queues of its own: a flow that overestimates its share keeps a queue, takes whatever the other
+/// leaves for a moment, and so keeps overestimating, for 5 to 55 s. Marks of 30 draws are 4,319 to 30,568 for fq_codel
+/// (Linux's: 15,002) and 36,418 to 184,588 for cake (167,574).
+const BBR3_QUEUE_DRAWS: usize = 20;
 
 /// The scenarios of these kinds.
 fn rows(kinds: &[&str]) -> Vec<Scenario> {
     let of_kind = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
     let mut rows = scenarios();
-    rows.retain(|row| of_kind(&row.name) && row.is_linux_own() && queue_of(row).is_some());
+    rows.retain(|row| of_kind(&row.name) && row.is_linux_own());
     assert!(!rows.is_empty(), "no scenario of Linux's is one of {kinds:?}");
     rows
 }
 
-/// The keys of its queue, where that is part of skyhop: what tc was told, and its limits where that says nothing.
-fn queue_of(row: &Scenario) -> Option<String> {
+/// Whether BBRv3's patch ran in it.
+fn has_bbr3(row: &Scenario) -> bool {
+    row.flows.iter().any(|flow| flow.cc == "bbr3")
+}
+
+/// Whether the authors' modules that ours are to do the same as ran in it, beside CUBIC at most.
+fn has_modules(row: &Scenario) -> bool {
+    let known = |cc: &str| cc == "cubic" || MODULES.iter().any(|(theirs, _)| *theirs == cc);
+    !row.is_linux_own() && row.aqm.is_none() && row.flows.iter().all(|flow| known(&flow.cc))
+}
+
+/// Every scenario is one of some test's here, but for those with a module that loses fractions of packets and with one that
+/// ours was written beside, not after (docs/validation.md compares).
+#[test]
+fn no_scenario_is_left_out() {
+    let is_left_out = |row: &Scenario| !row.is_linux_own() && !has_bbr3(row) && !has_modules(row);
+    for row in scenarios().iter().filter(|row| is_left_out(row)) {
+        let is_known = |flow: &Flow| ["copa", "satpipe"].contains(&flow.cc.as_str());
+        assert!(row.flows.iter().any(is_known), "{} is compared by no test", row.name);
+    }
+}
+
+/// The keys of its queue: what tc was told, and its limits where that says nothing.
+fn queue_of(row: &Scenario) -> String {
     let (queue, qdisc) = match row.aqm.as_deref() {
         None => (format!("{} B", row.queue_bytes), "\"fifo\""),
         Some("codel ecn") => ("1000 packets".to_owned(), "{ kind = \"codel\", ecn = true }"),
@@ -101,9 +129,9 @@ fn queue_of(row: &Scenario) -> Option<String> {
             "{ kind = \"red\", min = \"28486 B\", max = \"88486 B\", avpkt = \"1500 B\", burst = 40, \
                bandwidth = \"0 bit/s\", probability = \"10 %\" }",
         ),
-        Some(_) => return None,
+        Some(other) => panic!("{}: no queue of ours is {other}", row.name),
     };
-    Some(format!("queue = \"{queue}\"\nqdisc = {qdisc}"))
+    format!("queue = \"{queue}\"\nqdisc = {qdisc}")
 }
 
 /// Path, hosts and time; nothing held the ACKs up.
@@ -128,18 +156,20 @@ fn handovers(row: &Scenario) -> String {
     })
 }
 
-/// Our flows; those beyond the first start at `later_ms`, where that is given, and else as Linux's.
-fn simulate(row: &Scenario, seed: u64, later_ms: Option<usize>) -> Vec<FlowSummary> {
-    let queue = queue_of(row).expect("one that we have");
+/// Our flows, which start when Linux's did, the last one so much later.
+fn simulate(row: &Scenario, seed: u64, later_ms: usize) -> Vec<FlowSummary> {
+    let queue = queue_of(row);
     let mut text = terms(row.one_way_us, row.rate_kbps, &queue, (row.loss_percent, row.ecn));
-    let duration_s = row.flows[0].seconds;
-    write!(text, "[run]\nduration = \"{duration_s} s\"\nseed = {seed}\n").unwrap();
-    if row.name.starts_with("handover-") {
+    let has_handovers = row.name.starts_with("handover-");
+    let after_clock_ms = if has_handovers { AFTER_CLOCK_MS } else { 0.0 };
+    let duration_ms = 1000.0 * row.flows[0].seconds + after_clock_ms;
+    write!(text, "[run]\nduration = \"{duration_ms} ms\"\nseed = {seed}\n").unwrap();
+    if has_handovers {
         text += &handovers(row);
     }
     for (index, flow) in row.flows.iter().enumerate() {
-        let later_ms = later_ms.filter(|_| index > 0);
-        let start_ms = later_ms.map_or(1000.0 * flow.start_s, |ms| ms as f64);
+        let later_ms = if index + 1 == row.flows.len() { later_ms } else { 0 };
+        let start_ms = after_clock_ms + 1000.0 * flow.start_s + later_ms as f64;
         write!(text, "[[flow]]\n{}\nstart = \"{start_ms} ms\"\n", keys_of(row, &flow.cc)).unwrap();
     }
     scenario::simulate(&text).summary.flows
@@ -173,7 +203,7 @@ fn mean(values: &[f64]) -> f64 {
 #[test]
 fn single_flows_do_as_linux_does() {
     let wrong = rows(&["single-", "geo-", "handover-"]).into_iter().filter_map(|row| {
-        let (linux, ours) = (&row.flows[0], &simulate(&row, 1, None)[0]);
+        let (linux, ours) = (&row.flows[0], &simulate(&row, 1, 0)[0]);
         let goodput = ours.goodput_bps as f64 / linux.goodput_bps;
         let srtt = ours.srtt_mean_us.unwrap_or(0) as f64 / linux.srtt_mean_us;
         let line = format!(
@@ -222,8 +252,7 @@ fn offset(ours: &[[f64; 2]], linux: &[[f64; 2]]) -> (f64, f64) {
 #[test]
 fn random_loss_costs_what_it_costs_linux() {
     let wrong = rows(&["loss-"]).into_iter().filter_map(|row| {
-        let runs: Vec<FlowSummary> =
-            (1..=SEEDS).flat_map(|seed| simulate(&row, seed, None)).collect();
+        let runs: Vec<FlowSummary> = (1..=SEEDS).flat_map(|seed| simulate(&row, seed, 0)).collect();
         let linux: Vec<&Flow> = row.draws.iter().map(|flows| &flows[0]).collect();
         let of_linux: Vec<[f64; 2]> = linux
             .iter()
@@ -259,17 +288,14 @@ fn random_loss_costs_what_it_costs_linux() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Means over our seeds, which these choose by; Linux was asked once.
+/// Means over our seeds, which these choose by, and starts; Linux was asked once.
 #[test]
 fn authors_modules_do_as_on_linux() {
-    let is_theirs = |row: &Scenario| {
-        let known = |cc: &str| cc == "cubic" || MODULES.iter().any(|(theirs, _)| *theirs == cc);
-        !row.is_linux_own() && row.aqm.is_none() && row.flows.iter().all(|flow| known(&flow.cc))
-    };
     let mut wrong = Vec::new();
-    for row in scenarios().into_iter().filter(is_theirs) {
+    for row in scenarios().into_iter().filter(has_modules) {
         let runs: Vec<Vec<FlowSummary>> =
-            (1..=MODULE_SEEDS).map(|seed| simulate(&row, seed, None)).collect();
+            (0..MODULE_DRAWS).map(|k| simulate(&row, 1 + k as u64, k * STARTS_APART_MS)).collect();
+        let open = MODULES_OPEN.iter().find(|(name, ..)| *name == row.name);
         for (k, linux) in row.flows.iter().enumerate() {
             let mean_of = |value: &dyn Fn(&FlowSummary) -> f64| {
                 mean(&runs.iter().map(|flows| value(&flows[k])).collect::<Vec<_>>())
@@ -282,18 +308,23 @@ fn authors_modules_do_as_on_linux() {
                 row.name, linux.cc, linux.retransmits
             );
             println!("{line}");
-            let (factor, more) = MODULE_RETRANSMITS;
-            let within = (goodput - 1.0).abs() <= MODULE_GOODPUT
-                && (srtt - 1.0).abs() <= MODULE_SRTT
-                && again <= factor * linux.retransmits + more
-                && linux.retransmits <= factor * again + more;
-            if !within {
+            let is_within = |goodput_part: f64, srtt_part: f64, factor: f64| {
+                let more = MODULE_RETRANSMITS.1;
+                (goodput - 1.0).abs() <= goodput_part
+                    && (srtt - 1.0).abs() <= srtt_part
+                    && again <= factor * linux.retransmits + more
+                    && linux.retransmits <= factor * again + more
+            };
+            if !is_within(MODULE_GOODPUT, MODULE_SRTT, MODULE_RETRANSMITS.0) {
                 wrong.push(row.name.clone());
+            }
+            if let Some(&(_, goodput_part, srtt_part, factor)) = open {
+                assert!(is_within(goodput_part, srtt_part, factor), "{line}");
             }
         }
     }
     wrong.dedup();
-    assert_eq!(wrong, MODULES_OPEN);
+    assert_eq!(wrong, MODULES_OPEN.map(|(name, ..)| name));
 }
 
 fn share(goodputs: [f64; 2]) -> f64 {
@@ -310,7 +341,7 @@ fn competing_flows_share_as_on_linux() {
             draws.iter().map(|flows| share([0, 1].map(|k| flows[k].goodput_bps))).collect();
         let ours: Vec<f64> = (0..STARTS)
             .map(|k| {
-                let flows = simulate(&row, 1, Some(20_000 + k * STARTS_APART_MS));
+                let flows = simulate(&row, 1, k * STARTS_APART_MS);
                 share([0, 1].map(|k: usize| flows[k].goodput_bps as f64))
             })
             .collect();
@@ -320,14 +351,14 @@ fn competing_flows_share_as_on_linux() {
     }
 }
 
-/// Means over the starts of the second flow; Linux was asked once.
+/// Means over the starts of the second flow; Linux was asked once. BBRv3's flows have its tolerances.
 #[test]
 fn queues_do_what_they_do_on_linux() {
-    let wrong = rows(&["aqm-"]).into_iter().filter_map(|row| {
-        let start_ms = (1000.0 * row.flows[1].start_s) as usize;
-        let runs: Vec<Vec<FlowSummary>> = (0..STARTS)
-            .map(|k| simulate(&row, 1 + k as u64, Some(start_ms + k * STARTS_APART_MS)))
-            .collect();
+    let with_bbr3 = scenarios().into_iter().filter(|row| row.aqm.is_some() && has_bbr3(row));
+    let wrong = rows(&["aqm-"]).into_iter().chain(with_bbr3).filter_map(|row| {
+        let draws = if has_bbr3(&row) { BBR3_QUEUE_DRAWS } else { STARTS };
+        let runs: Vec<Vec<FlowSummary>> =
+            (0..draws).map(|k| simulate(&row, 1 + k as u64, k * STARTS_APART_MS)).collect();
         let mean_of = |value: &dyn Fn(&[FlowSummary]) -> f64| {
             mean(&runs.iter().map(|flows| value(flows)).collect::<Vec<_>>())
         };
@@ -352,11 +383,16 @@ fn queues_do_what_they_do_on_linux() {
             row.name, marks.0, marks.1, row.ecn_marks, lost.0, lost.1
         );
         println!("{line}");
-        let is_near = srtts.iter().all(|srtt| is_as_likely(*srtt, 1.0, SRTT_OF_QUEUES))
+        let are_flows_near = if has_bbr3(&row) {
+            (0..2).all(|flow| compare_bbr3(&row, flow, &runs).is_none())
+        } else {
+            (shares[0] - shares[1]).abs() <= SHARE
+                && srtts.iter().all(|srtt| is_as_likely(*srtt, 1.0, SRTT_OF_QUEUES))
+        };
+        let within = (all - 1.0).abs() <= GOODPUT
             && is_as_likely(marks, row.ecn_marks, STRUCK)
-            && is_as_likely(lost, linux_lost, STRUCK);
-        let within =
-            (all - 1.0).abs() <= GOODPUT && (shares[0] - shares[1]).abs() <= SHARE && is_near;
+            && is_as_likely(lost, linux_lost, STRUCK)
+            && are_flows_near;
         (!within).then_some(line)
     });
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
@@ -408,14 +444,12 @@ fn compare_bbr3(row: &Scenario, flow: usize, runs: &[Vec<FlowSummary>]) -> Optio
 /// where flows compete, starts of the second.
 #[test]
 fn bbr3_does_as_its_patch_for_linux_does() {
-    let is_bbr3 =
-        |row: &Scenario| row.aqm.is_none() && row.flows.iter().any(|flow| flow.cc == "bbr3");
-    let rows: Vec<Scenario> = scenarios().into_iter().filter(is_bbr3).collect();
+    let is_ours = |row: &Scenario| row.aqm.is_none() && has_bbr3(row);
+    let rows: Vec<Scenario> = scenarios().into_iter().filter(is_ours).collect();
     assert_eq!(rows.len(), 4);
     let wrong = rows.iter().flat_map(|row| {
-        let runs: Vec<Vec<FlowSummary>> = (0..STARTS)
-            .map(|k| simulate(row, 1 + k as u64, Some(20_000 + k * STARTS_APART_MS)))
-            .collect();
+        let runs: Vec<Vec<FlowSummary>> =
+            (0..STARTS).map(|k| simulate(row, 1 + k as u64, k * STARTS_APART_MS)).collect();
         let compared = (0..row.flows.len()).map(|flow| compare_bbr3(row, flow, &runs));
         compared.collect::<Vec<_>>()
     });

@@ -392,6 +392,28 @@ fn ten_times_the_bandwidth_is_found_within_probes() {
     assert!(*at < at_ms(10_000), "{at}");
 }
 
+/// A.15, the bound itself: while it is what limits a probe it grows by twice as much in each round as in the one before.
+#[test]
+fn a_probe_doubles_what_it_adds_each_round() {
+    let mut path = busy(&[("probe_rtt_time", "0")], 80);
+    run_until(&mut path, 6000);
+    path.bottleneck = Some(("50 Mbit/s".parse().unwrap(), DEEP * 1514));
+    run_until_gain(&mut path, UP, 6000);
+    let mut cwnds = vec![path.sender.info().cwnd];
+    while cwnds.len() < 7 {
+        // All that is in flight now has been acknowledged a round trip later.
+        let info = path.sender.info();
+        let round = info.srtt.expect("a flow with samples");
+        path.run_for(round);
+        cwnds.push(path.sender.info().cwnd);
+    }
+    let grown: Vec<f64> =
+        cwnds.windows(2).map(|pair| f64::from(pair[1]) - f64::from(pair[0])).collect();
+    assert!(grown[0] <= 4.0, "{cwnds:?}");
+    let doubled = grown.windows(2).filter(|pair| (1.5..=3.0).contains(&(pair[1] / pair[0])));
+    assert!(doubled.count() >= 4, "{cwnds:?}");
+}
+
 /// A.16: two cycles later the bandwidth is the new one; what loss cuts comes sooner.
 #[test]
 fn a_tenth_of_the_bandwidth_is_believed_after_two_cycles() {
@@ -504,14 +526,44 @@ fn loss_ends_probe_up_and_sets_the_bound() {
     assert_eq!(info.ca_state, CongestionState::Open);
 }
 
-/// A.22: nothing to send in REFILL: the estimate stays, and the probe follows.
+/// From the ACK with which REFILL begins, and so forgets the bound that a loss in CRUISE has set, to UP.
+fn refill(path: &mut Path<Instance>) -> Duration {
+    path.judge_segment = Box::new(lose_one_in(1, 1500, 1501));
+    run_until(path, 1800);
+    let bound = path.sender.info().cwnd;
+    assert!(bound < 3 * BDP / 2, "the loss has set none: {bound}");
+    while path.sender.info().cwnd <= bound {
+        assert!(path.step(at_ms(6000)), "no REFILL");
+    }
+    let began = path.now;
+    while !is_near(gain(&path.sender.info()), UP) {
+        assert!(is_near(gain(&path.sender.info()), 1.0), "{}", gain(&path.sender.info()));
+        assert!(path.step(at_ms(6000)), "no UP");
+    }
+    path.now - began
+}
+
+/// A.22: a round of REFILL at the estimate, then UP.
+#[test]
+fn probe_up_comes_after_a_round_of_refill() {
+    let took = refill(&mut busy(&[("probe_rtt_time", "0")], DEEP));
+    assert!((ms(RTT_MS)..=ms(RTT_MS + 15)).contains(&took), "{took}");
+}
+
+/// A.22, while the application limits what is sent: likewise, and the samples of it lower no estimate, though all of the last
+/// two cycles are such.
 #[test]
 fn samples_that_the_application_limits_lower_no_estimate() {
     let mut path = flow(&[("probe_rtt_time", "0")], "50 Mbit/s", DEEP);
     path.sender.write(path.now, Bytes::new(8000 * 1448));
     // All of it is sent in 1.95 s; then a tenth of the rate, over two cycles.
     run_until(&mut path, 2000);
+    path.forget();
     trickle(&mut path, 4, 6000);
+    let up = first_of(&path, UP, 2000);
+    let before = phases(&path)[0];
+    assert!(is_near(before.gain, 1.0) && before.to == up.from, "{} before UP", before.gain);
+    assert!(up.from < at_ms(2000 + 3300), "a wait of at most 3 s, and a round: {}", up.from);
     path.sender.write_without_end();
     path.forget();
     path.run_for(ms(20));

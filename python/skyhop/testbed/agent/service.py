@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
-import json
 import os
 import queue
 import shutil
@@ -443,26 +442,34 @@ class Agent:
         except InputError as error:
             self._say(f"{error}: the policy before stays")
 
+    def _opened(self, order: Any) -> dict[str, Any]:
+        """Return what a signed order to this node says.
+
+        Raises:
+            InputError: it is not the orchestrator's, or not for this node.
+        """
+        key = self._identity.orders_key
+        return schedule.opened(key, self._node.name, bytes(order.body), bytes(order.signature))
+
     def _take_stop(self, order: Any) -> None:
-        life = self._lives.get(str(order.run))
+        body = self._opened(order)
+        life = self._lives.get(str(body.get("run")))
         if life is None:
             return
         try:
-            reason = Reason(str(order.reason))
+            reason = Reason(str(body.get("reason")))
         except ValueError:
             reason = Reason.USER
         self._stop(life, reason, "it was stopped", is_silent=False)
 
     def _take_result(self, order: Any) -> None:
-        runner = self._runners.get(str(order.run))
+        body = self._opened(order)
+        runner = self._runners.get(str(body.get("run")))
         if runner is not None:
-            values = json.loads(order.json or "{}")
-            runner.answer(bool(order.ready), values if isinstance(values, dict) else {})
+            runner.answer(bool(body.get("ready")), body)
 
     def _take_task(self, order: Any) -> None:
-        body = schedule.opened(
-            self._identity.orders_key, self._node.name, bytes(order.body), bytes(order.signature)
-        )
+        body = self._opened(order)
         if not is_id(str(body.get("run"))):
             raise InputError("a task is of no run")
         life = self._lives.get(key_of(str(body["run"]), Side.SERVER))

@@ -136,6 +136,16 @@ FORMS = {
 """Every request there is."""
 
 
+def check_value(request: str, field: str, value: object) -> None:
+    """Refuse a value that a request would be refused for, before there is one.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    form = FORMS[request]
+    {**form.required, **form.optional}[field](value)
+
+
 @dataclass(frozen=True)
 class Request:
     """One that has its form."""

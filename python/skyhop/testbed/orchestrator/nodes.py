@@ -203,6 +203,7 @@ def _public(desk: Desk, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
     values["online"] = seen is not None and desk.now_ns - seen <= limit_s * _S_NS
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
+    values["clock_off_ms"] = runs.clock_off_ms(values["health"])
     if owns:
         values["address"] = row["address"]
     return values
@@ -450,7 +451,7 @@ def log_of_triggers(
         query = query.where(trigger_log.c.at_ns >= from_ns)
     if to_ns:
         query = query.where(trigger_log.c.at_ns < to_ns)
-    rows = desk.all(query.order_by(trigger_log.c.id.desc()).limit(min(limit or 200, 10_000)))
+    rows = desk.all(query.order_by(trigger_log.c.id.desc()).limit(runs.most(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [{**json.loads(row["body"]), **{key: row[key] for key in keys}} for row in rows]
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skyhop.errors import InputError
+from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop.testbed.orchestrator import people, planning, runs
 from skyhop.testbed.orchestrator.authority import Authority, open_authority
 from skyhop.testbed.orchestrator.desk import ITSELF, Caller, Desk, settings_of
 from skyhop.testbed.orchestrator.uploads import Uploads
-from skyhop.testbed.store.database import Database, open_database
+from skyhop.testbed.store.database import Database, lies_in_a_file, open_database
 
 _DAY_NS = 86_400 * 1_000_000_000
 
@@ -48,8 +48,16 @@ class Office:
     ) -> None:
         self.directory = directory
         self.now_ns = now_ns
-        self.authority: Authority = open_authority(directory / "keys", names, self.now())
-        self.database: Database = open_database(database or f"sqlite:///{directory}/testbed.sqlite")
+        url = database or f"sqlite:///{directory}/testbed.sqlite"
+        if lies_in_a_file(url):
+            _make(directory)
+        # First: where the database cannot be had, no keys are made.
+        self.database: Database = open_database(url)
+        try:
+            self.authority: Authority = open_authority(directory / "keys", names, self.now())
+        except BaseException:
+            self.database.close()
+            raise
         self.objects = directory / "objects"
         self.uploads = Uploads(directory / "runs")
         self.telemetry = Store(directory / "telemetry")
@@ -133,3 +141,10 @@ class Office:
         """Close everything."""
         self.telemetry.close()
         self.database.close()
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: {error.strerror}") from None

@@ -11,6 +11,7 @@ from skyhop.errors import InputError
 from skyhop.testbed.ids import new_id
 from skyhop.testbed.job import check_name
 from skyhop.testbed.keys import secret_hash
+from skyhop.testbed.orchestrator import jobs
 from skyhop.testbed.orchestrator.desk import Caller, Desk, NotFoundError, UnknownCallerError
 from skyhop.testbed.store.tables import credential, job, node, user
 from skyhop.testbed.words import Role
@@ -30,6 +31,8 @@ def new_secret() -> str:
 def put_user(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
     """Make a user, or change one: `name`, `full_name`, `team`, `role`, `disabled`.
 
+    Jobs of one who is disabled end; `jobs_ended` of the answer says how many.
+
     Raises:
         InputError: a value is not right.
     """
@@ -48,7 +51,7 @@ def put_user(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
         desk.do(sa.insert(user).values(name=name, created_ns=desk.now_ns, **row))
     else:
         desk.do(sa.update(user).where(user.c.name == name).values(**row))
-    return {"name": name, **row}
+    return {"name": name, **row, "jobs_ended": jobs.close_all(desk, name) if disabled else 0}
 
 
 def put_profile(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
@@ -83,8 +86,11 @@ def users(desk: Desk) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def delete_user(desk: Desk, name: str) -> None:
-    """Forget a user who has no jobs and no nodes; one who has is disabled.
+def delete_user(desk: Desk, name: str) -> int:
+    """Forget a user who has no jobs and no nodes; one who has is disabled, and the jobs end.
+
+    Returns:
+        how many jobs were ended.
 
     Raises:
         NotFoundError: there is none.
@@ -100,6 +106,7 @@ def delete_user(desk: Desk, name: str) -> None:
         found = desk.do(sa.delete(user).where(user.c.name == name))
     if not found:
         raise NotFoundError(f"there is no user {name}")
+    return jobs.close_all(desk, name)
 
 
 def issue(
@@ -115,8 +122,11 @@ def issue(
 
     Raises:
         NotFoundError: there is no such user or node.
+        InputError: it would have expired before it is given.
     """
     _check_there(desk, of_user, of_node)
+    if expires_ns is not None and expires_ns <= desk.now_ns:
+        raise InputError("a credential cannot expire before it is made")
     secret = new_secret()
     row = {"user": of_user, "node": of_node, "label": label[:_LONGEST], "expires_ns": expires_ns}
     desk.do(
@@ -132,11 +142,19 @@ def issue(
 
 
 def revoke(desk: Desk, name: str, which: str) -> int:
-    """Take tokens of a user away: those with a label or an id, or all ("*"); return how many."""
+    """Take tokens of a user away: those with a label or an id, or all ("*"); return how many.
+
+    Raises:
+        NotFoundError: there is no such user, or none of the label or id.
+    """
+    _check_there(desk, name, None)
     chosen = credential.c.user == name
     if which != "*":
         chosen &= sa.or_(credential.c.label == which, credential.c.id == which)
-    return desk.do(sa.delete(credential).where(chosen))
+    count = desk.do(sa.delete(credential).where(chosen))
+    if not count and which != "*":
+        raise NotFoundError(f'{name} has no token with the label or id "{which[:80]}"')
+    return count
 
 
 def caller_of_token(desk: Desk, secret: str, kind: str = TOKEN) -> tuple[Caller, bool]:

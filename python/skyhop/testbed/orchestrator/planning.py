@@ -91,39 +91,29 @@ def plan_runs(desk: Desk, row: sa.RowMapping) -> list[str]:
         end_ns = desk.now_ns + AHEAD_NS
     else:
         begin_ns, end_ns = 0, 2**63 - 1
-    made: list[str] = []
+    made: list[dict[str, Any]] = []
     planned_ns = end_ns
     for each in occurrences(spec, begin_ns, end_ns, submitted_ns=row["created_ns"]):
         if len(made) >= _MOST:
             planned_ns = each.start_ns
             break
-        made += _plan(desk, row, spec, each.start_ns, each.end_ns)
+        made += _planned(desk, row["id"], spec, each.start_ns, each.end_ns)
+    if made:
+        desk.connection.execute(sa.insert(run), made)
     values = {"planned_ns": min(planned_ns, 2**62)}
     desk.do(sa.update(job).where(job.c.id == row["id"]).values(**values))
     if made:
         desk.touch({*spec.nodes, *([spec.server] if spec.server else [])})
-    return made
+    return [each["id"] for each in made]
 
 
-def _plan(desk: Desk, row: sa.RowMapping, spec: Job, start_ns: int, end_ns: int) -> list[str]:
-    made = []
-    for client in spec.nodes:
-        name = new_id(desk.now_ns)
-        desk.do(
-            sa.insert(run).values(
-                id=name,
-                job=row["id"],
-                client=client,
-                server=spec.server,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                state=State.PLANNED,
-                created_ns=desk.now_ns,
-                fence=0,
-            )
-        )
-        made.append(name)
-    return made
+def _planned(
+    desk: Desk, job_id: str, spec: Job, start_ns: int, end_ns: int
+) -> list[dict[str, Any]]:
+    """Return the rows of a run on each of a job's clients."""
+    of_all = {"job": job_id, "server": spec.server, "start_ns": start_ns, "end_ns": end_ns}
+    of_all |= {"state": State.PLANNED, "created_ns": desk.now_ns, "fence": 0}
+    return [{"id": new_id(desk.now_ns), "client": client, **of_all} for client in spec.nodes]
 
 
 def next_slot(

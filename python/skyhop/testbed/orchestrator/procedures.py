@@ -5,6 +5,7 @@ All are synchronous and get a desk; `rpc` has asked before who calls and whether
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -14,7 +15,13 @@ import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop.testbed.orchestrator import jobs, nodes, people, planning, runs
-from skyhop.testbed.orchestrator.desk import Desk, NotFoundError, Settings, as_json
+from skyhop.testbed.orchestrator.desk import (
+    DeniedError,
+    Desk,
+    NotFoundError,
+    Settings,
+    as_json,
+)
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store.tables import audit, config, job, run
@@ -60,6 +67,8 @@ def _cancel(_office: Office, desk: Desk, asked: pb.JobName) -> pb.JobReply:
 
 
 def _list_jobs(_office: Office, desk: Desk, asked: pb.ListJobsRequest) -> pb.Rows:
+    if asked.node:
+        nodes.get(desk, asked.node)
     return _rows(jobs.listing(desk, of_node=asked.node, user=asked.user, ended=asked.ended))
 
 
@@ -102,18 +111,33 @@ def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
 
 
 def _list_runs(_office: Office, desk: Desk, asked: pb.ListRunsRequest) -> pb.Rows:
-    return _rows(
-        runs.listing(
-            desk,
-            of_job=asked.job,
-            node=asked.node,
-            user=asked.user,
-            states=list(asked.states),
-            from_ns=asked.from_ns,
-            to_ns=asked.to_ns,
-            limit=asked.limit,
-        )
+    found = runs.listing(
+        desk,
+        of_job=asked.job,
+        node=asked.node,
+        user=asked.user,
+        states=list(asked.states),
+        from_ns=asked.from_ns,
+        to_ns=asked.to_ns,
+        limit=asked.limit,
     )
+    if not found:
+        _check_named(desk, asked)
+    return _rows(found)
+
+
+def _check_named(desk: Desk, asked: Any) -> None:
+    """Say where nothing was found because there is no such thing.
+
+    Raises:
+        NotFoundError: there is no such job or node.
+    """
+    if asked.node:
+        nodes.get(desk, asked.node)
+    if asked.job:
+        # Of another's job there is nothing to say, and so nothing to see.
+        with contextlib.suppress(DeniedError):
+            jobs.get(desk, asked.job)
 
 
 def _put_node(_office: Office, desk: Desk, asked: pb.Document) -> pb.Document:
@@ -147,8 +171,8 @@ def _revoke_token(_office: Office, desk: Desk, asked: pb.RevokeTokenRequest) -> 
 
 
 def _delete_user(_office: Office, desk: Desk, asked: pb.UserName) -> pb.Document:
-    people.delete_user(desk, asked.user)
-    return _document({"deleted": asked.user})
+    ended = people.delete_user(desk, asked.user)
+    return _document({"deleted": asked.user, "jobs_ended": ended})
 
 
 def _put_config(_office: Office, desk: Desk, asked: pb.Document) -> pb.Document:
@@ -187,20 +211,8 @@ def _audit(_office: Office, desk: Desk, asked: pb.AuditRequest) -> pb.Rows:
     query = sa.select(audit).where(audit.c.at_ns >= asked.from_ns)
     if asked.to_ns:
         query = query.where(audit.c.at_ns < asked.to_ns)
-    query = query.order_by(audit.c.id.desc()).limit(min(asked.limit or 200, 10_000))
+    query = query.order_by(audit.c.id.desc()).limit(runs.most(asked.limit, 200))
     return _rows([dict(row) for row in desk.all(query)])
-
-
-def _test_trigger(office: Office, desk: Desk, asked: pb.TestTriggerRequest) -> pb.Document:
-    from skyhop.testbed.triggers.evaluate import Trigger
-    from skyhop.testbed.triggers.replay import replay
-
-    nodes.get(desk, asked.node)
-    trigger = Trigger(asked.expression)
-    to_ns = asked.to_ns or desk.now_ns
-    frame = office.telemetry.read([asked.node], None, asked.from_ns, to_ns)
-    looks = replay(trigger, frame).evaluations
-    return _document({"evaluations": [look.as_json() for look in looks]})
 
 
 def _obstruction_map(office: Office, desk: Desk, asked: pb.NodeName) -> pb.Document:
@@ -212,16 +224,17 @@ def _obstruction_map(office: Office, desk: Desk, asked: pb.NodeName) -> pb.Docum
 
 
 def _trigger_log(_office: Office, desk: Desk, asked: pb.TriggerLogRequest) -> pb.Rows:
-    return _rows(
-        nodes.log_of_triggers(
-            desk,
-            of_job=asked.job,
-            of_node=asked.node,
-            from_ns=asked.from_ns,
-            to_ns=asked.to_ns,
-            limit=asked.limit,
-        )
+    found = nodes.log_of_triggers(
+        desk,
+        of_job=asked.job,
+        of_node=asked.node,
+        from_ns=asked.from_ns,
+        to_ns=asked.to_ns,
+        limit=asked.limit,
     )
+    if not found:
+        _check_named(desk, asked)
+    return _rows(found)
 
 
 READING: dict[str, Procedure] = {
@@ -233,7 +246,6 @@ READING: dict[str, Procedure] = {
     "GetRun": lambda _, desk, a: _document(runs.document(desk, a.run)),
     "ListNodes": lambda _, desk, a: _rows(nodes.listing(desk, active=a.active)),
     "GetNode": lambda _, desk, a: _document(nodes.document(desk, a.node)),
-    "TestTrigger": _test_trigger,
     "TriggerLog": _trigger_log,
     "ObstructionMap": _obstruction_map,
     "GetProfile": lambda _, desk, __: _document(people.profile(desk)),

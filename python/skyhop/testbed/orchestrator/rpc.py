@@ -11,18 +11,19 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import grpc
 import grpc.aio
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.keys import fingerprint, valid_until
-from skyhop.testbed.orchestrator import access, jobs, nodes, people, runs, uploads
+from skyhop.testbed.orchestrator import access, archive, jobs, nodes, people, runs, uploads
 from skyhop.testbed.orchestrator.desk import (
     ITSELF,
     Caller,
@@ -89,6 +90,7 @@ class Service:
         self._office = office
         self._rates = _Rates()
         self._news = _News(asyncio.get_running_loop())
+        self._archive = asyncio.Semaphore(1)
         self._end = office.listen(self._news.tell)
 
     def close(self) -> None:
@@ -292,9 +294,8 @@ class Service:
             for each in nodes.results(desk, caller.name):
                 if f"result {each['run']}" not in told:
                     told.add(f"result {each['run']}")
-                    values = {key: each[key] for key in ("port", "error") if key in each}
-                    ready = bool(each["ready"])
-                    result = pb.TaskResult(run=each["run"], ready=ready, json=json.dumps(values))
+                    text = as_json({"node": caller.name, **each}).encode()
+                    result = pb.TaskResult(body=text, signature=authority.sign_order(text))
                     orders.append(pb.Order(task_result=result))
         return orders, now
 
@@ -401,23 +402,32 @@ class Service:
         self, caller: Caller, asked: pb.TelemetryRequest
     ) -> AsyncIterator[pb.Piece]:
         """Send a node's telemetry as Arrow's stream of record batches."""
+        fields, step_ns = list(asked.fields), asked.step_ns
+        with await self._kept(caller, "samples", asked, fields=fields, step_ns=step_ns) as file:
+            total = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            for begin in range(0, max(total, 1), _PIECE):
+                data = await asyncio.to_thread(file.read, min(_PIECE, total - begin))
+                yield pb.Piece(data=data, total=total)
 
-        def read() -> bytes:
+    async def _test_trigger(self, caller: Caller, asked: pb.TestTriggerRequest) -> pb.Document:
+        with await self._kept(caller, "trigger", asked, expression=asked.expression) as file:
+            return pb.Document(json=(await asyncio.to_thread(file.read)).decode())
+
+    async def _kept(self, caller: Caller, kind: str, asked: Any, **more: Any) -> BinaryIO:
+        """Return what another process answers about a node's kept telemetry, one at a time."""
+
+        def act() -> BinaryIO:
             with self._office.reading(caller) as desk:
                 nodes.get(desk, asked.node)
-            frame = self._office.telemetry.read(
-                [asked.node],
-                list(asked.fields) or None,
-                asked.from_ns,
-                asked.to_ns or self._office.now_ns(),
-                step_ns=asked.step_ns or None,
-            )
-            sink = frame.write_ipc_stream(None)
-            return sink.getvalue()
+            to_ns = asked.to_ns or self._office.now_ns()
+            times = {"from_ns": asked.from_ns, "to_ns": to_ns}
+            directory = self._office.telemetry.directory
+            return archive.answer(directory, kind, node=asked.node, **times, **more)
 
-        data = await asyncio.to_thread(read)
-        for begin in range(0, max(len(data), 1), _PIECE):
-            yield pb.Piece(data=data[begin : begin + _PIECE], total=len(data))
+        # Those who wait hold no thread: agents need them.
+        async with self._archive:
+            return await asyncio.to_thread(act)
 
 
 class _News:

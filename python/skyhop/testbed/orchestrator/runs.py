@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,12 +14,15 @@ from skyhop.testbed.ids import is_id
 from skyhop.testbed.orchestrator import access
 from skyhop.testbed.orchestrator.desk import ITSELF, DeniedError, Desk, NotFoundError, as_json
 from skyhop.testbed.states import Change, allowed
-from skyhop.testbed.store.tables import artefact, event, job, run, task
+from skyhop.testbed.store.tables import artefact, event, job, node, run, task
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
 
 _SECOND = 1_000_000_000
 _FAST_NS = 86_400 * _SECOND
 """No node's clock is so far ahead."""
+_MOST_ROWS = 10_000
+_CLOCK_LIMIT_MS = 100.0
+"""What happens every 15 s in the sky cannot be told from runs whose clock is further off."""
 _LARGEST_FENCE, _LATEST_NS = 2**63, 2**62
 _MADE_ROOM = frozenset({Reason.SCAVENGER, Reason.BUSY})
 """Why a run that happens once is given another time."""
@@ -114,7 +118,7 @@ def claim(desk: Desk, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
     if fence <= row["fence"]:
         return False, "a newer claim was granted"
     desk.do(sa.update(run).where(run.c.id == name).values(fence=fence))
-    details = {"fence": fence}
+    details = {"fence": fence, **_clock_of(desk)}
     apply(desk, row, Change(at_ns, State.CLAIMED, desk.caller.actor, None, details))
     return True, ""
 
@@ -146,7 +150,24 @@ def told(desk: Desk, body: dict[str, Any]) -> None:
             return
         desk.do(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
     row = _at_its_time(desk, row, change)
+    if change.state is State.CLAIMED:
+        change = replace(change, details={**change.details, **_clock_of(desk)})
     apply(desk, row, change)
+
+
+def clock_off_ms(health: dict[str, Any]) -> float | None:
+    """Return how wrong a node's clock is, by what it told, where that is enough to warn of."""
+    offset_ms = health.get("clock_offset_ms")
+    if not isinstance(offset_ms, int | float) or not abs(offset_ms) > _CLOCK_LIMIT_MS:
+        return None
+    return float(offset_ms)
+
+
+def _clock_of(desk: Desk) -> dict[str, float]:
+    """Return what stands in the events of a run of the calling node about its clock."""
+    health = desk.connection.scalar(sa.select(node.c.health).where(node.c.name == desk.caller.name))
+    off_ms = clock_off_ms(json.loads(health or "{}"))
+    return {} if off_ms is None else {"clock_offset_ms": off_ms}
 
 
 def _at_its_time(desk: Desk, row: sa.RowMapping, change: Change) -> sa.RowMapping:
@@ -299,7 +320,13 @@ def listing(
 
     Of those that are still to come there is the next one of each job on each node, unless their
     state is asked for: a job of every minute has thousands.
+
+    Raises:
+        InputError: there is no such state.
     """
+    for state in states:
+        if state not in list(State):
+            raise InputError(f'state: "{state[:40]}" is none; there are {", ".join(State)}')
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
     if not desk.caller.is_admin:
         mine = access.my_nodes(desk)
@@ -317,8 +344,13 @@ def listing(
         query = query.where(clause) if wanted else query
     if not states:
         query = query.where(~_later_than_next(desk.now_ns))
-    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(min(limit or 100, 10_000))
+    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(most(limit, 100))
     return [dict(row) for row in desk.all(query)]
+
+
+def most(asked: int, usual: int) -> int:
+    """Return how many rows are given to who asks for so many, or does not say."""
+    return min(asked if asked > 0 else usual, _MOST_ROWS)
 
 
 def _later_than_next(now_ns: int) -> sa.ColumnElement[bool]:

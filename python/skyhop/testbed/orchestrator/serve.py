@@ -11,13 +11,13 @@ import contextlib
 import logging
 import signal
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from skyhop.errors import RunError, SkyhopError
+from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.orchestrator.rpc import OPTIONS, Service
 
@@ -25,6 +25,7 @@ _log = logging.getLogger("skyhop.testbed")
 _GRACE_S = 1.0
 _TICK_S = 15.0
 _TIDY_EVERY = 240
+_LARGEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,20 @@ class Addresses:
     users: str = "0.0.0.0:7400"
     agents: str = "0.0.0.0:7401"
     web: str = "0.0.0.0:7480"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address, before anything is made.
+
+        Raises:
+            InputError: one is none.
+        """
+        for name, value in asdict(self).items():
+            host, _, port = value.rpartition(":")
+            if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
+                raise InputError(
+                    f'--{name} "{value}": expected HOST:PORT, such as "0.0.0.0:7400", '
+                    "with port 0 for one that is free"
+                )
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ job = Table(
     metadata,
     Column("id", String(26), primary_key=True),
     Column("owner", ForeignKey("user.name"), nullable=False, index=True),
-    Column("name", String(63), nullable=False),
+    # That of one that is over ends in "~" and its id, so that the name may be used again.
+    Column("name", String(90), nullable=False),
     Column("spec", Text, nullable=False),
     Column("kind", String(8), nullable=False),
     Column("overhead", Boolean, nullable=False),

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from skyhop.errors import InputError, RunError
 _PATIENCE_S = 60.0
 _MOST_KEPT = 300
 _MOST_KEPT_BYTES = 200_000_000
+_FAILED_KEPT_S = 5.0
+"""What there was nothing to draw of may have something to draw of soon."""
 FAILED = "failed"
 """The file that says in one line why nothing was made."""
 
@@ -51,11 +54,12 @@ class Drawings:
         asked = {"kind": kind, "telemetry": str(self._telemetry), **asked}
         text = json.dumps(asked, sort_keys=True)
         place = self._directory / hashlib.sha256(text.encode()).hexdigest()
-        if not place.is_dir():
+        if not _is_made(place):
             if not self._one.acquire(timeout=_PATIENCE_S):
                 raise RunError("others' figures are being drawn: try again in a minute")
             try:
-                if not place.is_dir():
+                if not _is_made(place):
+                    shutil.rmtree(place, ignore_errors=True)
                     self._make(place, text)
             finally:
                 self._one.release()
@@ -99,3 +103,11 @@ class Drawings:
             held += sum(file.stat().st_size for file in place.iterdir() if file.is_file())
             if number >= _MOST_KEPT or held > _MOST_KEPT_BYTES:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_made(place: Path) -> bool:
+    try:
+        failed_s = (place / FAILED).stat().st_mtime
+    except OSError:
+        return place.is_dir()
+    return time.time() - failed_s < _FAILED_KEPT_S

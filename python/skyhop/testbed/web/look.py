@@ -27,6 +27,7 @@ _DONE = {
     "profile": "Your profile is changed.",
     "revoked": "It is revoked.",
     "user": "The user is kept.",
+    "out": "The user is out, and jobs of theirs that were going have ended.",
     "deleted": "It is deleted.",
     "node": "The node is kept.",
 }

@@ -23,6 +23,7 @@ pub use self::classes::Diffserv;
 use self::tin::{Stock, Tin};
 use super::flow_hash::FlowHash;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
+use crate::Packet;
 use crate::chance::Chance;
 use crate::stats::Verdicts;
 
@@ -55,6 +56,10 @@ pub enum Isolation {
     TripleIsolate,
     /// Among connections, whosever they are.
     Flows,
+    /// Among hosts, whose connections share a queue.
+    Hosts,
+    /// Among nobody: there is one queue.
+    Flowblind,
 }
 
 impl Default for CakeConfig {
@@ -86,6 +91,7 @@ pub(crate) struct Cake<P> {
     rate: Option<Rate>,
     memory_limit: Bytes,
     limit: Limit,
+    isolation: Isolation,
     hash: FlowHash,
     chance: Chance,
     /// In the order of their priority, the highest last.
@@ -138,6 +144,7 @@ impl<P> Cake<P> {
             rate: config.bandwidth,
             memory_limit: config.memory.unwrap_or_else(|| memory_limit(config)),
             limit,
+            isolation: config.isolation,
             hash: FlowHash::drawn(&mut chance),
             chance,
             tins: shares.map(|share| Tin::new(share, config.isolation, config.rtt)).collect(),
@@ -147,6 +154,16 @@ impl<P> Cake<P> {
             stock: Stock::default(),
             ack_filter: config.ack_filter,
             read_tcp: None,
+        }
+    }
+
+    /// What packets that belong into one queue have in common.
+    #[inline]
+    fn tag_of(&self, packet: &Packet<P>) -> u32 {
+        match self.isolation {
+            Isolation::TripleIsolate | Isolation::Flows => self.hash.of(packet),
+            Isolation::Hosts => self.hash.of_flow(packet.flow),
+            Isolation::Flowblind => 0,
         }
     }
 
@@ -175,18 +192,19 @@ impl<P> Cake<P> {
     fn choose(&mut self, now: Instant) -> Option<usize> {
         match (self.tins.len(), self.rate) {
             (1, _) => Some(0),
-            (_, None) => self.choose_in_turns(),
+            (_, None) => Some(self.choose_in_turns()),
             (_, Some(_)) => self.choose_by_rates(now),
         }
     }
 
-    /// By what they have sent.
-    fn choose_in_turns(&mut self) -> Option<usize> {
-        let is_any_active = self.tins.iter().any(Tin::is_active);
-        while is_any_active && !self.tins[self.current].has_turn() {
-            self.current = (self.current + 1) % self.tins.len();
+    /// By what they have sent; packets wait, so that one of them has its turn soon.
+    #[inline]
+    fn choose_in_turns(&mut self) -> usize {
+        while !self.tins[self.current].has_turn() {
+            let next = self.current + 1;
+            self.current = if next < self.tins.len() { next } else { 0 };
         }
-        is_any_active.then_some(self.current)
+        self.current
     }
 
     /// The highest within its share of the rate, or else the one that will be first.
@@ -217,7 +235,7 @@ impl<P> Qdisc<P> for Cake<P> {
         if self.stock.backlog.packets == 0 {
             self.shaper.wake(now);
         }
-        let whose = (self.hash.of(&arriving.packet), arriving.packet.flow);
+        let whose = (self.tag_of(&arriving.packet), arriving.packet.flow);
         let tin = usize::from(self.tin_of[usize::from(arriving.packet.dscp())]);
         let place = self.tins[tin].take(arriving, whose, &mut self.stock);
         if self.ack_filter != AckFilter::Off {

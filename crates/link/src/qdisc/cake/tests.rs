@@ -166,7 +166,7 @@ impl Reference {
         let host = self.tins[t].flows[f].host;
         let is_of_host = |flow: &&Thread| flow.set == "bulk" && flow.host == host;
         let load = match self.config.isolation {
-            Isolation::Flows => 1,
+            Isolation::Flows | Isolation::Hosts | Isolation::Flowblind => 1,
             Isolation::TripleIsolate => self.tins[t].flows.iter().filter(is_of_host).count().max(1),
         };
         let random = self.chance.bits() >> 48;
@@ -343,6 +343,8 @@ impl Restated for Reference {
     }
 }
 
+const ISOLATIONS: [Isolation; 4] =
+    [Isolation::TripleIsolate, Isolation::Flows, Isolation::Hosts, Isolation::Flowblind];
 const CLASSES: [Diffserv; 5] = [
     Diffserv::BestEffort,
     Diffserv::Precedence,
@@ -358,14 +360,14 @@ proptest! {
     fn it_does_what_linux_does(
         train in train(),
         bandwidth in prop::option::of(500_000_u64..40_000_000),
-        (rtt_ms, is_shared) in (1_u64..100, any::<bool>()),
+        (rtt_ms, isolation) in (1_u64..100, prop::sample::select(&ISOLATIONS[..])),
         diffserv in prop::sample::select(&CLASSES[..]),
         most in 1_usize..100,
     ) {
         let config = CakeConfig {
             bandwidth: bandwidth.map(Rate::from_bits_per_second),
             rtt: Duration::from_millis(rtt_ms),
-            isolation: if is_shared { Isolation::Flows } else { Isolation::TripleIsolate },
+            isolation,
             diffserv,
             ..CakeConfig::default()
         };
@@ -374,7 +376,12 @@ proptest! {
         FlowHash::drawn(&mut chance);
         let whose = |offered: &Offered| {
             let tin = diffserv.tins()[usize::from(offered.dscp.bits())];
-            (qdisc.hash.of(&offered.packet()), offered.flow, usize::from(tin))
+            let tag = match isolation {
+                Isolation::Hosts => qdisc.hash.of_flow(offered.flow),
+                Isolation::Flowblind => 0,
+                _ => qdisc.hash.of(&offered.packet()),
+            };
+            (tag, offered.flow, usize::from(tin))
         };
         let whose = train.0.iter().map(whose).collect();
         let reference = Reference::new(&config, most, chance, whose);
@@ -417,6 +424,11 @@ fn hosts_share_alike_and_connections_only_where_asked() {
     assert!(marks > 100, "{marks} marks");
     let ([one, other], ..) = shares(Isolation::Flows);
     assert!((0.24..0.26).contains(&(one as f64 / other as f64)), "{one} and {other}");
+    let ([one, other], ..) = shares(Isolation::Hosts);
+    assert!((0.95..1.05).contains(&(one as f64 / other as f64)), "{one} and {other}");
+    // A fifth of what comes is the one's, which comes first each time and so finds room more often.
+    let ([one, other], ..) = shares(Isolation::Flowblind);
+    assert!((0.2..0.5).contains(&(one as f64 / other as f64)), "{one} and {other}");
 }
 
 #[test]

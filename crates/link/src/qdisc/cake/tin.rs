@@ -38,9 +38,25 @@ pub(super) struct Tin<P> {
     decaying: VecDeque<u16>,
     /// How many flows have packets, or have not been found empty yet.
     active: u32,
-    /// By host, how many of its connections have more than their share to send.
-    bulk_of: BTreeMap<u32, u32>,
+    hosts: Hosts,
     bytes: Bytes,
+}
+
+/// How many connections of each host have more than their share to send.
+#[derive(Debug, Default)]
+struct Hosts {
+    /// Where a host's number is: flows keep that, as it is needed for every packet.
+    places: BTreeMap<u32, u32>,
+    bulk: Vec<u32>,
+}
+
+impl Hosts {
+    fn place(&mut self, host: u32) -> u32 {
+        *self.places.entry(host).or_insert_with(|| {
+            self.bulk.push(0);
+            self.bulk.len() as u32 - 1
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -51,7 +67,10 @@ pub(super) struct Flow<P> {
     set: Set,
     /// The hash of the connection that has it.
     pub(super) tag: u32,
-    host: u32,
+    /// Whose it is; None before its first packet.
+    host: Option<u32>,
+    /// Where its host's number of bulk flows is.
+    host_place: u32,
     pub(super) cobalt: Cobalt,
 }
 
@@ -63,7 +82,8 @@ impl<P> Default for Flow<P> {
             deficit: 0,
             set: Set::None,
             tag: 0,
-            host: 0,
+            host: None,
+            host_place: 0,
             cobalt: Cobalt::default(),
         }
     }
@@ -121,7 +141,7 @@ impl<P> Tin<P> {
             old: VecDeque::new(),
             decaying: VecDeque::new(),
             active: 0,
-            bulk_of: BTreeMap::new(),
+            hosts: Hosts::default(),
             bytes: Bytes::ZERO,
         }
     }
@@ -176,6 +196,10 @@ impl<P> Tin<P> {
     #[inline]
     fn place(&mut self, tag: u32, host: u32) -> usize {
         let first = tag as usize % QUEUES;
+        // As nearly always: nothing about it is new.
+        if self.flows[first].tag == tag && self.flows[first].host == Some(host) {
+            return first;
+        }
         let set = first - first % WAYS;
         let ways = (0..WAYS).map(|way| set + (first + way) % WAYS);
         let has_it = |place: &usize| self.flows[*place].tag == tag;
@@ -183,31 +207,32 @@ impl<P> Tin<P> {
         let place = ways.clone().find(has_it).or_else(|| ways.clone().find(is_free));
         let place = place.unwrap_or(first);
         let flow = &mut self.flows[place];
-        if flow.host != host && flow.set == Set::Bulk {
+        let host_place = self.hosts.place(host);
+        if flow.set == Set::Bulk {
             // They meet in one queue, and it is counted for the host that came last.
-            leave_bulk(&mut self.bulk_of, flow.host);
-            *self.bulk_of.entry(host).or_insert(0) += 1;
+            self.hosts.bulk[flow.host_place as usize] -= 1;
+            self.hosts.bulk[host_place as usize] += 1;
         }
-        (flow.tag, flow.host) = (tag, host);
+        (flow.tag, flow.host, flow.host_place) = (tag, Some(host), host_place);
         place
     }
 
     /// `cake_get_flow_quantum`: what a flow sends in a turn, the less the more of its host's do.
     #[inline]
-    fn turn(&self, host: u32, chance: &mut Chance) -> i64 {
+    fn turn(&self, host_place: u32, chance: &mut Chance) -> i64 {
         let load = match self.isolation {
-            Isolation::TripleIsolate => self.bulk_of.get(&host).copied().unwrap_or(0).max(1),
-            Isolation::Flows => 1,
+            Isolation::TripleIsolate => self.hosts.bulk[host_place as usize],
+            Isolation::Flows | Isolation::Hosts | Isolation::Flowblind => 1,
         };
-        let share = 65_535 / u64::from(load);
+        let share = if load > 1 { 65_535 / load } else { 65_535 };
         let dither = chance.bits() >> 48;
-        ((self.quantum * share + dither) >> 16) as i64
+        ((self.quantum * u64::from(share) + dither) >> 16) as i64
     }
 
     /// A packet has come to the flow at this place.
     #[inline]
     pub(super) fn join(&mut self, place: usize, chance: &mut Chance) {
-        let (set, host) = (self.flows[place].set, self.flows[place].host);
+        let (set, host_place) = (self.flows[place].set, self.flows[place].host_place);
         match set {
             Set::None | Set::Decaying => {
                 if set == Set::Decaying {
@@ -218,13 +243,13 @@ impl<P> Tin<P> {
                 }
                 self.new.push_back(place as u16);
                 self.active += 1;
-                let deficit = self.turn(host, chance);
+                let deficit = self.turn(host_place, chance);
                 let flow = &mut self.flows[place];
                 (flow.set, flow.deficit) = (Set::Sparse, deficit);
             }
             Set::SparseWait => {
                 self.flows[place].set = Set::Bulk;
-                *self.bulk_of.entry(host).or_insert(0) += 1;
+                self.hosts.bulk[host_place as usize] += 1;
             }
             Set::Sparse | Set::Bulk => {}
         }
@@ -296,20 +321,19 @@ impl<P> Tin<P> {
         (stock, chance, verdicts): (&mut Stock, &mut Chance, &mut Verdicts<P>),
     ) -> Option<Queued<P>> {
         loop {
-            let place = usize::from(self.list(*looks_after)?.pop_front()?);
-            *looks_after = false;
+            let looks = std::mem::take(looks_after);
+            let place = usize::from(*self.list(looks).front()?);
             if self.flows[place].deficit <= 0 {
+                self.list(looks).pop_front();
                 self.pay_in(place, chance);
                 continue;
             }
-            let is_new = self.flows[place].set == Set::Sparse;
             let Some(first) = self.serve(place, now, (stock, chance, verdicts)) else {
+                self.list(looks).pop_front();
                 self.retire(place, now);
                 return None;
             };
             // It stays where it is until its turn is over.
-            let list = if is_new { &mut self.new } else { &mut self.old };
-            list.push_front(place as u16);
             self.charge(place, first.packet.wire_size, now);
             return Some(first);
         }
@@ -331,25 +355,30 @@ impl<P> Tin<P> {
     }
 
     /// The list whose first flow has its turn.
-    fn list(&mut self, looks_after: bool) -> Option<&mut VecDeque<u16>> {
-        let lists = match looks_after {
-            true => [&mut self.decaying, &mut self.new, &mut self.old],
-            false => [&mut self.new, &mut self.old, &mut self.decaying],
-        };
-        lists.into_iter().find(|list| !list.is_empty())
+    #[inline]
+    fn list(&mut self, looks_after: bool) -> &mut VecDeque<u16> {
+        if looks_after && !self.decaying.is_empty() {
+            &mut self.decaying
+        } else if !self.new.is_empty() {
+            &mut self.new
+        } else if !self.old.is_empty() {
+            &mut self.old
+        } else {
+            &mut self.decaying
+        }
     }
 
     /// The flow has had its turn and goes to the end.
     fn pay_in(&mut self, place: usize, chance: &mut Chance) {
-        let host = self.flows[place].host;
+        let host_place = self.flows[place].host_place;
         if self.flows[place].set == Set::Sparse {
             let has_packets = !self.flows[place].waiting.is_empty();
             self.flows[place].set = if has_packets { Set::Bulk } else { Set::SparseWait };
             if has_packets {
-                *self.bulk_of.entry(host).or_insert(0) += 1;
+                self.hosts.bulk[host_place as usize] += 1;
             }
         }
-        let turn = self.turn(host, chance);
+        let turn = self.turn(host_place, chance);
         self.flows[place].deficit += turn;
         self.old.push_back(place as u16);
     }
@@ -359,7 +388,7 @@ impl<P> Tin<P> {
         let flow = &mut self.flows[place];
         flow.cobalt.on_empty(now, &self.times);
         if flow.set == Set::Bulk {
-            leave_bulk(&mut self.bulk_of, flow.host);
+            self.hosts.bulk[flow.host_place as usize] -= 1;
         }
         if flow.set != Set::Decaying {
             self.active -= 1;
@@ -404,15 +433,5 @@ impl<P> Tin<P> {
     #[cfg(test)]
     pub(super) fn new_flows(&self) -> usize {
         self.new.len()
-    }
-}
-
-/// One flow less of a host has more than its share to send.
-fn leave_bulk(bulk_of: &mut BTreeMap<u32, u32>, host: u32) {
-    if let Some(flows) = bulk_of.get_mut(&host) {
-        *flows -= 1;
-        if *flows == 0 {
-            bulk_of.remove(&host);
-        }
     }
 }

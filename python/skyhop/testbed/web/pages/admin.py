@@ -67,14 +67,14 @@ def put_user(ask: Ask) -> Response:
         ask.act("PutUser", values["name"], lambda desk: people.put_user(desk, values))
     except InputError as error:
         return _users(ask, 400, said=str(error))
-    return ask.go("/admin/users", "user")
+    return ask.go("/admin/users", "out" if values["disabled"] else "user")
 
 
 def delete_user(ask: Ask) -> Response:
-    """Forget a user; one who has jobs or nodes is disabled."""
+    """Forget a user, whose jobs end; one who has jobs or nodes is disabled."""
     name = ask.path("name")
     ask.act("DeleteUser", name, lambda desk: people.delete_user(desk, name))
-    return ask.go("/admin/users", "deleted")
+    return ask.go("/admin/users", "out")
 
 
 def make_token(ask: Ask) -> Response:

@@ -167,9 +167,8 @@ def set_policy(ask: Ask) -> Response:
 
 
 def window(now_ns: int, hours: int) -> tuple[int, int]:
-    """Return the last so many hours up to the last whole minute, so that what is drawn is kept."""
-    step_ns = _MINUTE_NS if hours <= 6 else 10 * _MINUTE_NS  # noqa: PLR2004
-    end_ns = now_ns // step_ns * step_ns
+    """Return the last so many hours, the present minute included: for so long it is kept."""
+    end_ns = -(-now_ns // _MINUTE_NS) * _MINUTE_NS
     return end_ns - hours * 60 * _MINUTE_NS, end_ns
 
 

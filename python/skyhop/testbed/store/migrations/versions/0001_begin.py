@@ -49,7 +49,7 @@ def upgrade() -> None:
         "job",
         sa.Column("id", sa.String(length=26), nullable=False),
         sa.Column("owner", sa.String(length=63), nullable=False),
-        sa.Column("name", sa.String(length=63), nullable=False),
+        sa.Column("name", sa.String(length=90), nullable=False),
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("overhead", sa.Boolean(), nullable=False),

@@ -1,0 +1,185 @@
+"""The orchestrator over PostgreSQL: all that it decides over SQLite, and what differs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+import test_testbed_orchestrator
+from conftest import skyhop_command
+from testbed_office import ANN, BOB, Desks, desks, job, served
+from testbed_postgresql import Cluster, cluster
+
+from skyhop.errors import InputError, RunError
+from skyhop.testbed.orchestrator import jobs
+from skyhop.testbed.orchestrator.desk import ConflictError
+from skyhop.testbed.protocol import testbed_pb2 as pb
+from skyhop.testbed.store import database as store
+from skyhop.testbed.store.tables import metadata, run
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with cluster() as made:
+        store.open_database(made.make("migrated")).close()
+        yield made
+
+
+@pytest.fixture
+def url(server: Cluster) -> str:
+    """Give a database whose tables are there and empty."""
+    names = ", ".join(f'"{name}"' for name in metadata.tables)
+    server.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE", "migrated")
+    return server.url("migrated")
+
+
+@pytest.fixture
+def at(tmp_path: Path, url: str) -> Iterator[Desks]:
+    with desks(tmp_path / "state", url) as made:
+        yield made
+
+
+_NOT_HERE = {"test_the_state_is_the_fold_of_what_happened", "test_no_files_name_leaves_its_run"}
+"""The one is long, and the tables have no part in the other."""
+
+
+def _those_over_sqlite() -> dict[str, object]:
+    return {
+        name: test
+        for name, test in vars(test_testbed_orchestrator).items()
+        if name.startswith("test_") and "at" in inspect.signature(test).parameters
+        if name not in _NOT_HERE
+    }
+
+
+globals().update(_those_over_sqlite())
+"""They are collected here with this module's fixture `at`."""
+
+
+def test_what_is_tried_over_sqlite_is_tried_here() -> None:
+    assert len(_those_over_sqlite()) > 30
+
+
+def test_tables_are_those_that_the_migrations_make(url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    database = store.open_database(url)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == store.HEAD
+    database.close()
+
+
+def test_one_of_many_who_want_the_same_time_has_it(at: Desks) -> None:
+    """They are checked and written one by one, whoever comes at the same moment."""
+    together = threading.Barrier(6)
+
+    def submit(number: int) -> bool:
+        together.wait(10)
+        try:
+            at.submit(job(f"j{number}", 'at = "2027-01-01T05:00:00Z"'), (ANN, BOB)[number % 2])
+        except ConflictError:
+            return False
+        return True
+
+    for _ in range(3):
+        with ThreadPoolExecutor(6) as threads:
+            assert list(threads.map(submit, range(6))).count(True) == 1
+        with at.office.reading(ANN) as desk:
+            (kept,) = jobs.listing(desk, user="ann") + jobs.listing(desk, user="bob")
+        with at.at(ANN if kept["owner"] == "ann" else BOB) as desk:
+            jobs.cancel(desk, kept["id"])
+
+
+def test_a_reader_sees_one_state_of_everything_and_changes_nothing(at: Desks) -> None:
+    count = sa.select(sa.func.count()).select_from(run)
+    with at.office.reading(ANN) as desk:
+        assert desk.connection.scalar(count) == 0
+        at.submit(job())
+        assert desk.connection.scalar(count) == 0
+    with at.office.reading(ANN) as desk:
+        assert desk.connection.scalar(count) == 1
+    with (
+        pytest.raises(RunError, match="read-only transaction") as caught,
+        at.office.reading(ANN) as desk,
+    ):
+        desk.do(sa.delete(run))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_name_may_be_used_again(at: Desks) -> None:
+    name = "n" * 63
+    at.submit(job(name, 'at = "2027-01-01T05:00:00Z"'))
+    with at.at(ANN) as desk:
+        jobs.cancel(desk, name)
+    at.submit(job(name, 'at = "2027-01-01T05:00:00Z"'))
+
+
+def test_what_a_text_cannot_hold_is_refused_in_a_line(at: Desks) -> None:
+    with pytest.raises(InputError, match="no table can hold this") as caught, at.at(ANN) as desk:
+        jobs.cancel(desk, "a\0b")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_testbed_serves_over_it_and_goes_on_after_a_restart(
+    server: Cluster, url: str, tmp_path: Path
+) -> None:
+    with served(tmp_path / "state", "--database", url) as made:
+        follow = made.agent("a").Follow(pb.FollowRequest(revision=0), timeout=30)
+        assert next(follow).schedule.revision > 0
+        text = tmp_path / "job.toml"
+        text.write_text(job())
+        with made.testbed() as testbed:
+            testbed.submit(text)
+            (planned,) = testbed.runs()
+            assert next(follow).schedule.revision > 0
+            agent = made.agent("a")
+            claim = pb.ClaimRequest(run=planned["id"], fence=1, at_ns=time.time_ns())
+            assert agent.Claim(claim, timeout=10).granted
+            server.stop()
+            with pytest.raises(RunError, match="the testbed's database") as caught:
+                testbed.runs()
+            assert "\n" not in str(caught.value)
+            server.start()
+            assert testbed.run(planned["id"])["state"] == "claimed"
+        assert not (tmp_path / "state" / "testbed.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("postgresql://a@127.0.0.1:1/x", "Connection refused"),
+        ("{nowhere}", 'database "nowhere" does not exist'),
+        ("{password}", 'password authentication failed for user "guarded"'),
+    ],
+)
+def test_a_server_that_does_not_let_us_in_is_said_in_a_line(
+    server: Cluster, tmp_path: Path, wrong: str, said: str
+) -> None:
+    urls = {
+        "nowhere": server.url("nowhere"),
+        "password": server.url("migrated", server.guarded, "wr0ng"),
+    }
+    command = [*skyhop_command(), "testbed", "serve", "--state", str(tmp_path / "state")]
+    command += ["--database", wrong.format(**urls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "the testbed's database" in done.stderr
+    assert said in done.stderr
+    assert "wr0ng" not in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_guarded_server_is_reached_with_the_password(server: Cluster) -> None:
+    server.make("theirs")
+    store.open_database(server.url("theirs", server.guarded, "right")).close()

@@ -1,0 +1,123 @@
+"""A PostgreSQL for tests: a cluster of its own in a directory under /tmp, reached by its socket."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from needs import missing
+
+_PLACES = "usr/lib/postgresql/*/bin"
+"""Where Debian has the programs that are not for everybody."""
+_USER, _PASSWORD = "guarded", "right"
+_QUICK = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "''",
+    "max_connections": "40",
+    "shared_buffers": "16MB",
+}
+
+
+@dataclass
+class Cluster:
+    """A server that runs, and the programs that it is made with."""
+
+    directory: Path
+    programs: Path
+
+    def url(self, name: str, user: str = "postgres", password: str = "") -> str:
+        """Return a database as `--database` names it."""
+        secret = f":{password}" if password else ""
+        return f"postgresql://{user}{secret}@/{name}?host={self.directory}"
+
+    @property
+    def guarded(self) -> str:
+        """The user whom it asks for the password "right"."""
+        return _USER
+
+    def make(self, name: str) -> str:
+        """Make a database; return its address."""
+        self.execute(f'CREATE DATABASE "{name}" OWNER {_USER}')
+        return self.url(name)
+
+    def execute(self, statement: str, name: str = "postgres") -> None:
+        """Execute a statement."""
+        import psycopg
+
+        with psycopg.connect(
+            host=str(self.directory), dbname=name, user="postgres", autocommit=True
+        ) as connection:
+            connection.execute(statement.encode())
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.run("pg_ctl", "-w", "-l", str(self.directory / "log"), "start")
+
+    def stop(self) -> None:
+        """Stop it at once, whoever is connected."""
+        self.run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of its programs: never as root, who may not."""
+        who = _other_user() if os.geteuid() == 0 else {}
+        subprocess.run(
+            [self.programs / program, "-D", self.directory / "data", *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self.directory,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
+            **who,
+        )
+
+
+def _other_user() -> dict[str, int | list[int]]:
+    return {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def _programs() -> Path:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    places = sorted(Path("/").glob(_PLACES), key=lambda place: float(place.parent.name))
+    return places[-1] if places else missing("postgresql", "there is no initdb")
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Run a server, or skip where its programs or the driver are not there."""
+    programs = _programs()
+    if importlib.util.find_spec("psycopg") is None:
+        missing("postgresql", "psycopg is not installed")
+    # Not in pytest's directories, into which another user than theirs cannot look.
+    directory = Path(tempfile.mkdtemp(prefix="skyhop-postgresql-", dir="/tmp"))
+    made = Cluster(directory, programs)
+    try:
+        if os.geteuid() == 0:
+            os.chown(directory, 65534, 65534)
+        made.run("initdb", "-U", "postgres", "-A", "trust", "-N", "--no-instructions")
+        _configure(directory)
+        made.start()
+        try:
+            made.execute(f"CREATE ROLE {_USER} LOGIN PASSWORD '{_PASSWORD}'")
+            yield made
+        finally:
+            made.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _configure(directory: Path) -> None:
+    lines = [f"{key} = {value}" for key, value in _QUICK.items()]
+    lines.append(f"unix_socket_directories = '{directory}'")
+    with (directory / "data" / "postgresql.conf").open("a") as file:
+        file.write("\n".join(lines) + "\n")
+    rules = f"local all {_USER} scram-sha-256\nlocal all all trust\n"
+    (directory / "data" / "pg_hba.conf").write_text(rules)

@@ -164,7 +164,7 @@ fn transfer(session: &mut Session, path: &OverPath, asked: Instant, size_bytes: 
     }
     let (mut now, mut come) = (asked, 0);
     loop {
-        now = now + LOOKS;
+        now += LOOKS;
         if now >= arrives {
             session.on_bytes(arrives, size_bytes - come);
             return arrives;

@@ -47,7 +47,10 @@ class ConstellationEntry:
 
 @final
 class QdiscEntry:
-    """A queue discipline or a controller: its name, what it does, and its parameters, as Linux or publications have them."""
+    """A queue discipline or a controller: its name, what it does, and its parameters.
+
+    Values are Linux's, or those that were published.
+    """
 
     name: str
     description: str
@@ -267,7 +270,10 @@ class RateTrace:
 
 @final
 class Sessions:
-    """Sessions that are over; columns are native 64-bit numbers, predicted_bps, mean_bitrate_bps and qoe real, others whole."""
+    """Sessions that are over.
+
+    Columns are native 64-bit numbers: predicted_bps, mean_bitrate_bps and qoe real, others whole.
+    """
 
     def __len__(self) -> int: ...
     def chunks(self) -> dict[str, bytes]: ...

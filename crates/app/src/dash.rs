@@ -438,7 +438,7 @@ impl Application for Server {
     fn poll(&mut self, _now: Instant) -> Action {
         if self.received >= self.request {
             if let Some(size) = self.orders.of(self.next) {
-                self.received = self.received - self.request;
+                self.received -= self.request;
                 self.next.number += 1;
                 return Action::Write(size);
             }

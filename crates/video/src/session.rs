@@ -114,7 +114,8 @@ enum State {
     /// There may be no room for the next chunk yet.
     Ready {
         since: Instant,
-        abandoned_bytes: u64,
+        /// What had come of it, if a request for it has failed.
+        failed_bytes: Option<u64>,
     },
     /// The controller wants to wait.
     Pausing {
@@ -171,7 +172,7 @@ impl Session {
             ahead: None,
             playing,
             began,
-            state: State::Ready { since: began, abandoned_bytes: 0 },
+            state: State::Ready { since: began, failed_bytes: None },
             plays_until: None,
             chunk: 0,
             last_track: None,
@@ -211,11 +212,11 @@ impl Session {
     /// What it does now. Asked again after everything but [`Step::Wait`].
     pub fn poll(&mut self, now: Instant) -> Step {
         match &self.state {
-            State::Ready { since, abandoned_bytes } => {
-                let (since, abandoned_bytes) = (*since, *abandoned_bytes);
+            State::Ready { since, failed_bytes } => {
+                let (since, failed_bytes) = (*since, *failed_bytes);
                 match self.room_at(since) {
                     Some(at) if now < at => Step::Wait(at),
-                    _ => self.choose(now, since, abandoned_bytes),
+                    _ => self.choose(now, since, failed_bytes),
                 }
             }
             State::Pausing { until, .. } if now < *until => Step::Wait(*until),
@@ -255,8 +256,8 @@ impl Session {
     /// The request that was out has failed: the chunk is asked for again.
     pub fn on_failed(&mut self, now: Instant) {
         if let State::Waiting(pending) | State::Dropping { pending, .. } = &self.state {
-            let abandoned_bytes = pending.abandoned_bytes + pending.received;
-            self.state = State::Ready { since: now, abandoned_bytes };
+            let failed_bytes = Some(pending.abandoned_bytes + pending.received);
+            self.state = State::Ready { since: now, failed_bytes };
         }
     }
 
@@ -271,10 +272,13 @@ impl Session {
         (waits_ns > 0).then(|| since + Duration::from_nanos(waits_ns))
     }
 
-    fn choose(&mut self, now: Instant, since: Instant, abandoned_bytes: u64) -> Step {
+    fn choose(&mut self, now: Instant, since: Instant, failed_bytes: Option<u64>) -> Step {
+        let abandoned_bytes = failed_bytes.unwrap_or(0);
         let waited = now.saturating_since(since);
         if self.last_track.is_none() {
-            let track = (self.playing.start_track as usize).min(self.film.top());
+            // No controller knows anything yet.
+            let start_track = self.playing.start_track as usize;
+            let track = failed_bytes.map_or(start_track.min(self.film.top()), |_| 0);
             return self.ask(
                 now,
                 [waited; 2],
@@ -295,8 +299,8 @@ impl Session {
         let choice = self.controller.choose(&view);
         let believed_bps = choice.believed_bps.map(|bps| bps as u64);
         let chosen = Chosen { track: choice.track, believed_bps };
-        // Who has just given up a chunk does not wait for the next.
-        if choice.wait_s > 0.0 && abandoned_bytes == 0 {
+        // Nobody waits with what has failed already.
+        if choice.wait_s > 0.0 && failed_bytes.is_none() {
             let until = now + Duration::from_secs_f64(choice.wait_s);
             self.state = State::Pausing { since, until, waited_for_room: waited, chosen };
             return self.poll(now);
@@ -359,7 +363,7 @@ impl Session {
         self.state = if self.chunk == self.film.chunks() {
             State::Done
         } else {
-            State::Ready { since: now, abandoned_bytes: 0 }
+            State::Ready { since: now, failed_bytes: None }
         };
     }
 

@@ -300,8 +300,8 @@ fn bola(film: &Film) -> Rule<'_> {
         }
         let level = seen.buffer_s + placeholder;
         let (mut quality, mut best) = (0, f64::NAN);
-        for track in 0..6 {
-            let score = (vp * (utilities[track] + gp) - level) / bitrate(track);
+        for (track, utility) in utilities.iter().enumerate() {
+            let score = (vp * (utility + gp) - level) / bitrate(track);
             if best.is_nan() || score >= best {
                 (best, quality) = (score, track);
             }

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.predict.cards import Compared, Measures
 
-_UNITS = {"mape": "%", "weighted_ape": "%", "rmse": "", "mae": "", "within_5": "%",
+_ABSOLUTE = "ms or Mbit/s"
+_UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
           "within_10": "%", "ape_p50": "%", "ape_p95": "%", "ape_p99": "%"}  # fmt: skip
 _TITLES = {"mape": "MAPE", "weighted_ape": "weighted APE", "rmse": "RMSE", "mae": "MAE",
            "within_5": "within 5 %", "within_10": "within 10 %", "ape_p50": "APE p50",

@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skyhop.data.files import Scratch
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
-from skyhop.study.file import Prediction
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 if TYPE_CHECKING:
@@ -42,6 +41,24 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("nonzero_seconds", "nonzero_seconds", "of them not 0", ""),
 )
 """What claims and tables can ask for; RMSE and MAE in ms or Mbit/s."""
+
+
+class Prediction(BaseModel):
+    """What a run of engine = "predict" trains and tests; axes set its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    data: list[str] = Field(min_length=1)
+    """Runs, paths, telemetry or measurements, as `skyhop predict` takes them."""
+    target: Literal["latency", "throughput"] = "latency"
+    direction: Literal["down", "up"] = "down"
+    model: str = "xgboost"
+    """One of `skyhop predict train`, or a baseline such as "last value"."""
+    horizon: int = Field(1, ge=1, le=30)
+    """In s."""
+    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
+                           "grid", "serving"]  # fmt: skip
+    """Groups of docs/prediction.md; what the data do not know is left out."""
 
 
 def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:

@@ -61,9 +61,9 @@ def needs_ray() -> None:
         missing("ray", "it is not installed")
 
 
-def needs_predict() -> None:
-    """Skip where what trains predictors is not installed."""
-    for name in ("jax", "optax", "statsmodels", "xgboost"):
+def needs_predict(*names: str) -> None:
+    """Skip where what trains predictors is not installed: these modules, or any of them."""
+    for name in names or ("jax", "optax", "statsmodels", "xgboost"):
         if importlib.util.find_spec(name) is None:
             missing("predict", f"{name} is not installed")
 

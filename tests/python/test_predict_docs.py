@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "prediction.md").read_text("utf-8")
 def test_the_pages_commands_run_in_order_and_print_what_it_says(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs_predict()
+    needs_predict("xgboost")
     write_rtt(tmp_path / "site.csv", levels(1800))
     write_rtt(tmp_path / "other.csv", levels(400, seed=9))
     blocks = re.findall(r"```console\n(.+?)```", PAGE, re.DOTALL)

@@ -63,7 +63,7 @@ def test_other_data_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_study_trains_what_it_names(tmp_path: Path) -> None:
-    needs_predict()
+    needs_predict("xgboost")
     axes = [{"name": "model", "key": "model", "values": ["xgboost", "last value"]}]
     made = content(tmp_path, axis=axes, claim=[], panel=[], repeats=1)
     done = run_study(load_study(made), tmp_path / "study", jobs=1)

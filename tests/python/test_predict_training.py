@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,14 @@ KINDS = sorted(kinds())
 SECONDS = 900
 
 
-@pytest.fixture(autouse=True)
-def libraries() -> None:
-    needs_predict()
+AVAILABLE = [
+    kind.name for kind in kinds().values() if all(map(importlib.util.find_spec, kind.libraries))
+]
+
+
+def needs_kind(kind: str) -> None:
+    """Skip where a kind of model cannot be trained."""
+    needs_predict(*kinds()[kind].libraries)
 
 
 def parts(values: FloatArray, place: Path, horizon_s: int = 1) -> list[Windows]:
@@ -42,10 +48,11 @@ def parts(values: FloatArray, place: Path, horizon_s: int = 1) -> list[Windows]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, predict.Model]:
-    needs_predict()
+    if not AVAILABLE:
+        needs_predict()
     place = tmp_path_factory.mktemp("trained")
     data = data_of(place, levels(SECONDS))
-    models = predict.train(data, KINDS, place / "models", predict.Plan(horizons=(1, 4)))
+    models = predict.train(data, AVAILABLE, place / "models", predict.Plan(horizons=(1, 4)))
     return {model.card.model: model for model in models}
 
 
@@ -81,6 +88,7 @@ def test_trees_beat_every_baseline_where_the_grid_decides(
     trained: dict[str, predict.Model],
 ) -> None:
     """A level that changes with the grid: who knows its phase errs less when it changes."""
+    needs_kind("xgboost")
     horizon = trained["xgboost"].card.horizons[0]
     assert horizon.worse == [] or {w.measure for w in horizon.worse} <= {
         "within_5_pct", "within_10_pct", "ape_p50_pct"
@@ -93,6 +101,7 @@ def test_trees_beat_every_baseline_where_the_grid_decides(
 def test_trained_twice_from_one_seed_is_identical(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs_kind(kind)
     # One epoch more or less makes no difference to that.
     monkeypatch.setattr(lstm, "_EPOCHS", 3)
     fit, check, _ = parts(levels(600), tmp_path)
@@ -110,6 +119,7 @@ def test_trained_twice_from_one_seed_is_identical(
 
 
 def test_trees_are_those_of_xgboost(trained: dict[str, predict.Model], tmp_path: Path) -> None:
+    needs_kind("xgboost")
     xgboost = library("xgboost")
     model = trained["xgboost"]
     content = json.loads((model.directory / "xgboost-1.json").read_bytes())
@@ -125,6 +135,7 @@ def test_trees_are_those_of_xgboost(trained: dict[str, predict.Model], tmp_path:
 
 
 def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Path) -> None:
+    needs_kind("lstm")
     jax = library("jax")
     jnp = jax.numpy
     model = trained["lstm"]
@@ -150,6 +161,7 @@ def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Pa
 
 @pytest.mark.parametrize("order", [(1, 0, 1), (2, 1, 1), (0, 1, 2)])
 def test_forecasts_are_those_of_statsmodels(order: tuple[int, int, int], tmp_path: Path) -> None:
+    needs_kind("arima")
     model = library("statsmodels.tsa.arima.model").ARIMA
     test = parts(levels(SECONDS), tmp_path, horizon_s=5)[2]
     test = test.chosen(np.arange(len(test)) < 20)
@@ -171,6 +183,7 @@ def test_forecasts_are_those_of_statsmodels(order: tuple[int, int, int], tmp_pat
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_future_that_is_permuted_is_not_foretold(kind: str, tmp_path: Path) -> None:
     """Whoever saw the second itself would do better than who knows but the values' middle."""
+    needs_kind(kind)
     draw = np.random.default_rng(5)
     fit, check, test = parts(draw.permutation(levels(SECONDS)), tmp_path)
     made = kinds()[kind].train(fit, check, 1)
@@ -184,6 +197,7 @@ def test_older_knowledge_does_not_improve(
     kind: str, trained: dict[str, predict.Model], tmp_path: Path
 ) -> None:
     """The target lies further behind what is known: errors grow, unless they came from a leak."""
+    needs_kind(kind)
     values = levels(SECONDS)
     now, later = (parts(values, tmp_path, horizon_s)[2] for horizon_s in (1, 3))
     own = errors_of(now.truth, trained[kind].predict(now))
@@ -194,6 +208,7 @@ def test_older_knowledge_does_not_improve(
 def test_the_command_trains_and_says_where_a_baseline_is_better(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
+    needs_kind("xgboost")
     data_of(tmp_path, levels(SECONDS))
     done = skyhop("predict", "train", "site.csv", "--model", "xgboost", "--horizon", "1,2",
                   "--features", "history", "-o", "models")  # fmt: skip

@@ -105,6 +105,8 @@ def read_frame(file: Path) -> pl.DataFrame:
     if not is_frame(table.schema_arrow.names):
         raise InputError(f"{file}: is no frame of skyhop predict: it lacks columns of it")
     rows = _rows(table, file)
+    if rows.is_empty():
+        raise InputError(f"{file}: has no seconds")
     for name in COLUMNS[len(_KEYS) :]:
         wrong = pl.col(name).is_infinite() | (pl.col(name).abs() > _LARGEST)
         if rows.select(wrong.any()).item():

@@ -565,22 +565,6 @@ Panel = Annotated[
 ]
 
 
-class Prediction(_Strict):
-    """What a run of engine = "predict" trains and tests; axes set its keys."""
-
-    data: list[str] = Field(min_length=1)
-    """Runs, paths, telemetry or measurements, as `skyhop predict` takes them."""
-    target: Literal["latency", "throughput"] = "latency"
-    direction: Literal["down", "up"] = "down"
-    model: str = "xgboost"
-    """One of `skyhop predict train`, or a baseline such as "last value"."""
-    horizon: int = Field(1, ge=1, le=30)
-    """In s."""
-    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
-                           "grid", "serving"]  # fmt: skip
-    """Groups of docs/prediction.md; what the data do not know is left out."""
-
-
 class StudyFile(_Strict):
     """A study file, as written."""
 
@@ -602,7 +586,7 @@ class StudyFile(_Strict):
     """A scenario file, instead of `[scenario]`."""
     scenario: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
-    """Keys of `Prediction`, with engine = "predict", where axes set the others."""
+    """Keys of `prediction.Prediction`, with engine = "predict"; axes set the others."""
     axis: list[Axis] = []
     exclude: list[Choice] = []
     metric: list[Metric] = []

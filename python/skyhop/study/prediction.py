@@ -6,21 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skyhop.data.files import Scratch
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
-from skyhop.study.file import Prediction
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.predict.cards import Compared, Measures
 
-_UNITS = {"mape": "%", "weighted_ape": "%", "rmse": "", "mae": "", "within_5": "%",
+_ABSOLUTE = "ms or Mbit/s"
+_UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
           "within_10": "%", "ape_p50": "%", "ape_p95": "%", "ape_p99": "%"}  # fmt: skip
 _TITLES = {"mape": "MAPE", "weighted_ape": "weighted APE", "rmse": "RMSE", "mae": "MAE",
            "within_5": "within 5 %", "within_10": "within 10 %", "ape_p50": "APE p50",
@@ -41,6 +41,24 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("nonzero_seconds", "nonzero_seconds", "of them not 0", ""),
 )
 """What claims and tables can ask for; RMSE and MAE in ms or Mbit/s."""
+
+
+class Prediction(BaseModel):
+    """What a run of engine = "predict" trains and tests; axes set its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    data: list[str] = Field(min_length=1)
+    """Runs, paths, telemetry or measurements, as `skyhop predict` takes them."""
+    target: Literal["latency", "throughput"] = "latency"
+    direction: Literal["down", "up"] = "down"
+    model: str = "xgboost"
+    """One of `skyhop predict train`, or a baseline such as "last value"."""
+    horizon: int = Field(1, ge=1, le=30)
+    """In s."""
+    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
+                           "grid", "serving"]  # fmt: skip
+    """Groups of docs/prediction.md; what the data do not know is left out."""
 
 
 def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:

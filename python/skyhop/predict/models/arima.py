@@ -118,7 +118,8 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
         floats(value if isinstance(value, list) else [value], _WHAT)
         for value in (saved.get(name) for name in ("ar", "ma", "mean", "differences"))
     )
-    if max(len(ar), len(ma)) > _MOST_ORDER or differences[0] not in (0, 1):
+    is_one = len(mean) == len(differences) == 1
+    if not is_one or max(len(ar), len(ma)) > _MOST_ORDER or differences[0] not in (0, 1):
         raise damaged(_WHAT, "its orders are none that are fitted")
 
     def predict(windows: Windows) -> FloatArray:

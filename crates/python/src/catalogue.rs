@@ -12,14 +12,14 @@ use skyhop_scenario::catalogue;
 use crate::errors::Fallible;
 
 /// The source of what is code rather than data.
-const BUILT_IN: &str = "built in";
+pub(crate) const BUILT_IN: &str = "built in";
 
 /// Something that can be listed.
 #[pyclass(frozen, get_all)]
 pub(crate) struct Entry {
-    name: String,
-    description: String,
-    source: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) source: String,
 }
 
 /// A constellation that comes with skyhop.
@@ -92,13 +92,13 @@ pub(crate) fn sites(name: &str) -> Fallible<Vec<(String, f64, f64, f64)>> {
         .collect())
 }
 
-/// A queue discipline, and its parameters with Linux's values as a scenario would give them.
+/// A queue discipline, and its parameters with Linux's values as a scenario would give them; or a controller, likewise.
 #[pyclass(frozen, get_all)]
 pub(crate) struct QdiscEntry {
-    name: String,
-    description: String,
-    source: String,
-    parameters: Vec<(String, String)>,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) source: String,
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 #[pyfunction]
@@ -116,7 +116,11 @@ pub(crate) fn list_qdiscs() -> Vec<QdiscEntry> {
 
 fn parameters(qdisc: &QueueDiscipline) -> Vec<(String, String)> {
     let table = qdisc.serialize_whole(serde_json::value::Serializer);
-    let table = table.expect("a qdisc's parameters have names");
+    keys_of(&table.expect("a qdisc's parameters have names"))
+}
+
+/// The keys of a table but its kind, as a scenario would give them.
+pub(crate) fn keys_of(table: &Value) -> Vec<(String, String)> {
     let keys = table.as_object().into_iter().flatten().filter(|(key, _)| *key != "kind");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     keys.map(|(key, value)| (key.clone(), text(value))).collect()
@@ -140,7 +144,7 @@ pub(crate) fn list_handovers() -> Vec<Entry> {
         .collect()
 }
 
-fn built_in(name: &str, summary: &str) -> Entry {
+pub(crate) fn built_in(name: &str, summary: &str) -> Entry {
     Entry { name: name.to_owned(), description: summary.to_owned(), source: BUILT_IN.to_owned() }
 }
 

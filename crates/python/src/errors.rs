@@ -81,6 +81,10 @@ failures! {
     FileError, FileError::is_input;
     HostError, HostError::is_input;
     PathError, |_| true;
+    skyhop_video::FilmError, |_| true;
+    skyhop_video::RateTraceError, |_| true;
+    skyhop_video::controllers::ControllerError, |_| true;
+    skyhop_video::qoe::QoeError, |_| true;
     serde_json::Error, |_| true;
 }
 

@@ -12,6 +12,7 @@ mod paths;
 mod progress;
 mod python_cc;
 mod signal_service;
+mod video;
 mod words;
 
 use pyo3::prelude::*;
@@ -45,6 +46,11 @@ mod core {
     use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
     #[pymodule_export]
     use crate::signal_service::serve_signal;
+    #[pymodule_export]
+    use crate::video::{
+        PyFilm, PyPlayer, PyRateTrace, PySessions, list_controllers, list_films, list_qoes,
+        optimum_over_rate, play_over_rate, score_chunks,
+    };
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 

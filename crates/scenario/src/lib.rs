@@ -8,6 +8,7 @@ mod check;
 mod check_size;
 mod check_topology;
 mod error;
+pub mod films;
 pub mod keys;
 mod named;
 mod override_key;

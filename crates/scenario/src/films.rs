@@ -1,0 +1,82 @@
+//! Films by name: those that come with skyhop, and files of the user's.
+
+use std::fs;
+use std::path::{Component, Path};
+
+use skyhop_units::Duration;
+use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
+
+use crate::ScenarioError;
+use crate::error::unreadable;
+
+/// What Pensieve's lists of sizes are called, and how long its chunks are.
+const SIZE_LIST: &str = "video_size_";
+const PENSIEVE: &str = "pensieve";
+
+/// The film called `name`: one that comes with skyhop, a TOML file, a DASH manifest (.mpd) with or without its files beside it, or a
+/// directory of Pensieve's lists of sizes. Files are looked up beside `base` first.
+///
+/// # Errors
+/// There is none, or it is no film; the message names the file, or `origin` and `key`.
+pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, ScenarioError> {
+    let wrong = |error: skyhop_video::FilmError| ScenarioError::key(origin, key, error.to_string());
+    if skyhop_video::film::film_names().iter().any(|known| known == name) {
+        return Film::shipped(name).map_err(wrong);
+    }
+    let places = [base.join(name), Path::new(name).to_owned()];
+    let Some(path) = places.into_iter().find(|path| path.exists()) else {
+        let known = skyhop_video::film::film_names().join(", ");
+        let what = format!(
+            "unknown film {}; expected {known}, a TOML file, a DASH manifest (.mpd), or a directory of Pensieve's lists \
+             of sizes",
+            skyhop_units::Quoted(name)
+        );
+        return Err(ScenarioError::key(origin, key, what));
+    };
+    if path.is_dir() {
+        return of_size_lists(&path)?.map_err(wrong);
+    }
+    let text = fs::read_to_string(&path).map_err(|source| unreadable(&path, source))?;
+    let file = path.display().to_string();
+    let is_manifest = path.extension().is_some_and(|ending| ending == "mpd" || ending == "xml");
+    let read = if is_manifest {
+        film_of_mpd(&text, &file, &|address| size_beside(&path, address))
+    } else {
+        Film::of_toml(&text, &file)
+    };
+    read.map_err(wrong)
+}
+
+/// How large a file of a manifest's film is, if it is there.
+fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
+    let relative = Path::new(address);
+    let is_inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    let file = manifest.parent()?.join(relative);
+    is_inside
+        .then(|| fs::metadata(file).ok())
+        .flatten()
+        .filter(fs::Metadata::is_file)
+        .map(|file| file.len())
+}
+
+/// The lists of a directory from video_size_0 on.
+fn of_size_lists(directory: &Path) -> Result<Result<Film, skyhop_video::FilmError>, ScenarioError> {
+    let mut lists = Vec::new();
+    loop {
+        let path = directory.join(format!("{SIZE_LIST}{}", lists.len()));
+        if !path.is_file() {
+            break;
+        }
+        let text = fs::read_to_string(&path).map_err(|source| unreadable(&path, source))?;
+        lists.push((path.display().to_string(), text));
+    }
+    let origin = directory.display().to_string();
+    if lists.is_empty() {
+        let what = format!("has no lists of sizes; expected {SIZE_LIST}0, {SIZE_LIST}1, …");
+        return Err(ScenarioError::key(&origin, "the directory", what));
+    }
+    let ladder = Film::shipped(PENSIEVE).map(|film| film.tracks).unwrap_or_default();
+    let bitrates: Vec<_> = ladder.iter().map(|track| track.bitrate).collect();
+    let bitrates = if bitrates.len() == lists.len() { &bitrates[..] } else { &[] };
+    Ok(film_of_size_lists(&origin, &lists, Duration::from_secs(4), bitrates))
+}

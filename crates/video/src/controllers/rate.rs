@@ -1,0 +1,76 @@
+//! The throughput rule of dash.js (ThroughputRule.js): the highest track within a share of what its two weighted means say.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Choice, Come, Controller, Parameters, View, within};
+use crate::Film;
+use crate::estimate::Ewma;
+use crate::qoe::Qoe;
+
+/// The parameters of `rate`; the defaults are dash.js's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateConfig {
+    /// The share of the throughput that the bitrate may be (bandwidthSafetyFactor).
+    pub safety: f64,
+    /// After so many seconds of transfers half of the fast mean is new.
+    pub fast_half_life_s: f64,
+    /// The same of the slow one.
+    pub slow_half_life_s: f64,
+}
+
+impl Default for RateConfig {
+    fn default() -> Self {
+        Self { safety: 0.9, fast_half_life_s: 3.0, slow_half_life_s: 8.0 }
+    }
+}
+
+impl RateConfig {
+    pub(super) fn ewma(&self) -> Ewma {
+        Ewma::new(self.fast_half_life_s, self.slow_half_life_s)
+    }
+
+    /// The faults of the same keys of others.
+    pub(super) fn fault_of(
+        safety: f64,
+        fast_half_life_s: f64,
+        slow_half_life_s: f64,
+    ) -> Option<(&'static str, String, &'static str)> {
+        within("safety", safety, 0.01..=10.0, "0.01 to 10")
+            .or_else(|| {
+                within("fast_half_life_s", fast_half_life_s, 0.001..=3600.0, "0.001 to 3600")
+            })
+            .or_else(|| {
+                within("slow_half_life_s", slow_half_life_s, 0.001..=3600.0, "0.001 to 3600")
+            })
+    }
+}
+
+impl Parameters for RateConfig {
+    fn controller(&self, _film: &Film, _qoe: &Qoe, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Rate { safety: self.safety, ewma: self.ewma() })
+    }
+
+    fn fault(&self) -> Option<(&'static str, String, &'static str)> {
+        Self::fault_of(self.safety, self.fast_half_life_s, self.slow_half_life_s)
+    }
+}
+
+#[derive(Debug)]
+struct Rate {
+    safety: f64,
+    ewma: Ewma,
+}
+
+impl Controller for Rate {
+    fn choose(&mut self, view: &View<'_>) -> Choice {
+        let bps = self.ewma.bps();
+        let track = bps.map_or(0, |bps| view.film.track_within(bps * self.safety));
+        Choice::at_once(track, bps)
+    }
+
+    fn on_chunk(&mut self, come: &Come) {
+        self.ewma.add(come.bps(), come.took_s);
+    }
+}

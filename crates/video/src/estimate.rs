@@ -1,0 +1,48 @@
+//! dash.js's estimate of the throughput: the lower of two exponentially weighted means, a fast and a slow one, weighted by how long
+//! transfers took (ThroughputController.js, EwmaThroughput; Sabre has the same).
+
+/// See the [module](self).
+#[derive(Debug, Clone)]
+pub(crate) struct Ewma {
+    fast: Mean,
+    slow: Mean,
+}
+
+/// A weighted mean that begins at 0, and what of its weight is real.
+#[derive(Debug, Clone)]
+struct Mean {
+    half_life_s: f64,
+    value: f64,
+    weight_s: f64,
+}
+
+impl Ewma {
+    pub(crate) fn new(fast_half_life_s: f64, slow_half_life_s: f64) -> Self {
+        let mean = |half_life_s| Mean { half_life_s, value: 0.0, weight_s: 0.0 };
+        Self { fast: mean(fast_half_life_s), slow: mean(slow_half_life_s) }
+    }
+
+    /// A transfer of this throughput took so long.
+    pub(crate) fn add(&mut self, bps: f64, took_s: f64) {
+        self.fast.add(bps, took_s);
+        self.slow.add(bps, took_s);
+    }
+
+    /// `None` before the first transfer.
+    pub(crate) fn bps(&self) -> Option<f64> {
+        Some(self.fast.unbiased()?.min(self.slow.unbiased()?))
+    }
+}
+
+impl Mean {
+    fn add(&mut self, value: f64, weight_s: f64) {
+        let kept = 0.5_f64.powf(weight_s / self.half_life_s);
+        self.value = kept * self.value + (1.0 - kept) * value;
+        self.weight_s += weight_s;
+    }
+
+    fn unbiased(&self) -> Option<f64> {
+        let zero = 0.5_f64.powf(self.weight_s / self.half_life_s);
+        (zero < 1.0).then(|| self.value / (1.0 - zero))
+    }
+}

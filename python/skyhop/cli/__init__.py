@@ -22,6 +22,7 @@ from skyhop.cli import (
     study,
     telemetry_,
     testbed,
+    video,
 )
 from skyhop.cli.terminal import (
     EXIT_FAILED,
@@ -56,6 +57,7 @@ app.command("report", help=report.HELP)(report.report)
 app.add_typer(cc.app, name="cc")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
+app.add_typer(video.app, name="video")
 app.add_typer(dish.app, name="dish")
 app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")

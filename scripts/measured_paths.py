@@ -1,4 +1,4 @@
-"""Path files of the measurements that others published, as studies look for them."""
+"""Path files, and frames of seconds, of what others measured, as studies look for them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from reference import found
 
 import skyhop
+from skyhop import predict
 from skyhop.cli.terminal import print_note
 
 PLACE = Path("measured")
@@ -38,10 +39,23 @@ MEASUREMENTS = {
 }
 
 
+SECONDS = {
+    "victoria-1-seconds": ("rtt/victoria_1.csv.gz", "down"),
+    "victoria-2-seconds": ("rtt/victoria_2.csv.gz", "down"),
+    "victoria-3-seconds": ("rtt/victoria_3.csv.gz", "down"),
+    "iowa-seconds": ("rtt/oneweb_iowa.csv.gz", "down"),
+    "lagos-down-seconds": ("throughput/lagos_isl_100ms.csv.gz", "down"),
+    "lagos-up-seconds": ("throughput/lagos_isl_100ms.csv.gz", "up"),
+    "drive-down-seconds": ("throughput/drive_udp_down.csv.gz", "down"),
+    "drive-up-seconds": ("throughput/drive_udp_up.csv.gz", "up"),
+}
+"""Of which file, and whose capacity: what `skyhop predict` learns from."""
+
+
 def make(place: Path = PLACE) -> list[Path]:
-    """Make the path files whose measurements are here, where they are not there yet."""
+    """Make the files whose measurements are here, where they are not there yet."""
     place.mkdir(exist_ok=True)
-    made = []
+    made = make_seconds(place)
     for name, measurement in MEASUREMENTS.items():
         file, source = place / f"{name}.parquet", found(measurement.name)
         delays = found(measurement.delays) if measurement.delays else None
@@ -49,6 +63,19 @@ def make(place: Path = PLACE) -> list[Path]:
             continue
         keys = measurement.keys | ({"delay_file": str(delays)} if delays else {})
         skyhop.import_path(source, measurement.format, **keys).write(file)
+        made.append(file)
+    return made
+
+
+def make_seconds(place: Path) -> list[Path]:
+    """Make the frames of seconds."""
+    made = []
+    for name, (measurement, direction) in SECONDS.items():
+        file, source = place / f"{name}.parquet", found(measurement)
+        if file.is_file() or source is None:
+            continue
+        options = predict.Options(direction="up" if direction == "up" else "down")
+        predict.write_frame(predict.read_data([source], options).frame, file)
         made.append(file)
     return made
 

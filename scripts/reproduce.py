@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 import sys
 import time
@@ -26,6 +27,7 @@ from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
 from skyhop.study.page import numbers_text, verdict_text
 from skyhop.study.plan import core_digest, describe
+from skyhop.study.prediction import find_data
 from skyhop.study.tables import table_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,11 +117,24 @@ def is_whole(file: Path) -> bool:
     Element sets are the user's, who gives them with --elements, and so are measured paths.
     """
     study = load_study(file).file
+    if study.engine == "predict":
+        return has_data(file)
     points = [point for axis in study.axis for point in (axis.points or {}).values()]
     paths = [path for point in points if isinstance(path := point.get("path"), dict)]
     named = [str(path["file"]) for path in paths if "file" in path]
     there = all((file.parent / name).is_file() or Path(name).is_file() for name in named)
     return study.engine != "elements" and there
+
+
+def has_data(file: Path) -> bool:
+    """Return whether a study of predictors has its data, and its models their libraries."""
+    from skyhop.predict.models import kinds
+
+    modules = {name for kind in kinds().values() for name in kind.libraries}
+    if not all(importlib.util.find_spec(name) for name in modules):
+        return False
+    named = {name for run in load_study(file).runs() for name in run.resolved["data"]}
+    return all(find_data(name, file.parent).exists() for name in named)
 
 
 def reproduce(name: str, jobs: int | None) -> Reproduced:
@@ -175,6 +190,9 @@ def times_of(sections: Mapping[str, str]) -> dict[str, float]:
 
 def simulated_s(name: str) -> float:
     """Return how long a study's flows run in all."""
+    if load_study(find_study(name)).file.engine == "predict":
+        # Nothing is simulated; how long it took before is known of the page.
+        return 0.0
     return sum(
         seconds(run.resolved["run"]["duration"]) * max(len(run.resolved.get("flow", [])), 1)
         for run in load_study(find_study(name)).runs()

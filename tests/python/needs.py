@@ -61,6 +61,13 @@ def needs_ray() -> None:
         missing("ray", "it is not installed")
 
 
+def needs_predict() -> None:
+    """Skip where what trains predictors is not installed."""
+    for name in ("jax", "optax", "statsmodels", "xgboost"):
+        if importlib.util.find_spec(name) is None:
+            missing("predict", f"{name} is not installed")
+
+
 def needs_root() -> None:
     """Skip where the tests do not run as root."""
     if os.geteuid() != 0:

@@ -36,6 +36,7 @@ from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
 
 import skyhop as sh
 from damaged import Trial
+from skyhop.data import overhead
 from skyhop.dish.emulate.device import Place
 from skyhop.dish.emulate.recorded import Recorded
 from skyhop.errors import InputError, RunError
@@ -213,7 +214,7 @@ def test_ten_thousand_satellites_take_less_than_20_ms(tmp_path: Path) -> None:
     ]
     file = tmp_path / "many.csv"
     file.write_text("\n".join([head, *many]), "utf-8")
-    made = sky._Fleet(str(file), sky._utc(now_s() * S))
+    made = overhead.Fleet(str(file), overhead.utc_text(now_s() * S))
     assert len(made.names) > 10_000
     above = sky._Sky(
         lambda t_ns: made.positions(now_s() * S + t_ns), SITE, made.minimum_elevation_deg, None

@@ -16,6 +16,7 @@ from skyhop.cli import (
     list_,
     live,
     path,
+    predict,
     report,
     signal_,
     sim,
@@ -61,6 +62,7 @@ app.add_typer(video.app, name="video")
 app.add_typer(dish.app, name="dish")
 app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")
+app.add_typer(predict.app, name="predict")
 app.add_typer(testbed.app, name="testbed")
 app.add_typer(list_.app, name="list")
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from skyhop import _core
 from skyhop.data.toml import toml_text
 from skyhop.errors import InterruptedRunError, SkyhopError
+from skyhop.study import prediction
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.metrics import MetricSet
 from skyhop.study.workplace import Workplace
@@ -24,7 +25,7 @@ class Recipe:
     base: Mapping[str, Any]
     """The scenario that each run's overrides change."""
     origin: str
-    engine: Literal["sim", "live"]
+    engine: Literal["sim", "live", "predict"]
     keep: Literal["series", "rows"]
     metrics: MetricSet
 
@@ -36,6 +37,8 @@ class Task:
     run_id: str
     sets: tuple[str, ...]
     path_id: str | None
+    seed: int = 1
+    """Of predictors; scenarios have theirs among the sets."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ def _measured(
     recipe: Recipe, task: Task, workplace: Workplace, staged: Path
 ) -> list[dict[str, Any]]:
     """Run a task and return its rows; what is kept of the run beside them is left in `staged`."""
+    if recipe.engine == "predict":
+        asked_of = prediction.resolve(recipe.base, task.sets, recipe.origin)
+        place = Path(recipe.origin).parent
+        return prediction.prediction_rows(recipe.metrics, asked_of, task.seed, place)
     from skyhop.engines import run_aside, summary_with
 
     asked = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))

@@ -548,6 +548,22 @@ Panel = Annotated[
 ]
 
 
+class Prediction(_Strict):
+    """What a run of engine = "predict" trains and tests; axes set its keys."""
+
+    data: list[str] = Field(min_length=1)
+    """Runs, paths, telemetry or measurements, as `skyhop predict` takes them."""
+    target: Literal["latency", "throughput"] = "latency"
+    direction: Literal["down", "up"] = "down"
+    model: str = "xgboost"
+    """One of `skyhop predict train`, or a baseline such as "last value"."""
+    horizon: int = Field(1, ge=1, le=30)
+    """In s."""
+    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
+                           "grid", "serving"]  # fmt: skip
+    """Groups of docs/prediction.md; what the data do not know is left out."""
+
+
 class StudyFile(_Strict):
     """A study file, as written."""
 
@@ -556,8 +572,11 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live", "elements"] = "sim"
-    """elements: nothing is run; two snapshots of element sets that the user gives are compared."""
+    engine: Literal["sim", "live", "elements", "predict"] = "sim"
+    """elements: nothing is run; two snapshots of element sets that the user gives are compared.
+
+    predict: each run trains a predictor and tests it, as [prediction] says.
+    """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
     keep: Literal["series", "rows"] = "series"
@@ -565,6 +584,8 @@ class StudyFile(_Strict):
     base: str | None = None
     """A scenario file, instead of `[scenario]`."""
     scenario: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    """Keys of `Prediction`, with engine = "predict", where axes set the others."""
     axis: list[Axis] = []
     exclude: list[Choice] = []
     metric: list[Metric] = []
@@ -577,6 +598,15 @@ class StudyFile(_Strict):
         if self.engine == "elements":
             if self.base or self.scenario or self.axis or self.metric:
                 raise ValueError('engine = "elements" takes no scenario, axes or metrics')
+            return self
+        if (self.engine == "predict") != (self.prediction is not None):
+            raise ValueError('[prediction] goes with engine = "predict", which needs it')
+        if self.engine == "predict":
+            if self.base or self.scenario:
+                raise ValueError('engine = "predict" takes no scenario')
+            for metric in self.metric:
+                if metric.kind not in ("expression", "relative"):
+                    raise ValueError('engine = "predict" takes metrics of expressions alone')
             return self
         if (self.base is None) == (self.scenario is None):
             raise ValueError("expected either `base`, a scenario file, or a [scenario]")

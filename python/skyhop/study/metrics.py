@@ -118,13 +118,15 @@ class MetricSet:
         )
 
     @staticmethod
-    def of(own: Sequence[Metric], origin: str) -> MetricSet:
+    def of(
+        own: Sequence[Metric], origin: str, built_in: Sequence[MetricInfo] = BUILT_IN
+    ) -> MetricSet:
         """Return the built-in metrics and the study's own.
 
         Raises:
             InputError: a metric's name is taken, or its expression is wrong.
         """
-        infos = {info.name: info for info in BUILT_IN}
+        infos = {info.name: info for info in built_in}
         for place, metric in enumerate(own):
             where = f"{origin}: metric.{place}"
             if metric.name in infos or metric.name in FUNCTIONS or metric.name in RESERVED:
@@ -195,6 +197,14 @@ class MetricSet:
                     row |= {info.column: found.value}
                     row |= dict(zip(info.moments, found.moments, strict=False))
         return rows
+
+    def with_expressions(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of figures with the study's own expressions of them."""
+        whole = dict(row)
+        for metric in self._of_runs:
+            if metric.value is not None:
+                whole[self.infos[metric.name].column] = self._expression_value(metric, whole)
+        return whole
 
     def _expression_value(self, metric: Metric, row: Mapping[str, Any]) -> float | None:
         values = {}

@@ -16,10 +16,11 @@ from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import download_sets, path_sections
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
+from skyhop.study import prediction
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
-from skyhop.study.metrics import MetricSet
+from skyhop.study.metrics import BUILT_IN, MetricSet
 from skyhop.study.panels import check_panels, check_published
 from skyhop.study.relative import check_relative
 
@@ -58,7 +59,8 @@ class Study:
         self.sets = tuple(sets)
         self.base, self.scenario_origin = _base_scenario(file, origin)
         self.points = expand(file, origin)
-        self.metrics = MetricSet.of(file.metric, origin)
+        built_in = prediction.METRICS if file.engine == "predict" else BUILT_IN
+        self.metrics = MetricSet.of(file.metric, origin, built_in)
         _check_axis_names(file, self.metrics, origin)
         check_relative(file, origin)
         self.claims: list[CheckedClaim] = check_claims(file, self.metrics, origin)
@@ -79,6 +81,9 @@ class Study:
         if self.file.engine == "elements":
             return
         digests: dict[Path, str] = {}
+        if self.file.engine == "predict":
+            yield from self._predictions(digests)
+            return
         for point in self.points:
             sets, loaded = self._resolve(point)
             resolved = json.loads(loaded.to_json())
@@ -91,6 +96,23 @@ class Study:
                 sets_of_run = (*sets, f"run.seed={seed}")
                 seeded = {**resolved, "run": {**resolved["run"], "seed": seed}}
                 yield self._planned(point, sets_of_run, seeded, files)
+
+    def _predictions(self, digests: dict[Path, str]) -> Iterator[PlannedRun]:
+        """Yield runs that train and test predictors."""
+        beside = Path(self.origin).parent
+        for point in self.points:
+            sets = [f"{key}={toml_value(value)}" for key, value in point.sets.items()]
+            asked = prediction.resolve(self.base, [*self.sets, *sets], self.origin)
+            resolved = prediction.resolved_dict(asked)
+            files = {
+                name: _digests({"data": str(prediction.find_data(name, beside))}, Path(), digests)
+                for name in asked.data
+            }
+            for seed in range(1, self.file.repeats + 1):
+                what = {"prediction": resolved, "seed": seed, "files": files,
+                        "engine": "predict", "layout": prediction.LAYOUT}  # fmt: skip
+                yield PlannedRun(_digest(what), point.labels, seed, (*self.sets, *sets), None,
+                                 {**resolved, "seed": seed})  # fmt: skip
 
     def _resolve(self, point: Point) -> tuple[list[str], _core.Scenario]:
         """Return a point's overrides, those for downloaded files among them, and its scenario."""
@@ -179,6 +201,8 @@ def _check_axis_names(file: StudyFile, metrics: MetricSet, origin: str) -> None:
 def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
     if file.engine == "elements":
         return {}, origin
+    if file.prediction is not None:
+        return file.prediction, origin
     if file.scenario is not None:
         return file.scenario, origin
     place = Path(origin).parent / (file.base or "")

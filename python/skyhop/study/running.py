@@ -110,7 +110,8 @@ def run_study(
     if elements is not None:
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
-    _load_cc_files(study, runs)
+    if study.file.engine != "predict":
+        _load_cc_files(study, runs)
     directory, others = StudyDirectory(Path(output)), _others(reuse)
     with directory.opened(_description(study)):
         for run_id in dict.fromkeys(run.run_id for run in runs):
@@ -137,7 +138,7 @@ def _others(reuse: Sequence[str | os.PathLike[str]]) -> list[StudyDirectory]:
 
 def places_of(runs: Iterable[PlannedRun]) -> list[str]:
     """Return which places the ends of runs were taken for where that is open, each once."""
-    notes = (note for run in runs for note in place_notes(run.resolved))
+    notes = (note for run in runs if "path" in run.resolved for note in place_notes(run.resolved))
     return list(dict.fromkeys(notes))
 
 
@@ -193,7 +194,7 @@ def _run_missing(
     errors: dict[str, str] = {}
     if not missing:
         return errors
-    tasks = (Task(run.run_id, run.sets, run.path_id) for run in missing.values())
+    tasks = (Task(run.run_id, run.sets, run.path_id, run.seed) for run in missing.values())
     outcomes = _start(workers, _recipe(study), tasks, directory.root)
     with shown(progress, f"{len(missing)} runs") as told:
         for done, outcome in enumerate(outcomes, start=1):
@@ -219,7 +220,7 @@ def _recipe(study: Study) -> Recipe:
     return Recipe(
         base=study.base,
         origin=study.scenario_origin,
-        engine="live" if study.file.engine == "live" else "sim",
+        engine=study.file.engine if study.file.engine != "elements" else "sim",
         keep=study.file.keep,
         metrics=study.metrics,
     )

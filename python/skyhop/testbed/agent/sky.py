@@ -12,27 +12,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import earth_fixed_m, seen_from
+from skyhop.data.overhead import AHEAD_S, Fleet, Source, forecast, grid_before_s, utc_text
 from skyhop.data.paths import Path, read_path
 from skyhop.data.paths import path as compute_path
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.agent.position import Position, position
 
 _S = 1_000_000_000
-_GRID_PERIOD_S, _GRID_OFFSET_S = 15, 12
-_AHEAD_S = 300
-"""How much later than the last row a handover is still looked for."""
 _DOWNLOADED_EVERY_S = 6 * 3600.0
-_TERMINALS_OWN = ("end", "lost", "restored")
 _NICE = 15
 
 At = Callable[[int], FloatArray]
@@ -82,11 +77,10 @@ def _of_elements(
     order: dict[str, Any], where: Position, seconds: Sequence[int], notes: list[str]
 ) -> list[Row]:
     # From a moment of the grid on, as a forecast that began long ago would have it.
-    begin_s = seconds[0] // _S
-    begin_s -= (begin_s - _GRID_OFFSET_S) % _GRID_PERIOD_S
-    lasts_s = seconds[-1] // _S - begin_s + 1 + _AHEAD_S
-    name, start = _file(order["elements"], notes), _utc(begin_s * _S)
-    fleet = _Fleet(name, start)
+    begin_s = grid_before_s(seconds[0] // _S)
+    lasts_s = seconds[-1] // _S - begin_s + 1 + AHEAD_S
+    name, start = _file(order["elements"], notes), utc_text(begin_s * _S)
+    fleet = Fleet(name, start)
     fleet.check_age(begin_s * _S, order["old_after_days"])
 
     def at(t_ns: int) -> FloatArray:
@@ -94,14 +88,20 @@ def _of_elements(
 
     sky = _Sky(at, where, fleet.minimum_elevation_deg, fleet.names)
     try:
-        path = _forecast(name, start, where, order["handover"], lasts_s)
+        path = forecast(
+            name,
+            start,
+            (where.latitude_deg, where.longitude_deg, where.altitude_m),
+            order["handover"],
+            lasts_s,
+        )
     except InputError:
         # There is no path from where no satellite is ever seen.
         rows = [sky.row(each_ns - begin_s * _S, None, None) for each_ns in seconds]
         if any(row.sat_count for row in rows):
             raise
         return rows
-    source = _Source(path, begin_s * _S, is_round=False)
+    source = Source(path, begin_s * _S, is_round=False)
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
 
@@ -122,63 +122,6 @@ def _file(elements: str, notes: list[str]) -> str:
         return str(copy)
 
 
-class _Fleet:
-    """The satellites, by numbers."""
-
-    def __init__(self, name: str, start: str) -> None:
-        from skyhop.data.constellations import constellation
-
-        self._constellation = constellation(name, start=start)
-        self._name = name
-        self.minimum_elevation_deg = self._constellation.minimum_elevation_deg
-        satellites = self._constellation.satellites
-        self.names = [
-            name or f"satellite {number}"
-            for number, name in enumerate(satellites["name"].to_pylist())
-        ]
-
-    def check_age(self, at_ns: int, old_after_days: float) -> None:
-        """Refuse element sets half of which are older; patterns have no age.
-
-        Raises:
-            InputError: they are.
-        """
-        epochs_ns = self._constellation.element_epochs_ns
-        if not epochs_ns:
-            return
-        days = float(np.median(np.abs(np.array(epochs_ns) - at_ns))) / (86_400 * _S)
-        if days > old_after_days:
-            raise InputError(
-                f"{self._name}: half of the element sets are {days:.1f} days off or more, and not "
-                f"used after {old_after_days:g}; get newer ones"
-            )
-
-    def positions(self, at_ns: int) -> FloatArray:
-        """Return earth-fixed positions (n, 3) in m."""
-        return self._constellation.positions(_utc(at_ns))
-
-
-def _forecast(name: str, start: str, where: Position, handover: str, lasts_s: int) -> Path:
-    """Return the path from the terminal to itself, as the forecast of `skyhop signal` takes it."""
-    from skyhop import _core
-    from skyhop.data.scenarios import load_scenario
-
-    found = (where.text, where.latitude_deg, where.longitude_deg, where.altitude_m)
-    keys = {
-        "from": where.text, "to": where.text, "relay": "bent-pipe", "handover": handover,
-        "constellation": name, "start": start, "step": "1 s",
-    }  # fmt: skip
-    content = {"path": keys, "run": {"duration": f"{lasts_s} s"}}
-    scenario = load_scenario(content, origin="the node's sky")
-    return Path(_core.PathTrace.compute(scenario, lambda _name: found, lambda _done, _all: None))
-
-
-def _utc(at_ns: int) -> str:
-    """Return a whole second of UTC as the core reads it."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at_ns // _S)
-    return moment.isoformat().replace("+00:00", "Z")
-
-
 # --- over the path of an emulated link ---
 
 
@@ -190,7 +133,7 @@ def _path(name: str) -> Path:
 
 
 def _of_path(path: Path, begins_ns: int, seconds: Sequence[int]) -> list[Row]:
-    source = _Source(path, begins_ns, is_round=True)
+    source = Source(path, begins_ns, is_round=True)
     sky = _sky_of(path)
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
@@ -246,61 +189,7 @@ class _Sky:
         return f"satellite {satellite}" if self.names is None else self.names[satellite]
 
 
-class _Source:
-    """Who serves the terminal when, and when that changes: of a path.
-
-    Args:
-        path: its end `from` is the terminal.
-        begins_ns: when it begins, in UTC.
-        is_round: whether it begins again when it is over, as `skyhop dish emulate --path` has it;
-            else nothing is known then.
-    """
-
-    def __init__(self, path: Path, begins_ns: int, *, is_round: bool) -> None:
-        frames = path.frames
-        self._begins_ns, self._is_round = begins_ns, is_round
-        self._frames_ns = frames["t_ns"].to_pylist()
-        self._first_hops = [
-            nodes[1] if len(nodes) > 1 and nodes[1] >= 0 else None
-            for nodes in frames["nodes"].to_pylist()
-        ]
-        lasts_ns = path.header.get("duration_ns") or self._frames_ns[-1] + _S
-        self._lasts_ns = max(int(lasts_ns), 1)
-        self._changes_ns = sorted(set(_changes_ns(frames["events"].to_pylist())))
-        if is_round and self._first_hops[0] != self._first_hops[-1]:
-            self._changes_ns.append(self._lasts_ns)
-
-    def at(self, at_ns: int) -> tuple[int, int | None, float | None] | None:
-        """Return the path's time (ns), who serves, and how long until that changes (s).
-
-        Returns:
-            None where the path is not.
-        """
-        since_ns = at_ns - self._begins_ns
-        if since_ns < 0 or (since_ns >= self._lasts_ns and not self._is_round):
-            return None
-        t_ns = since_ns % self._lasts_ns
-        frame = max(bisect_right(self._frames_ns, t_ns) - 1, 0)
-        return t_ns, self._first_hops[frame], self._until_change_s(t_ns)
-
-    def _until_change_s(self, t_ns: int) -> float | None:
-        place = bisect_right(self._changes_ns, t_ns)
-        if place < len(self._changes_ns):
-            return (self._changes_ns[place] - t_ns) / _S
-        if self._is_round and self._changes_ns:
-            return (self._changes_ns[0] + self._lasts_ns - t_ns) / _S
-        return None
-
-
-def _changes_ns(events: Sequence[Sequence[dict[str, Any]]]) -> Iterator[int]:
-    """Yield when the terminal's own link changes; what happens further on is not its handover."""
-    for each in events:
-        for event in each:
-            if event["kind"] in _TERMINALS_OWN and not event["hop"]:
-                yield int(event["t_ns"])
-
-
-def _row(source: _Source, sky: _Sky | None, at_ns: int) -> Row:
+def _row(source: Source, sky: _Sky | None, at_ns: int) -> Row:
     found = source.at(at_ns)
     if found is None:
         return Row()

@@ -1,0 +1,60 @@
+"""Prediction: latency and throughput of the seconds to come, from those before and from orbits.
+
+>>> from skyhop import predict
+>>> data = predict.read_data(["victoria_1.csv.gz"])  # doctest: +SKIP
+>>> models = predict.train(data, ["xgboost"], "models")  # doctest: +SKIP
+>>> predict.load_model("models/xgboost").test(data)  # doctest: +SKIP
+
+Training needs the libraries of the extra `skyhop[predict]`; loading and asking a model does not.
+Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skyhop.predict.ahead import rates_ahead
+    from skyhop.predict.frame import read_frame, write_frame
+    from skyhop.predict.model import Model, Outcome, load_model
+    from skyhop.predict.sources import Data, Options, read_data
+    from skyhop.predict.training import Plan, train
+
+__all__ = [
+    "Data",
+    "Model",
+    "Options",
+    "Outcome",
+    "Plan",
+    "load_model",
+    "rates_ahead",
+    "read_data",
+    "read_frame",
+    "train",
+    "write_frame",
+]
+
+_HOMES = {
+    "Data": "sources",
+    "Model": "model",
+    "Options": "sources",
+    "Plan": "training",
+    "Outcome": "model",
+    "load_model": "model",
+    "rates_ahead": "ahead",
+    "read_data": "sources",
+    "read_frame": "frame",
+    "train": "training",
+    "write_frame": "frame",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"skyhop.predict.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'skyhop.predict' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

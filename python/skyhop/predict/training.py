@@ -1,0 +1,253 @@
+"""Training: from data to model directories with their cards."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import skyhop
+from skyhop.errors import InputError, RunError
+from skyhop.predict import cards
+from skyhop.predict.baselines import BASELINES
+from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, worse_than
+from skyhop.predict.model import Model, Outcome, load_model, outcome_of
+from skyhop.predict.models import Kind, kinds
+from skyhop.predict.models.kind import check_libraries
+from skyhop.predict.sources import Data
+from skyhop.predict.split import GAP_S, TRAIN_SHARE, Bounds, bounds_of, parts_of
+from skyhop.predict.windows import (
+    LONGEST_HORIZON_S,
+    TARGETS,
+    USUAL,
+    Features,
+    Target,
+    Windows,
+    features_of,
+    target_column,
+    windows_of,
+)
+
+LEAST_TRAIN, LEAST_OTHERS = 100, 30
+"""Fewer windows are too few to train, and to check or test with."""
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained, and how.
+
+    Attributes:
+        target: "latency" or "throughput".
+        horizons: how far ahead, in s, a model each.
+        groups: of features, of `windows.GROUPS`.
+        seed: of all that is drawn.
+        train_share: of each node's seconds; the rest is tested with.
+    """
+
+    target: Target = "latency"
+    horizons: Sequence[int] = (1,)
+    groups: Sequence[str] = USUAL
+    seed: int = 1
+    train_share: float = TRAIN_SHARE
+
+    def check(self) -> None:
+        """Raise an InputError where a value cannot be."""
+        if self.target not in TARGETS:
+            raise InputError(f'--target: expected {" or ".join(TARGETS)}, not "{self.target}"')
+        if not self.horizons or not all(1 <= h <= LONGEST_HORIZON_S for h in self.horizons):
+            raise InputError(f"--horizon: expected seconds from 1 to {LONGEST_HORIZON_S}")
+        if not 0 <= self.seed < 2**32:
+            raise InputError("--seed: expected a number from 0 to 4294967295")
+        if not 0.1 <= self.train_share <= 0.95:  # noqa: PLR2004
+            raise InputError("--train-share: expected a share from 0.1 to 0.95")
+
+
+def train(
+    data: Data,
+    names: Sequence[str],
+    output: str | Path,
+    plan: Plan | None = None,
+    told: Told = lambda _line: None,
+) -> list[Model]:
+    """Train models and write each into a directory of its name below `output`.
+
+    Args:
+        data: of `read_data`.
+        names: kinds of models, of `models.kinds()`.
+        output: where.
+        plan: what is trained, and how.
+        told: is told what is under way.
+
+    Returns:
+        The models, read from what was written.
+
+    Raises:
+        InputError: the data are too short or lack the target, a library is missing, or something
+            else than a model is in a directory's place.
+        RunError: training failed, or a directory cannot be written.
+    """
+    plan = plan or Plan()
+    plan.check()
+    chosen = [_kind(name) for name in dict.fromkeys(names)]
+    for kind in chosen:
+        check_libraries(kind)
+    column = target_column(data.frame, plan.target, data.options.direction)
+    features = features_of(data.frame, plan.target, column, plan.groups)
+    parts = [_Parts.of(data, features, horizon, plan) for horizon in sorted(set(plan.horizons))]
+    output = Path(output)
+    models = []
+    for kind in chosen:
+        trained = [_trained(kind, each, plan, told) for each in parts]
+        horizons = [each for each, _ in trained]
+        card = _card(kind, data, features, plan, bounds=parts[0].bounds, horizons=horizons)
+        files = {each.file: content for each, content in trained}
+        _write(output / kind.name, {**files, cards.FILE: card.text()})
+        models.append(load_model(output / kind.name))
+    return models
+
+
+def baseline_outcome(data: Data, name: str, plan: Plan) -> Outcome:
+    """Return what a baseline makes of the test part of the first of the horizons.
+
+    Raises:
+        InputError: the data are too short or lack the target.
+    """
+    plan.check()
+    column = target_column(data.frame, plan.target, data.options.direction)
+    features = features_of(data.frame, plan.target, column, plan.groups)
+    return outcome_of(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
+
+
+def _kind(name: str) -> Kind:
+    if name not in kinds():
+        raise InputError(f'--model: expected {", ".join(kinds())} or all, not "{name}"')
+    return kinds()[name]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The windows of one horizon, divided."""
+
+    fit: Windows
+    check: Windows
+    test: Windows
+    bounds: list[Bounds]
+
+    @staticmethod
+    def of(data: Data, features: Features, horizon_s: int, plan: Plan) -> _Parts:
+        names = data.frame["node"].to_numpy()
+        nodes = np.concatenate(([0], np.cumsum(names[1:] != names[:-1]))).astype(np.int64)
+        bounds = bounds_of(nodes, data.frame["time_ns"].to_numpy(), plan.train_share)
+        windows = windows_of(data.frame, features, horizon_s)
+        fit, check, test = (windows.chosen(part) for part in parts_of(windows, bounds))
+        if len(fit) < LEAST_TRAIN or min(len(check), len(test)) < LEAST_OTHERS:
+            raise InputError(
+                f"the data are too short: {len(fit):,}, {len(check):,} and {len(test):,} windows "
+                f"of {horizon_s} s to train, to check and to test with; it takes {LEAST_TRAIN}, "
+                f"{LEAST_OTHERS} and {LEAST_OTHERS} at least, without gaps"
+            )
+        return _Parts(fit, check, test, bounds)
+
+
+def _trained(kind: Kind, parts: _Parts, plan: Plan, told: Told) -> tuple[HorizonCard, bytes]:
+    horizon_s = parts.fit.horizon_s
+    told(f"{kind.name}, {horizon_s} s ahead: {len(parts.fit):,} windows")
+    made = kind.train(parts.fit, parts.check, plan.seed)
+    # What is measured is what was saved.
+    predict = kind.read(made.content, parts.fit.past.shape[2], parts.fit.beside.shape[1])
+    tested = outcome_of(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
+    compared = tested.compared()
+    card = HorizonCard(
+        horizon_s=horizon_s,
+        file=f"{kind.name}-{horizon_s}{kind.suffix}",
+        sha256=hashlib.sha256(made.content).hexdigest(),
+        train_seconds=len(parts.fit),
+        check_seconds=len(parts.check),
+        details=dict(made.details),
+        all_seconds=compared,
+        grid_seconds=tested.compared(of_grid=True),
+        worse=worse_than(compared),
+    )
+    return card, made.content
+
+
+def _card(
+    kind: Kind,
+    data: Data,
+    features: Features,
+    plan: Plan,
+    *,
+    bounds: Sequence[Bounds],
+    horizons: Sequence[HorizonCard],
+) -> Card:
+    names = data.frame["node"].unique(maintain_order=True).to_list()
+    return Card(
+        schema=cards.SCHEMA,
+        skyhop=skyhop.__version__,
+        model=kind.name,
+        target=plan.target,
+        column=features.column,
+        unit=TARGETS[plan.target],
+        direction=data.options.direction,
+        per_second=data.options.per_second,
+        features=list(features.groups),
+        past=list(features.past),
+        beside=list(features.beside),
+        seed=plan.seed,
+        train_share=plan.train_share,
+        gap_s=GAP_S,
+        sources=[SourceCard(**vars(source)) for source in data.sources],
+        parts=[PartCard(node=name, **vars(each)) for name, each in zip(names, bounds, strict=True)],
+        libraries={
+            name: importlib.metadata.version(_distribution(name)) for name in kind.libraries
+        },
+        horizons=list(horizons),
+        notes=_notes(features),
+    )
+
+
+def _distribution(module: str) -> str:
+    """Return what a module was installed by: XGBoost is there under several names."""
+    return (importlib.metadata.packages_distributions().get(module) or [module])[0]
+
+
+def _notes(features: Features) -> list[str]:
+    notes = []
+    if features.column in ("rx_bps", "tx_bps"):
+        notes.append(
+            "the throughput is what was used, not what could be: the model predicts demand"
+        )
+    if "satellites" not in features.groups:
+        notes.append("the data know no satellites: their geometry was not trained on")
+    if "timestamp" in features.groups:
+        notes.append("the time is a feature: trees learn a trace by heart with it")
+    return notes
+
+
+def _write(place: Path, files: dict[str, bytes]) -> None:
+    """Write a model's directory; an older model in its place goes."""
+    from skyhop.data.files import write_files
+
+    if place.exists() and not (place / cards.FILE).is_file() and _is_used(place):
+        raise InputError(f"{place}: is there, and no model: give another directory with -o")
+    staged = place.with_name(f".{place.name}.new")
+    try:
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir(parents=True)
+        write_files(staged, files)
+        if place.exists():
+            shutil.rmtree(place)
+        staged.rename(place)
+    except OSError as error:
+        raise RunError(f"{place}: cannot write: {error.strerror}") from None
+
+
+def _is_used(place: Path) -> bool:
+    return not place.is_dir() or any(place.iterdir())

@@ -564,6 +564,25 @@ class Prediction(_Strict):
     """Groups of docs/prediction.md; what the data do not know is left out."""
 
 
+class Video(_Strict):
+    """What a run of engine = "video" plays; axes set its keys."""
+
+    data: str
+    """Seconds of throughput, as `skyhop predict` takes them."""
+    direction: Literal["down", "up"] = "down"
+    film: str = "six-tracks"
+    top: str | None = None
+    """The bitrate of the film's top track, or "median": the median of what is played over."""
+    qoe: str = "pensieve-linear"
+    controller: str = "robust-mpc"
+    every: Duration = "3 min"
+    """From one session's beginning to the next one's, as seeds count up."""
+    model: str | None = None
+    """Which kind of model tells the controller of the rate ahead; the truth does where not given."""
+    relative_sd: float | None = Field(None, ge=0, le=10)
+    """How wrong the truth is that it is told instead, each second."""
+
+
 class StudyFile(_Strict):
     """A study file, as written."""
 
@@ -572,10 +591,11 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live", "elements", "predict"] = "sim"
+    engine: Literal["sim", "live", "elements", "predict", "video"] = "sim"
     """elements: nothing is run; two snapshots of element sets that the user gives are compared.
 
-    predict: each run trains a predictor and tests it, as [prediction] says.
+    predict: each run trains a predictor and tests it, as [prediction] says. video: each plays a
+    film over what was measured, as [video] says.
     """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
@@ -586,6 +606,8 @@ class StudyFile(_Strict):
     scenario: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     """Keys of `Prediction`, with engine = "predict", where axes set the others."""
+    video: dict[str, Any] | None = None
+    """Keys of `Video`, with engine = "video", likewise."""
     axis: list[Axis] = []
     exclude: list[Choice] = []
     metric: list[Metric] = []
@@ -599,14 +621,15 @@ class StudyFile(_Strict):
             if self.base or self.scenario or self.axis or self.metric:
                 raise ValueError('engine = "elements" takes no scenario, axes or metrics')
             return self
-        if (self.engine == "predict") != (self.prediction is not None):
-            raise ValueError('[prediction] goes with engine = "predict", which needs it')
-        if self.engine == "predict":
+        for engine, name in (("predict", "prediction"), ("video", "video")):
+            if (self.engine == engine) != (getattr(self, name) is not None):
+                raise ValueError(f'[{name}] goes with engine = "{engine}", which needs it')
+        if self.engine in ("predict", "video"):
             if self.base or self.scenario:
-                raise ValueError('engine = "predict" takes no scenario')
+                raise ValueError(f'engine = "{self.engine}" takes no scenario')
             for metric in self.metric:
                 if metric.kind not in ("expression", "relative"):
-                    raise ValueError('engine = "predict" takes metrics of expressions alone')
+                    raise ValueError(f'engine = "{self.engine}" takes metrics of expressions alone')
             return self
         if (self.base is None) == (self.scenario is None):
             raise ValueError("expected either `base`, a scenario file, or a [scenario]")

@@ -151,7 +151,9 @@ def main() -> int:
         print(f"the film did not come to its end: {why}", file=sys.stderr)
         return 1
     (folder / SESSION).write_text(json.dumps(page.over), "utf-8")
-    print(f"the film {page.over['how']}: {len(page.over['chunks'])} chunks {page.over['why']}".strip())
+    print(
+        f"the film {page.over['how']}: {len(page.over['chunks'])} chunks {page.over['why']}".strip()
+    )
     return 0
 
 
@@ -193,7 +195,11 @@ class _browser:  # noqa: N801
     """A browser that shows a page, with files of its own that go with it."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        self._command = [browser() or _BROWSERS[0], *_OPTIONS, f"--user-data-dir={folder / 'profile'}"]
+        self._command = [
+            browser() or _BROWSERS[0],
+            *_OPTIONS,
+            f"--user-data-dir={folder / 'profile'}",
+        ]
         self._command.append(address)
         self._log = folder / "browser.log"
 

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from skyhop import _core
 from skyhop.data.scenarios import Scenario
@@ -105,7 +104,9 @@ def watch(
             [*module, "skyhop.video.browser.viewer", place],
             shlex.join([*module, "skyhop.video.browser.server", place]),
         )
-        run = live(scenario, output, sets=sets, program=program, cc=cc, force=force, observer=observer)
+        run = live(
+            scenario, output, sets=sets, program=program, cc=cc, force=force, observer=observer
+        )
         told = json.loads((folder / SESSION).read_text("utf-8"))
     return told, run
 
@@ -114,7 +115,9 @@ def _offer(wish: Wish) -> tuple[_core.Film, Offer]:
     film = _core.Film.read(wish.film, wish.top)
     chunks = min(film.chunks, wish.chunks or film.chunks)
     by_track = [film.sizes_bytes(track)[:chunks] for track in range(len(film.bitrates_bps))]
-    return film, Offer(film.chunk_s, film.bitrates_bps, [list(s) for s in zip(*by_track, strict=True)])
+    return film, Offer(
+        film.chunk_s, film.bitrates_bps, [list(s) for s in zip(*by_track, strict=True)]
+    )
 
 
 def _viewing(wish: Wish, offer: Offer) -> Viewing:
@@ -140,10 +143,14 @@ def dash_js() -> Path:
         RunError: it is not there.
     """
     named = os.environ.get(_VARIABLE)
-    places = [Path(named)] if named else [
-        *(place / _BUNDLE for place in (Path.cwd(), *Path.cwd().parents)),
-        Path(_HOME).expanduser() / _BUNDLE,
-    ]
+    places = (
+        [Path(named)]
+        if named
+        else [
+            *(place / _BUNDLE for place in (Path.cwd(), *Path.cwd().parents)),
+            Path(_HOME).expanduser() / _BUNDLE,
+        ]
+    )
     for file in places:
         if file.is_file():
             return file.resolve()

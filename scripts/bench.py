@@ -1,4 +1,4 @@
-"""How fast starting, paths, simulations and studies are, and how punctual and lean live runs."""
+"""How fast starting, paths, simulations, studies and video are, how punctual and lean live runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bench_previous import previous, source
 from bench_sim import bench_sim
 from bench_start import bench_start
 from bench_study import bench_studies
+from bench_video import bench_video
 
 import skyhop
 from skyhop.cli.terminal import print_error, print_rows
@@ -175,6 +176,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "paths": bench_paths,
     "sim": bench_sim,
     "studies": bench_studies,
+    "video": bench_video,
     "live": bench_live,
 }
 

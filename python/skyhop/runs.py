@@ -101,7 +101,7 @@ class Run:
         """By name, the tables of applications that the run has: one row per transaction.
 
         `flow`, `t_ns` (when it was due), `latency_ns` (from then until it was done, null where it
-        failed), ….
+        failed), …. `calls` has one row per window of time and direction.
         """
         return {
             name: self._table(f"{name}.parquet")

@@ -178,6 +178,10 @@ class Steady:
     serving_deg: tuple[float, float] | None = None
     lag_s: int = 0
 
+    def is_known(self, _index: int) -> bool:
+        """Every second is known as it ends."""
+        return True
+
     def second(self, index: int) -> Second:
         """Return a second."""
         if index in self.lost:

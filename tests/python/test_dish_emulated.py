@@ -429,6 +429,34 @@ def test_a_meter_makes_seconds_of_probes_and_counters() -> None:
     assert outage.duration_ns == 15 * step_ns
 
 
+def test_a_second_is_said_when_the_last_of_its_probes_is_back() -> None:
+    """Not a second later, unless nothing comes back: triggers wait for it."""
+    step_ns, rtt_ns = S // 15 + 1, 160_000_000
+    moments = []
+    for lost in (set(), {13}, set(range(10, 40))):
+        meter = Meter()
+        terminal = Terminal(meter, BEGIN_NS)
+        answers = {p * step_ns + rtt_ns: p for p in range(45) if p not in lost}
+        known_ns = None
+        for at_ns in range(0, 3 * S, 10_000_000):
+            for probe in [p for p in range(45) if at_ns - 10_000_000 < p * step_ns <= at_ns]:
+                meter.counted(0, 0, at_ns)
+                meter.sent(probe, probe * step_ns)
+            for back_ns in [b for b in answers if at_ns - 10_000_000 < b <= at_ns]:
+                meter.answered(answers[back_ns], back_ns)
+            if known_ns is None and terminal.history(BEGIN_NS + at_ns).current:
+                known_ns = at_ns - S
+        assert known_ns is not None
+        moments.append(known_ns / 1e6)
+        second = meter.second(0)
+        assert second.latency_ms == pytest.approx(160)
+        assert second.drop_rate == pytest.approx(len(lost & set(range(15))) / 15)
+    whole, with_a_loss, with_an_outage = moments
+    assert 67 <= whole <= 120, "the last was sent 67 ms before the end"
+    assert 230 <= with_a_loss <= 400
+    assert with_an_outage == 1000
+
+
 LIVE = """
 import json, socket, subprocess, sys, threading, time
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

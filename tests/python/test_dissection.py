@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -83,6 +84,28 @@ def test_with_the_jitter_of_a_real_bent_pipe_medians_hold_and_traces_lean() -> N
     assert found.pieces[1].of_medians_share == pytest.approx(SHARE, abs=0.01)
     assert found.pieces[1].share == pytest.approx(SHARE, abs=0.01)
     assert 0.5 < ONE_WAY_MS[1] - found.pieces[1].by_trace_ms < 3
+
+
+def test_medians_that_are_out_of_order_are_never_a_share(skyhop: Skyhop, tmp_path: Path) -> None:
+    """As in a run of the demo: the round trip falls while the hops of few traces are probed."""
+    rtt_ms = round_trips(11, 1)
+    rtt_ms[:6, :2] += [0, 140]
+    rtt_ms[:5, 2:] += 140
+    (tmp_path / "traces.txt").write_text(traceroute(rtt_ms))
+    found = dissect(route(rtt_ms))
+    assert all(np.isnan(piece.of_medians_share) for piece in found.pieces)
+    assert all(0 <= piece.share <= 1 for piece in found.pieces)
+    assert "nothing can be told" in found.notes[-1]
+    done = skyhop("dissect", "traces.txt", "-o", "x.png")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be told" in done.stdout
+    assert not re.search(r"(?<![\d.])-\d|\d{3}[\d.]* %|nan", done.stdout)
+    # Out of order by as little as jitter is, the two are taken to be equally far.
+    rtt_ms = round_trips(FEW, 1)
+    rtt_ms[:, 3] -= 4
+    shares = [piece.of_medians_share for piece in dissect(route(rtt_ms)).pieces]
+    assert min(shares) == 0
+    assert sum(shares) == pytest.approx(1)
 
 
 def test_a_hop_is_no_further_away_than_those_behind_it() -> None:

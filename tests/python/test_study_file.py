@@ -148,7 +148,10 @@ WRONG = {
     "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
     "no table": ({"axis": ["cc"]}, "axis.0: expected a table (it is 'cc')"),
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
-    "another engine": ({"engine": "ns3"}, "engine: expected 'sim', 'live' or 'elements' (it is"),
+    "another engine": (
+        {"engine": "ns3"},
+        "engine: expected 'sim', 'live', 'elements' or 'predict' (it is",
+    ),
     "a list of lists": (
         {"axis": [{**CC, "values": [["bbr"]]}]}, "axis.0.values.0: expected a number, text, true"
     ),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from needs import needs_program
 from reference_files import reference
 
 from damaged import Trial
@@ -58,6 +62,19 @@ ANSWER = json.dumps(
     },
     indent=2,
 )
+HISTORY = json.dumps(
+    {
+        "id": "0",
+        "dishGetHistory": {
+            "current": "5",
+            "popPingDropRate": [1, 0.5, 0],
+            "popPingLatencyMs": [30.5, 31.5, 29.5],
+            "downlinkThroughputBps": [3e6, 4e6, 2e6],
+            "uplinkThroughputBps": [3e5, 4e5, 2e5],
+        },
+    },
+    indent=2,
+)
 PING = """\
 PING 192.0.2.1 (192.0.2.1) from 192.0.2.7 eth0: 56(84) bytes of data.
 [1700000000.100000] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=62 time=30.0 ms
@@ -65,13 +82,62 @@ PING 192.0.2.1 (192.0.2.1) from 192.0.2.7 eth0: 56(84) bytes of data.
 [1700000000.510000] 64 bytes from 192.0.2.1: icmp_seq=2 ttl=62 time=50.0 ms
 [1700000001.500000] 64 bytes from 192.0.2.1: icmp_seq=4 ttl=62 time=20 ms
 """
+IPERF3 = json.dumps(
+    {
+        "start": {
+            "connected": [{"socket": 5}],
+            "timestamp": {"timesecs": 1_700_000_000},
+            "test_start": {"protocol": "TCP", "reverse": 1, "target_bitrate": 0},
+        },
+        "intervals": [
+            {"sum": {"start": 0, "end": 0.5, "bits_per_second": 1e7, "omitted": True}},
+            {"sum": {"start": 0.5, "end": 1.0001, "bits_per_second": 2e7, "omitted": False},
+             "sum_bidir_reverse": {"bits_per_second": 3e6}},
+            {"sum": {"start": 1.0001, "end": 3.0, "bits_per_second": 4e7, "omitted": False}},
+        ],
+        "end": {},
+    },
+    indent=1,
+)  # fmt: skip
 FILES = {
     "grpc-tools": {"status.csv": STATUS, "bulk.csv": BULK},
     "leoscope": {"grpc.csv": STATUS},
     "rtt": {
         "rtt.csv": "1700000000100000000,30.5\n1700000000200000000,31.5\n1700000001000000000,40\n",
         "named.csv": "unix_ns,rtt_ms\n1700000000100000000,30.5\n",
+        "latency.csv": (
+            "seq,sent_s,rtt_ms\n0,1700000000.05,30\n1,1700000000.1,\n2,1700000000.99,40.5\n"
+        ),
     },
+    "iperf3": {"down.json": IPERF3},
+    "autobahn": {
+        "throughput.csv": (
+            ",timestamp_start_dl,timestamp_end_dl,download,timestamp_start_ul,timestamp_end_ul,"
+            "upload,Latitude\n0,2023-11-14 22:13:20.001039872,2023-11-14 22:13:21.001035008,17.5,"
+            "2023-11-14 22:13:20.000116224,2023-11-14 22:13:21.000148992,12.25,52.2\n"
+        ),
+        "RTT_Loss.csv": (
+            "timestamp,destination_IP,icmp_seq,ttl,time,lost\n"
+            "2023-11-14 22:13:20.081057024,100.64.0.1,1,64,20.5,False\n"
+            "2023-11-14 22:13:20.091149056,100.64.0.1,2,64,-1.0,True\n"
+        ),
+    },
+    "nuwins": {
+        "starlink_metric.app_tput_filtered.csv": (
+            "req_time,utc_ts,latency_ms,tput_dl_bps,tput_ul_bps,snr_above_noise_floor,"
+            "snr_persistently_low,outage_cause,obstruction_flag,obstruction_fraction\n"
+            "x,1700000000.1,30.5,1000000,20000,True,False,,False,0.25\n"
+            "x,1700000000.6,31.5,3000000,40000,True,False,NO_SCHEDULE,True,0.25\n"
+        ),
+        "icmp_ping.starlink.normal.csv": (
+            "local_dt,utc_ts,rtt_ms,run_id\nx,1700000000.2,40.5,1\nx,1700000000.4,,1\n"
+        ),
+        "starlink_tcp_uplink.csv": (
+            "time,throughput_mbps,retrans,cwnd_kb,weather,area\n"
+            "2023-11-14T12:13:20.5-10:00,14.5,0,100,rain,urban\n"
+        ),
+    },
+    "grpcurl": {"get_history.json": HISTORY},
     "ping": {"ping-10ms.txt": PING},
     "lens": {
         "ping.csv": "timestamp,rtt\n1700000000.53,91.8\n1700000000.55,96.5\n",
@@ -179,6 +245,11 @@ def test_round_trips_become_means_of_seconds(tmp_path: Path) -> None:
     rtt = read(tmp_path, "rtt", "rtt.csv")
     assert rtt == [{TIME: AT_NS + S, "probe_rtt_ms": 31.0},
                    {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.0}]  # fmt: skip
+    # The third was sent in the first second, and came back in the next.
+    assert read(tmp_path, "rtt", "latency.csv") == [
+        {TIME: AT_NS + S, "probe_rtt_ms": 30.0, "probe_loss": 0.5},
+        {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.5, "probe_loss": 0.0},
+    ]
     # The second answer overtook: what looked lost was late, and still counts as lost.
     assert read(tmp_path, "ping", "ping-10ms.txt") == [
         {TIME: AT_NS + S, "probe_rtt_ms": 40.0, "probe_loss": 0.25},
@@ -205,6 +276,64 @@ def test_rates_that_filled_the_link_are_capacities(tmp_path: Path) -> None:
     assert published == [{TIME: AT_NS + S, "downlink_capacity_bps": 100.5e6}]
 
 
+def test_an_iperf3_report_is_by_direction_and_second(tmp_path: Path) -> None:
+    # The first half second was left out by -O; the last interval lasts two seconds.
+    assert read(tmp_path, "iperf3", "down.json") == [
+        {TIME: AT_NS + S, "downlink_capacity_bps": 2e7, "uplink_capacity_bps": 3e6},
+        {TIME: AT_NS + 2 * S, "downlink_capacity_bps": 4e7},
+        {TIME: AT_NS + 3 * S, "downlink_capacity_bps": 4e7},
+    ]
+    failed = {"start": {"connected": []}, "intervals": [], "error": "unable to connect"}
+    (tmp_path / "failed.json").write_text(json.dumps(failed))
+    with pytest.raises(InputError, match="did not measure: unable to connect"):
+        list(imported(tmp_path / "failed.json"))
+
+
+def test_a_report_of_the_iperf3_that_is_here_is_read(tmp_path: Path) -> None:
+    program = needs_program("iperf3", "iperf3")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with subprocess.Popen([program, "-s", "-1", "-p", port], stdout=subprocess.DEVNULL) as server:
+        command = [program, "-c", "127.0.0.1", "-p", port, "-t", "1", "-i", "0.5", "-b", "8M"]
+        for _ in range(20):
+            done = subprocess.run([*command, "--json"], capture_output=True, check=False)
+            if not done.returncode:
+                break
+            time.sleep(0.1)
+        server.terminate()
+    (tmp_path / "up.json").write_bytes(done.stdout)
+    samples = list(imported(tmp_path / "up.json"))
+    assert 1 <= len(samples) <= 2
+    assert samples[0]["uplink_capacity_bps"] == pytest.approx(8e6, rel=0.3)
+    time_ns = samples[0][TIME]
+    assert isinstance(time_ns, int)
+    assert abs(time_ns - time.time_ns()) < 30 * S
+
+
+def test_the_autobahns_rates_and_pings(tmp_path: Path) -> None:
+    assert read(tmp_path, "autobahn", "throughput.csv") == [
+        {TIME: AT_NS + S, "downlink_capacity_bps": 17.5e6},
+        {TIME: AT_NS + S, "uplink_capacity_bps": 12.25e6},
+    ]
+    assert read(tmp_path, "autobahn", "RTT_Loss.csv") == [
+        {TIME: AT_NS + S, "probe_rtt_ms": 20.5, "probe_loss": 0.5}
+    ]
+
+
+def test_the_drives_of_nuwins(tmp_path: Path) -> None:
+    (metric,) = read(tmp_path, "nuwins", "starlink_metric.app_tput_filtered.csv")
+    assert metric == {
+        TIME: AT_NS + S, "pop_ping_latency_ms": 31.0, "downlink_throughput_bps": 2e6,
+        "uplink_throughput_bps": 30_000.0, "fraction_obstructed": 0.25, "snr_above_noise": True,
+        "snr_persistently_low": False, "currently_obstructed": True, "outage": True,
+        "state": "SEARCHING",
+    }  # fmt: skip
+    ping = read(tmp_path, "nuwins", "icmp_ping.starlink.normal.csv")
+    assert ping == [{TIME: AT_NS + S, "probe_rtt_ms": 40.5}]
+    rate = read(tmp_path, "nuwins", "starlink_tcp_uplink.csv")
+    assert rate == [{TIME: AT_NS + S, "uplink_capacity_bps": 14.5e6}]
+
+
 def test_units_of_wetlinks_become_ours(tmp_path: Path) -> None:
     (status,) = read(tmp_path, "wetlinks", "starlink.csv")
     assert status[TIME] == AT_NS
@@ -226,10 +355,20 @@ def test_leoviz_says_what_the_terminal_said(tmp_path: Path) -> None:
     assert answer["uplink_throughput_bps"] == 0.0, "zeros are left out of JSON"
 
 
+def test_the_rings_of_a_recorded_history_begin_with_their_oldest_second(tmp_path: Path) -> None:
+    rows = read(tmp_path, "grpcurl", "get_history.json", start_ns=AT_NS)
+    assert [row[TIME] for row in rows] == [AT_NS, AT_NS + S, AT_NS + 2 * S]
+    # Of five seconds three are kept: the third stands last.
+    assert [row["downlink_throughput_bps"] for row in rows] == [2e6, 3e6, 4e6]
+    assert [row["pop_ping_latency_ms"] for row in rows] == [29.5, None, 31.5]
+    assert [row["power_w"] for row in rows] == [None] * 3
+
+
 @pytest.mark.parametrize(
     ("file", "count"),
     [("rtt/victoria_1.csv.gz", 801), ("throughput/lagos_isl_100ms.csv.gz", 5445),
-     ("throughput/leocc_bw_example.txt.gz", 120), ("throughput/drive_udp_up.csv.gz", 3480)],
+     ("throughput/leocc_bw_example.txt.gz", 120), ("throughput/drive_udp_up.csv.gz", 3480),
+     ("dish/get_history.json.gz", 900)],
 )  # fmt: skip
 def test_published_files_are_read_whole(file: str, count: int) -> None:
     samples = list(imported(reference(file)))
@@ -246,5 +385,5 @@ def test_what_is_of_no_format_is_refused(tmp_path: Path, content: bytes, what: s
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InputError, match=what):
         list(imported(tmp_path / "file"))
-    with pytest.raises(InputError, match="expected one of drive, grpc-tools"):
+    with pytest.raises(InputError, match="expected one of autobahn, drive, grpc-tools"):
         list(imported(tmp_path / "file", "x"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pytest
 from conftest import Skyhop
 from reference_files import reference
@@ -16,7 +17,8 @@ from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers import probes
 from skyhop.telemetry.paths import path_of
-from skyhop.telemetry.store import Store
+from skyhop.telemetry.store import OneFile, Store
+from skyhop.testbed.agent.samples import write_samples
 
 S = 10**9
 START_NS = 1_700_000_007 * S
@@ -174,3 +176,59 @@ def test_the_command_writes_a_path_that_runs(skyhop: Skyhop, tmp_path: Path) -> 
     )
     ran = skyhop("sim", "run.toml", "-o", "run")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_what_a_run_kept_is_read_by_every_command_and_replayed(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    latency_ms = noise(60)
+    latency_ms[30:40] += 70
+    kept(tmp_path / "kept", latency_ms, np.zeros(60))
+    file = tmp_path / "telemetry.parquet"
+    write_samples(tmp_path / "kept", "bcn-1", START_NS, START_NS + 61 * S, file)
+    frame = Store(tmp_path / "kept").read(["bcn-1"])
+    assert OneFile(file).read(["bcn-1"]).equals(frame)
+    assert OneFile(file).read(from_ns=START_NS + 31 * S)["node"].unique().to_list() == ["telemetry"]
+
+    for words in (
+        ("telemetry", "show", file.name),
+        ("telemetry", "spikes", file.name),
+        ("telemetry", "path", file.name, "-o", "path.parquet"),
+        ("telemetry", "import", file.name, "--node", "bcn-2", "-o", "kept"),
+        ("testbed", "trigger", "test", "pop_ping_latency_ms > 80", "--history", file.name),
+    ):
+        done = skyhop(*words)
+        assert done.returncode == 0, (words, done.stderr)
+        if words[1] == "spikes":
+            assert "1 spike above" in done.stdout
+        if words[1] == "trigger":
+            assert "a run starts" in done.stdout
+    again = Store(tmp_path / "kept").read(["bcn-2"])
+    assert again.drop("node").equals(frame.drop("node"))
+    (tmp_path / "replay.toml").write_text(
+        '[path]\nkind = "trace"\nfile = "path.parquet"\n[link]\nrate = "20 Mbit/s"\n'
+        '[[flow]]\n[run]\nduration = "50 s"\n'
+    )
+    ran = skyhop("sim", "replay.toml", "-o", "run")
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"PAR1 and nothing else", "is damaged"), (b"x", "neither a directory"), (None, "no such")],
+)
+def test_a_file_that_is_no_telemetry_is_refused_in_one_line(
+    skyhop: Skyhop, tmp_path: Path, content: bytes | None, what: str
+) -> None:
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    done = skyhop("telemetry", "show", "file")
+    assert done.returncode == 2
+    assert what in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_table_without_times_is_refused(tmp_path: Path) -> None:
+    pl.DataFrame({"pop_ping_latency_ms": [1.0]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="no column time_ns"):
+        OneFile(tmp_path / "x.parquet").read()

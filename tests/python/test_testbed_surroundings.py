@@ -813,7 +813,8 @@ def test_settings_that_are_damaged(tmp_path: Path) -> None:
         file.write_bytes(content)
         read_settings(file)
 
-    samples = [WHOLE.encode(), EMULATED.encode(), b"[orbit]\ngrid = true\n"]
+    probed = b'[probe]\ntarget = "[::1]:53"\n'
+    samples = [WHOLE.encode(), EMULATED.encode(), b"[orbit]\ngrid = true\n", probed]
     Trial("agent-settings", samples, usual=300).run(read)
 
 

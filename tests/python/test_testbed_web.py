@@ -26,8 +26,10 @@ import pytest
 import sqlalchemy as sa
 from needs import missing
 from starlette.testclient import TestClient
+from test_testbed_maps import seen
 
 from damaged import Trial
+from skyhop.dish.messages import recorded_map
 from skyhop.errors import InputError
 from skyhop.testbed.orchestrator import jobs, nodes, people, runs
 from skyhop.testbed.orchestrator.desk import ITSELF, Caller
@@ -763,6 +765,18 @@ def test_history_is_drawn_by_a_process_of_its_own_and_kept(own: Testbed) -> None
     assert "direction_azimuth" in said.text
     assert "there is no telemetry" in client.get("/nodes/ams-1/history").text
     assert client.get("/nodes/bcn-1/figure/passwd").status_code == 400
+
+
+def test_a_nodes_obstruction_map_is_drawn_where_it_has_told_of_one(own: Testbed) -> None:
+    client = own.client("cem")
+    assert "Obstruction map" not in client.get("/nodes/bcn-1/history").text
+    assert client.get("/nodes/bcn-1/figure/sky").status_code == 404
+    own.office.telemetry.keep_map("bcn-1", recorded_map(seen()))
+    page = client.get("/nodes/bcn-1/history")
+    Checker(page.text)
+    assert "/nodes/bcn-1/figure/sky" in page.text
+    drawn = client.get("/nodes/bcn-1/figure/sky")
+    assert drawn.headers["content-type"] == "image/png"
 
 
 def test_names_on_the_map_cover_no_pin_and_no_other_name() -> None:

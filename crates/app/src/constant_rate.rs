@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Event, FlowFacts, Kind, Transaction};
+use crate::{Action, Application, Detail, Event, FlowFacts, Kind, Transaction};
 
 /// See the [module](self).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -157,6 +157,7 @@ impl Application for Sink {
                 connect: None,
                 first_byte: None,
                 took: Some(now.saturating_since(due)),
+                detail: Detail::None,
             });
         }
     }

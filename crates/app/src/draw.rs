@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution as _, Exp1, LogNormal, Pareto, Uniform};
+use rand_distr::{Distribution as _, Exp1, LogNormal, Pareto, Uniform, Weibull};
 use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -51,6 +51,13 @@ pub enum Distribution<Q> {
         /// The exponent; the mean is infinite up to 1.
         shape: f64,
     },
+    /// P(X > x) = exp(-(x / scale)^shape).
+    Weibull {
+        /// 63 % of the values are smaller.
+        scale: Q,
+        /// The exponent; below 1 the tail is heavier than the exponential distribution's.
+        shape: f64,
+    },
 }
 
 /// What can be drawn.
@@ -59,6 +66,24 @@ pub trait Quantity: Copy + PartialOrd + FromStr<Err: fmt::Display> {
     fn to_f64(self) -> f64;
     /// From its base unit, rounded.
     fn from_f64(value: f64) -> Self;
+    /// From a bare number, where it has no unit.
+    fn from_number(_number: u64) -> Option<Self> {
+        None
+    }
+}
+
+impl Quantity for u32 {
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+
+    fn from_f64(value: f64) -> Self {
+        value.round() as Self
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        number.try_into().ok()
+    }
 }
 
 impl Quantity for Bytes {
@@ -117,6 +142,9 @@ impl<Q: Quantity> Distribution<Q> {
             Self::Pareto { least, shape } => {
                 Pareto::new(least.to_f64(), shape).expect("checked when it was read").sample(rng)
             }
+            Self::Weibull { scale, shape } => {
+                Weibull::new(scale.to_f64(), shape).expect("checked when it was read").sample(rng)
+            }
         }
     }
 
@@ -128,7 +156,10 @@ impl<Q: Quantity> Distribution<Q> {
             Self::Lognormal { median, .. } if zero(median) => Err("`median` must be above 0"),
             Self::Lognormal { sigma, .. } if !positive(sigma) => Err("`sigma` must be above 0"),
             Self::Pareto { least, .. } if zero(least) => Err("`least` must be above 0"),
-            Self::Pareto { shape, .. } if !positive(shape) => Err("`shape` must be above 0"),
+            Self::Weibull { scale, .. } if zero(scale) => Err("`scale` must be above 0"),
+            Self::Pareto { shape, .. } | Self::Weibull { shape, .. } if !positive(shape) => {
+                Err("`shape` must be above 0")
+            }
             _ => Ok(()),
         }
     }
@@ -147,6 +178,18 @@ impl<'de, Q: Quantity + Deserialize<'de>> Deserialize<'de> for Draw<Q> {
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Draw<Q>, E> {
                 text.parse().map(Draw::Fixed).map_err(E::custom)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Draw<Q>, E> {
+                let value = Q::from_number(number).map(Draw::Fixed);
+                value.ok_or_else(|| E::invalid_type(serde::de::Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Draw<Q>, E> {
+                match u64::try_from(number) {
+                    Ok(number) => self.visit_u64(number),
+                    Err(_) => Err(E::invalid_type(serde::de::Unexpected::Signed(number), &self)),
+                }
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Draw<Q>, M::Error> {
@@ -184,6 +227,8 @@ mod tests {
         // exp(sigma^2 / 2) times the median; shape / (shape - 1) times the least.
         near(r#"{"distribution": "lognormal", "median": "100 kB", "sigma": 0.5}"#, 1.1331e5);
         near(r#"{"distribution": "pareto", "least": "100 kB", "shape": 3}"#, 1.5e5);
+        // The gamma function at 1.5 times the scale.
+        near(r#"{"distribution": "weibull", "scale": "100 kB", "shape": 2}"#, 0.88623e5);
     }
 
     #[test]

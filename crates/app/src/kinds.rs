@@ -6,8 +6,8 @@ use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Rate};
 
 use crate::{
-    Application, Bulk, ConstantRate, FlowFacts, Kind, OnOff, Probe, RequestResponse, Side,
-    Transport,
+    Application, Bulk, Call, ConstantRate, Dash, FlowFacts, Kind, OnOff, Page, Probe,
+    RequestResponse, Side, Transport,
 };
 
 /// Makes of the table an enum that is read by its `kind`, a list of names, and who does what is asked.
@@ -41,9 +41,13 @@ table! {
     OnOff = "on-off", "sends and pauses by turns, at a rate or as fast as TCP carries it";
     ConstantRate = "constant-rate", "sends messages of one size at even times";
     RequestResponse = "request-response", "asks, waits for the answer, thinks, and asks again";
-    // In a scenario it is a kind of flow.
+    Page = "page", "loads web pages: a document, then its objects, over several connections or many requests on one";
+    Dash = "dash", "plays adaptive video: a film's chunks one after the other, in the track that a controller chooses";
+    // In a scenario these are kinds of flows.
     #[schemars(skip)]
     Probe = "probe", "sends UDP packets that come back at once; its keys stand in a flow of kind = \"probe\"";
+    #[schemars(skip)]
+    Call = "call", "audio and video both ways over UDP; its keys stand in a flow of kind = \"call\"";
 }
 
 /// An application as `skyhop list apps` shows it.

@@ -2,7 +2,7 @@
 //!
 //! An [`App`] is what a scenario says (`app = { kind = "request-response", … }`). Each engine asks it
 //! for its two ends and drives them over its own transport. Over a [stream](Transport::Stream) the client
-//! opens connections, and the server has one end for each of them; over [datagrams](Transport::Datagrams)
+//! opens connections, one after the other or several at a time, and the server has one end for each of them; over [datagrams](Transport::Datagrams)
 //! each has one end from the start. After every event an engine calls [`Application::poll`] until that
 //! says [`Action::Wait`], and again when that time has come. Nothing here knows a transport's bytes:
 //! they have no content, only number and order. What both ends must know of each other (sizes, times)
@@ -11,11 +11,15 @@
 //! An application is one file here and its row in the table of `kinds.rs`.
 
 mod bulk;
+mod call;
 mod constant_rate;
+mod dash;
 mod draw;
+mod emodel;
 mod kinds;
 mod on_off;
 mod options;
+mod page;
 mod probe;
 mod reader;
 mod request_response;
@@ -30,20 +34,29 @@ use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Instant, Rate};
 
 pub use bulk::Bulk;
+pub use call::Call;
 pub use constant_rate::ConstantRate;
+pub use dash::Dash;
 pub use draw::{Distribution, Draw, Quantity};
+pub use emodel::Codec;
 pub use kinds::{APPS, App, AppEntry};
 pub use on_off::OnOff;
 pub use options::{TcpKeys, TcpOptions};
+pub use page::Page;
 pub use probe::Probe;
 pub use reader::Reader;
 pub use request_response::RequestResponse;
-pub use transaction::Transaction;
+pub use transaction::{CallWindow, Detail, Frames, Transaction};
 
 /// One end of a flow's application.
 pub trait Application: fmt::Debug + Send {
     /// Something has happened at this end.
     fn on_event(&mut self, now: Instant, event: Event);
+
+    /// Something has happened at one of several connections: those that the client opened with [`Action::Open`].
+    fn on_event_of(&mut self, now: Instant, _connection: u32, event: Event) {
+        self.on_event(now, event);
+    }
 
     /// What it does now. Asked again after everything but [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
@@ -107,6 +120,11 @@ pub const DATAGRAM_SIZES: RangeInclusive<Bytes> = Bytes::new(16)..=Bytes::new(14
 pub enum Action {
     /// The client's: opens a connection, in place of the former one.
     Connect,
+    /// The client's: opens a connection with this number beside those that it has, and turns to it. Who opens
+    /// connections so never asks for one with `Connect`.
+    Open(u32),
+    /// The client's, of several: what follows is about its connection with this number.
+    Turn(u32),
     /// Sends so much more; what the transport has no room for waits in front of it.
     Write(Bytes),
     /// Sends as fast as the transport takes it, until `Finish` or `Pause`.

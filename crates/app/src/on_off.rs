@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::{AppTable, MSS};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Draw, Event, FlowFacts, Kind, Transaction};
+use crate::{Action, Application, Detail, Draw, Event, FlowFacts, Kind, Transaction};
 
 /// See the [module](self).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +216,7 @@ impl Sink {
                 connect: None,
                 first_byte: None,
                 took: self.last.map(|last| last.saturating_since(due)),
+                detail: Detail::None,
             });
             (self.received, self.last) = (Bytes::ZERO, None);
             self.burst = self.bursts.next();

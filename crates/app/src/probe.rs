@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{
-    Action, Application, DATAGRAM_SIZES, Datagram, Event, FlowFacts, Kind, Side, Transaction,
-    Transport,
+    Action, Application, DATAGRAM_SIZES, Datagram, Detail, Event, FlowFacts, Kind, Side,
+    Transaction, Transport,
 };
 
 /// The shortest time between packets: a probe is not a load generator.
@@ -175,6 +175,7 @@ impl Prober {
             connect: None,
             first_byte: rtt,
             took: rtt,
+            detail: Detail::None,
         }
     }
 }

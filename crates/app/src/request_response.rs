@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Draw, Event, FlowFacts, Kind, Side, Transaction};
+use crate::{Action, Application, Detail, Draw, Event, FlowFacts, Kind, Side, Transaction};
 
 /// After a failure the next request waits at least so long.
 const RETRY: Duration = Duration::from_millis(100);
@@ -331,6 +331,7 @@ impl Client {
             connect: pending.connect,
             first_byte: pending.first_byte,
             took,
+            detail: Detail::None,
         });
         self.number += 1;
     }

@@ -2,8 +2,11 @@
 
 use skyhop_units::{Bytes, Duration, Instant};
 
+use skyhop_video::ChunkRow;
+
 use crate::{
-    Action, App, Application, Datagram, Event, FlowFacts, Kind, Side, Transaction, Transport,
+    Action, App, Application, Datagram, Detail, Event, FlowFacts, Kind, Side, Transaction,
+    Transport,
 };
 
 const ONE_WAY: Duration = Duration::from_millis(10);
@@ -75,6 +78,9 @@ fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
                         if now < at(dead_ms) {
                             ends[0].coming = vec![(now + ONE_WAY * 2, Event::Connected)];
                         }
+                    }
+                    Action::Open(_) | Action::Turn(_) => {
+                        panic!("there is one connection at a time")
                     }
                     Action::Write(bytes) => {
                         assert!(bytes > Bytes::ZERO && !ends[index].finished);
@@ -162,6 +168,60 @@ fn what_is_not_answered_in_time_has_failed_and_is_tried_again() {
     let failed: Vec<_> = results.iter().filter(|one| one.took.is_none()).collect();
     assert!(failed.len() >= 3 && failed.iter().all(|one| one.due >= at(900)), "{failed:?}");
     assert!(results.is_sorted_by_key(|one| one.number));
+}
+
+fn chunks(results: &[Transaction]) -> Vec<ChunkRow> {
+    let chunk = |one: &Transaction| match one.detail {
+        Detail::Chunk(row) => Some(row),
+        Detail::None => None,
+    };
+    results.iter().filter_map(chunk).collect()
+}
+
+#[test]
+fn a_player_asks_for_one_chunk_after_the_other_and_gets_as_many_bytes() {
+    let app = app(r#"{"kind": "dash", "controller": "rate"}"#);
+    app.check().unwrap();
+    let (results, connections) = run(&app, 250_000, LATER);
+    let rows = chunks(&results);
+    assert_eq!((rows.len(), connections), (48, 1));
+    for (number, (one, row)) in (0..).zip(results.iter().zip(&rows)) {
+        assert_eq!((one.number, row.chunk, one.connection), (number.into(), number, 0));
+        assert_eq!(
+            (one.answered, one.due),
+            (Bytes::new(row.size_bytes), Instant::from_nanos(row.asked_ns))
+        );
+        // A round trip, and a piece each millisecond; for the first chunk a connection before.
+        let connects_ms = if number == 0 { 20 } else { 0 };
+        let expected =
+            Duration::from_millis(connects_ms + 20 + row.size_bytes.div_ceil(BYTES_PER_MS) - 1);
+        assert_eq!(one.took, Some(expected), "{row:?}");
+        assert_eq!(row.arrived_ns - row.asked_ns, expected.as_nanos());
+    }
+    // 8 Mbit/s carry the top track of 4.3 Mbit/s from the second chunk on.
+    assert!(rows[1..].iter().all(|row| row.track == 5 && row.stall_ns == 0), "{rows:?}");
+    assert!(rows.last().unwrap().waited_ns > 1_000_000_000, "its buffer is full");
+}
+
+#[test]
+fn a_player_gives_up_what_comes_too_slowly_over_a_new_connection() {
+    let keys = r#""controller": "bba", "start_track": 5, "top": "60 Mbit/s""#;
+    let (patient, one) = run(&app(&format!(r#"{{"kind": "dash", {keys}}}"#)), 120_000, LATER);
+    let (quitter, many) =
+        run(&app(&format!(r#"{{"kind": "dash", {keys}, "abandon": true}}"#)), 120_000, LATER);
+    assert_eq!(one, 2, "the first chunk takes longer than a request may");
+    assert!(many >= 2, "{many}");
+    assert!(chunks(&patient).iter().any(|row| row.abandoned_bytes > 0));
+    let [slow, fast] = [patient, quitter].map(|results| chunks(&results)[0]);
+    assert!(fast.abandoned_bytes > 0 && fast.track < 5, "{fast:?}");
+    assert!(fast.arrived_ns < slow.arrived_ns / 2, "{fast:?} {slow:?}");
+}
+
+#[test]
+fn a_player_whose_connection_is_dead_tries_again_until_its_time_is_over() {
+    let app = app(r#"{"kind": "dash", "timeout": "2 s"}"#);
+    let (results, connections) = run(&app, 30_000, 5_000);
+    assert!((1..10).contains(&results.len()) && connections > 8, "{} {connections}", results.len());
 }
 
 #[test]
@@ -262,6 +322,9 @@ fn what_cannot_be_is_refused_by_its_key() {
     assert_eq!(refused(r#"{"kind": "request-response", "response": "0 B"}"#), "response");
     assert_eq!(refused(r#"{"kind": "probe", "interval": "99 us"}"#), "interval");
     assert_eq!(refused(r#"{"kind": "probe", "size": "15 B"}"#), "size");
+    assert_eq!(refused(r#"{"kind": "dash", "timeout": "0 s"}"#), "timeout");
+    assert_eq!(refused(r#"{"kind": "dash", "buffer_cap": "0 s"}"#), "buffer_cap");
+    assert_eq!(refused(r#"{"kind": "dash", "controller": "mpc-o"}"#), "controller");
     let unknown = read(r#"{"kind": "bulk", "byte": "1 kB"}"#).unwrap_err();
     assert!(unknown.to_string().contains("unknown field `byte`"), "{unknown}");
 }

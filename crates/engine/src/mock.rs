@@ -2,7 +2,7 @@
 //! what there is (flows, links, probes, applications, times) though not in how much.
 
 use serde::Serialize;
-use skyhop_app::{App, Kind as _, Probe, Transaction};
+use skyhop_app::{App, Detail, Kind as _, Probe, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::LinkStats;
 use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
@@ -158,5 +158,6 @@ fn transaction(
         connect: (number == 0).then_some(rtt),
         first_byte: is_answered.then_some(took),
         took: is_answered.then_some(took),
+        detail: Detail::None,
     })
 }

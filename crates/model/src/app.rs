@@ -9,5 +9,13 @@ words! {
         Bursts = "bursts",
         /// A message of a steady source.
         Messages = "messages",
+        /// A web page.
+        Pages = "pages",
+        /// An object of a web page.
+        Objects = "objects",
+        /// One direction of a call over a window of time.
+        Calls = "calls",
+        /// A chunk of a film.
+        Chunks = "chunks",
     }
 }

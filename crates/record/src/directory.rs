@@ -177,7 +177,7 @@ impl RunWriter {
                     .apps
                     .entry(table)
                     .or_insert_with(|| Segments::new(&self.staging, table.name(), 0));
-                segments.add(rows, |row| row.t_ns, app_columns)?;
+                segments.add(rows, |row| row.t_ns, |rows| app_columns(table, rows))?;
             }
             Piece::Run(run) => self.write_json("run.json", &run)?,
             Piece::Summary(summary) => {
@@ -221,7 +221,7 @@ impl RunWriter {
         let events = taken(&mut self.events, &staging).finish(|rows| event_columns(rows, links))?;
         join(&events, &place("events"))?;
         for (table, segments) in std::mem::take(&mut self.apps) {
-            join(&segments.finish(app_columns)?, &place(table.name()))?;
+            join(&segments.finish(|rows| app_columns(table, rows))?, &place(table.name()))?;
         }
         let mut probes = Vec::new();
         for (_, segments) in std::mem::take(&mut self.probes) {

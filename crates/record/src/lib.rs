@@ -5,6 +5,7 @@
 //! ([`RunWriter`]), a pipe or socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Nothing but
 //! what has not been passed on is kept, so that memory does not grow with the run.
 
+mod app_detail;
 mod counters;
 mod directory;
 mod planned;
@@ -17,6 +18,7 @@ mod stream;
 mod tables;
 mod tally;
 
+pub use app_detail::{AppDetail, CallColumns, CallSummary, VideoSummary};
 pub use counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
-use skyhop_app::{App, Kind as _, Transaction};
+use skyhop_app::{App, Dash, Detail, Kind as _, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{LinkSchedule, LinkStats};
-use skyhop_model::{AppTable, Counts, Direction};
+use skyhop_model::{AppTable, Counts, Direction, End};
 use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_video::ChunkRow;
 
+use crate::app_detail::{AppDetail, CallAccount, VideoSummary};
 use crate::counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
@@ -82,9 +84,14 @@ struct LinkAccount {
 struct AppAccount {
     table: AppTable,
     kind: &'static str,
+    /// Where its client is.
+    client: End,
     completed: u64,
     failed: u64,
     latency_us: Tally,
+    call: CallAccount,
+    /// Of a player: the film's chunks.
+    video: Option<(Dash, Vec<ChunkRow>)>,
 }
 
 /// What is kept of a probe.
@@ -192,8 +199,12 @@ impl<'r> Recorder<'r> {
         scheduled: Option<Duration>,
     ) {
         if let Some(account) = self.apps.get_mut(&flow) {
-            account.add(transaction);
-            self.app_rows.entry(account.table).or_default().push(AppRow::new(flow, transaction));
+            let row = AppRow::new((flow, account.client), transaction);
+            let table = transaction.detail.table().unwrap_or(account.table);
+            if table == account.table {
+                account.add(transaction, &row);
+            }
+            self.app_rows.entry(table).or_default().push(row);
         } else if let Some(account) = self.probes.get_mut(&flow) {
             account.add(transaction);
             self.probe_rows.push(ProbeRow::new(flow, transaction, scheduled));
@@ -375,8 +386,13 @@ fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
     flows.iter().filter_map(|plan| {
         let app = plan.traffic.app();
         let (kind, latency_us) = (app.name(), Tally::default());
-        let account = AppAccount { table: app.table()?, kind, completed: 0, failed: 0, latency_us };
-        Some((plan.id, account))
+        let (table, client, call) = (app.table()?, plan.from, CallAccount::default());
+        let video = if let App::Dash(dash) = app { Some((dash.clone(), Vec::new())) } else { None };
+        let (completed, failed) = (0, 0);
+        Some((
+            plan.id,
+            AppAccount { table, kind, client, completed, failed, latency_us, call, video },
+        ))
     })
 }
 
@@ -472,13 +488,19 @@ impl LinkAccount {
 }
 
 impl AppAccount {
-    fn add(&mut self, transaction: &Transaction) {
+    fn add(&mut self, transaction: &Transaction, row: &AppRow) {
+        if let AppDetail::Call(window) = &row.detail {
+            self.call.add(window);
+        }
         match transaction.took {
             Some(took) => {
                 self.completed += 1;
                 self.latency_us.add(took.as_micros());
             }
             None => self.failed += 1,
+        }
+        if let (Some((_, chunks)), Detail::Chunk(row)) = (&mut self.video, &transaction.detail) {
+            chunks.push(*row);
         }
     }
 
@@ -491,6 +513,8 @@ impl AppAccount {
             latency_p50_us: self.latency_us.percentile(50),
             latency_p95_us: self.latency_us.percentile(95),
             latency_p99_us: self.latency_us.percentile(99),
+            call: self.call.summary(),
+            video: self.video.as_ref().map(|(dash, chunks)| VideoSummary::of(dash, chunks)),
         }
     }
 }

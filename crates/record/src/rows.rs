@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skyhop_app::Transaction;
 use skyhop_model::{
-    CongestionState, Direction, Drops, EventKind, LossReason, PathEventKind, PhaseKind,
+    CongestionState, Direction, Drops, End, EventKind, LossReason, PathEventKind, PhaseKind,
 };
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
+
+use crate::app_detail::{AppDetail, CallSummary, VideoSummary};
 
 /// One TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -178,13 +180,17 @@ pub struct AppRow {
     pub first_byte_ns: Option<i64>,
     /// From when it was due until all of it had been read; `None` where it failed.
     pub latency_ns: Option<i64>,
+    /// What its table has besides.
+    #[serde(default)]
+    pub detail: AppDetail,
 }
 
 impl AppRow {
-    /// The row of a flow's transaction.
-    pub fn new(flow: u32, transaction: &Transaction) -> Self {
+    /// The row of a transaction of a flow whose client is at this end.
+    pub fn new((flow, client): (u32, End), transaction: &Transaction) -> Self {
         Self {
             flow: flow as i32,
+            detail: AppDetail::new(client, &transaction.detail),
             connection: transaction.connection as i32,
             seq: transaction.number as i64,
             t_ns: transaction.due.as_nanos() as i64,
@@ -330,6 +336,12 @@ pub struct AppSummary {
     pub latency_p95_us: Option<u64>,
     /// 99th percentile.
     pub latency_p99_us: Option<u64>,
+    /// Of a call: what its listeners think, and what became of its frames.
+    #[serde(flatten)]
+    pub call: Option<CallSummary>,
+    /// Of a film: what its viewer saw.
+    #[serde(flatten)]
+    pub video: Option<VideoSummary>,
 }
 
 /// The bottleneck over the run.

@@ -2,8 +2,9 @@
 
 use arrow_array::{Int32Array, Int64Array, StringArray};
 use skyhop_files::Column;
-use skyhop_model::{Direction, LossReason, PATH_LINK};
+use skyhop_model::{AppTable, Direction, LossReason, PATH_LINK};
 
+use crate::app_detail::detail_columns;
 use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow};
 
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
@@ -93,8 +94,9 @@ pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
     ]
 }
 
-pub(crate) fn app_columns(rows: &[AppRow]) -> Vec<Column> {
-    vec![
+/// Those that all tables of applications have, and those of this one.
+pub(crate) fn app_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
+    let mut columns = vec![
         Column::required("flow", int32(rows, |r| r.flow)),
         Column::required("connection", int32(rows, |r| r.connection)),
         Column::required("seq", int64(rows, |r| r.seq)),
@@ -104,5 +106,7 @@ pub(crate) fn app_columns(rows: &[AppRow]) -> Vec<Column> {
         Column::optional("connect_ns", maybe_int64(rows, |r| r.connect_ns)),
         Column::optional("first_byte_ns", maybe_int64(rows, |r| r.first_byte_ns)),
         Column::optional("latency_ns", maybe_int64(rows, |r| r.latency_ns)),
-    ]
+    ];
+    columns.extend(detail_columns(table, rows));
+    columns
 }

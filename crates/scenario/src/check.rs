@@ -126,7 +126,9 @@ impl NamedScenario {
                 if let Err((name, what)) = tcp.app.check() {
                     return wrong(&format!(".app.{name}"), what);
                 }
-                let options = tcp.tcp.clone().or(self.scenario.tcp.clone()).values();
+                self.with_files(tcp.app(), &format!("{key}.app"))?;
+                let options =
+                    tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values();
                 if let Err((name, what)) = options.check() {
                     return wrong(&format!(".tcp.{name}"), what);
                 }
@@ -140,6 +142,11 @@ impl NamedScenario {
             }
             FlowKind::Probe(probe) => {
                 if let Err((name, what)) = probe.check() {
+                    return wrong(&format!(".{name}"), what);
+                }
+            }
+            FlowKind::Call(call) => {
+                if let Err((name, what)) = call.check() {
                     return wrong(&format!(".{name}"), what);
                 }
             }

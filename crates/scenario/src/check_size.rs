@@ -92,6 +92,7 @@ impl NamedScenario {
         let (samples, per_s) = match &flow.kind {
             FlowKind::Tcp(tcp) => (times(lasts, run.sample), tcp.app().messages_per_s()),
             FlowKind::Probe(probe) => (0, probe.messages_per_s()),
+            FlowKind::Call(call) => (0, call.messages_per_s()),
         };
         let messages = per_s.map_or(0.0, |per_s| per_s * lasts.as_secs_f64());
         samples.saturating_add(messages as u64).saturating_mul(flow.common.count.into())

@@ -1,7 +1,8 @@
 //! Films by name: those that come with skyhop, and files of the user's.
 
 use std::fs;
-use std::path::{Component, Path};
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
 
 use skyhop_units::Duration;
 use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
@@ -12,6 +13,10 @@ use crate::error::unreadable;
 /// What Pensieve's lists of sizes are called, and how long its chunks are.
 const SIZE_LIST: &str = "video_size_";
 const PENSIEVE: &str = "pensieve";
+/// The largest film has this much of text by far.
+const MOST_BYTES: u64 = 64 << 20;
+/// Lists are not looked for without end.
+const MOST_LISTS: usize = skyhop_video::film::MOST_TRACKS;
 
 /// The film called `name`: one that comes with skyhop, a TOML file, a DASH manifest (.mpd) with or without its files beside it, or a
 /// directory of Pensieve's lists of sizes. Files are looked up beside `base` first.
@@ -23,8 +28,7 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
     if skyhop_video::film::film_names().iter().any(|known| known == name) {
         return Film::shipped(name).map_err(wrong);
     }
-    let places = [base.join(name), Path::new(name).to_owned()];
-    let Some(path) = places.into_iter().find(|path| path.exists()) else {
+    let Some(path) = given_film(base, name) else {
         let known = skyhop_video::film::film_names().join(", ");
         let what = format!(
             "unknown film {}; expected {known}, a TOML file, a DASH manifest (.mpd), or a directory of Pensieve's lists \
@@ -36,7 +40,7 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
     if path.is_dir() {
         return of_size_lists(&path)?.map_err(wrong);
     }
-    let text = fs::read_to_string(&path).map_err(|source| unreadable(&path, source))?;
+    let text = text_of(&path)?;
     let file = path.display().to_string();
     let is_manifest = path.extension().is_some_and(|ending| ending == "mpd" || ending == "xml");
     let read = if is_manifest {
@@ -45,6 +49,26 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
         Film::of_toml(&text, &file)
     };
     read.map_err(wrong)
+}
+
+/// What a file says, unless it is larger than any film.
+fn text_of(path: &Path) -> Result<String, ScenarioError> {
+    let mut text = String::new();
+    let read =
+        fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|source| unreadable(path, source))?;
+    if text.len() as u64 > MOST_BYTES {
+        let what = "is larger than 64 MiB; expected a film";
+        return Err(ScenarioError::key(&path.display().to_string(), "the file", what));
+    }
+    Ok(text)
+}
+
+/// The file or directory that `name` stands for, unless it is the name of a film that comes with skyhop.
+pub(crate) fn given_film(base: &Path, name: &str) -> Option<PathBuf> {
+    let is_shipped = skyhop_video::film::film_names().iter().any(|known| known == name);
+    let places = [base.join(name), PathBuf::from(name)];
+    places.into_iter().find(|path| path.exists()).filter(|_| !is_shipped && !name.is_empty())
 }
 
 /// How large a file of a manifest's film is, if it is there.
@@ -62,12 +86,12 @@ fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
 /// The lists of a directory from video_size_0 on.
 fn of_size_lists(directory: &Path) -> Result<Result<Film, skyhop_video::FilmError>, ScenarioError> {
     let mut lists = Vec::new();
-    loop {
+    while lists.len() < MOST_LISTS {
         let path = directory.join(format!("{SIZE_LIST}{}", lists.len()));
         if !path.is_file() {
             break;
         }
-        let text = fs::read_to_string(&path).map_err(|source| unreadable(&path, source))?;
+        let text = text_of(&path)?;
         lists.push((path.display().to_string(), text));
     }
     let origin = directory.display().to_string();

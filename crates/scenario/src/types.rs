@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use skyhop_app::{App, Bulk, Probe, TcpKeys, TcpOptions};
+use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{Compat, Dscp, DuringOutage, End, LiveDevice, PATH_LINK, Relay, layered};
 use skyhop_signal::{TimingError, TimingErrorText};
@@ -56,7 +56,7 @@ impl Scenario {
         let mut whole = self.clone();
         for flow in &mut whole.flow {
             if let FlowKind::Tcp(tcp) = &mut flow.kind {
-                tcp.tcp = written(&tcp.tcp, &self.tcp);
+                tcp.tcp = written(&tcp.own_tcp(&self.tcp), &self.tcp);
             }
         }
         let json = serde_json::to_value(whole);
@@ -411,7 +411,7 @@ impl<'de> Deserialize<'de> for Flow {
             let (common, kind) = (keys.part()?, keys.kind()?);
             let tables = match kind {
                 FlowKind::Tcp(_) => keys.other_tables(),
-                FlowKind::Probe(_) => toml::Table::new(),
+                FlowKind::Probe(_) | FlowKind::Call(_) => toml::Table::new(),
             };
             let json = |(name, table)| Some((name, serde_json::to_value(table).ok()?));
             Ok(Self { common, kind, parameters: tables.into_iter().filter_map(json).collect() })
@@ -494,6 +494,8 @@ pub enum FlowKind {
     Tcp(TcpFlow),
     /// UDP packets that the other end echoes.
     Probe(Probe),
+    /// Audio and video both ways over UDP.
+    Call(Call),
 }
 
 impl Kinds for FlowKind {
@@ -525,6 +527,16 @@ impl TcpFlow {
             App::Bulk(bulk) => App::Bulk(Bulk { bytes: bulk.bytes.or(self.bytes), ..bulk.clone() }),
             other => other.clone(),
         }
+    }
+
+    /// What its TCP is set to where `[tcp]` says nothing, with what its application needs: browsers and web servers have
+    /// short segments leave at once.
+    pub(crate) fn own_tcp(&self, of_all: &TcpKeys) -> TcpKeys {
+        let mut own = self.tcp.clone();
+        if matches!(self.app, App::Page(_)) && of_all.nodelay.is_none() {
+            own.nodelay = own.nodelay.or(Some(true));
+        }
+        own
     }
 }
 

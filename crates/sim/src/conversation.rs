@@ -23,9 +23,12 @@ pub(crate) struct Conversation {
     config: EndpointConfig,
     controllers: Controllers,
     client: Acting,
-    /// Those that are not over, by number; the client's application knows of the last alone.
+    /// Those that are not over; the client's application knows of the last alone, and of those that it opened beside others.
     connections: Vec<Connection>,
+    /// The number of the next one that takes the place of the former.
     opened: u32,
+    /// That which the client's application has turned to, of several.
+    turned: Option<u32>,
     /// Of connections that are over.
     past: Counted,
     handover: Option<Handover>,
@@ -45,6 +48,8 @@ struct Acting {
 /// One connection.
 struct Connection {
     number: u32,
+    /// Whether it is one of several.
+    is_beside: bool,
     server: Acting,
     ends: [End; 2],
 }
@@ -88,6 +93,7 @@ impl Conversation {
             controllers,
             connections: Vec::with_capacity(1),
             opened: 0,
+            turned: None,
             past: Counted::default(),
             handover: None,
             started: false,
@@ -231,13 +237,13 @@ impl Conversation {
         let end = &mut connection.ends[side as usize];
         let app = match side {
             // It has turned to another connection.
-            Side::Client if !is_last => return false,
+            Side::Client if !is_last && !connection.is_beside => return false,
             Side::Client => &mut self.client.app,
             Side::Server => &mut connection.server.app,
         };
         let mut told = false;
         while let Some(event) = end.next_event(now) {
-            app.on_event(now, event);
+            app.on_event_of(now, connection.number, event);
             told = true;
         }
         told
@@ -248,17 +254,28 @@ impl Conversation {
         loop {
             let acting = self.acting(side, index);
             let action = acting.app.poll(now);
-            if action == Action::Connect {
-                self.connect();
-                continue;
+            match action {
+                Action::Connect => {
+                    self.connect(self.opened, false);
+                    self.opened += 1;
+                    continue;
+                }
+                Action::Open(number) => {
+                    self.connect(number, true);
+                    self.turned = Some(number);
+                    continue;
+                }
+                Action::Turn(number) => {
+                    self.turned = Some(number);
+                    continue;
+                }
+                _ => {}
             }
             let low_water = acting.app.low_water();
             if let Action::Wait(until) = action {
                 acting.wait = until;
             }
-            // The client's application acts for its last connection, once it has one.
-            let last = self.connections.len().saturating_sub(1);
-            let index = if side == Side::Client { last } else { index };
+            let index = if side == Side::Client { self.turned_to() } else { index };
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.ends[side as usize].act(now, action, low_water);
             }
@@ -268,12 +285,21 @@ impl Conversation {
         }
     }
 
-    fn connect(&mut self) {
-        let number = self.opened;
-        self.opened += 1;
+    /// The connection that the client's application acts for: its last, once it has one, or that which it has turned to.
+    fn turned_to(&self) -> usize {
+        match self.turned {
+            None => self.connections.len().saturating_sub(1),
+            Some(number) => {
+                let found = self.connections.iter().position(|one| one.number == number);
+                found.unwrap_or(self.connections.len())
+            }
+        }
+    }
+
+    fn connect(&mut self, number: u32, is_beside: bool) {
         let ends = [Side::Client, Side::Server].map(|side| self.end(number, side));
         let server = Acting { app: self.app.server(&self.facts, number), wait: Instant::NEVER };
-        self.connections.push(Connection { number, server, ends });
+        self.connections.push(Connection { number, is_beside, server, ends });
     }
 
     /// An end of a new connection.
@@ -417,7 +443,11 @@ impl End {
                 self.over = true;
                 self.endpoint.abort();
             }
-            Action::Connect | Action::Send(_) | Action::Wait(_) => {}
+            Action::Connect
+            | Action::Open(_)
+            | Action::Turn(_)
+            | Action::Send(_)
+            | Action::Wait(_) => {}
         }
     }
 }

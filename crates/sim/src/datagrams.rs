@@ -51,11 +51,17 @@ impl Datagrams {
 
     /// What the application has completed, or failed to.
     pub(crate) fn take_results(&mut self, now: Instant) -> Vec<Transaction> {
-        self.ends.iter_mut().flat_map(|end| end.take_results(now)).collect()
+        in_order(self.ends.iter_mut().flat_map(|end| end.take_results(now)).collect())
     }
 
     /// What it has failed to do at the run's end.
     pub(crate) fn conclude(&mut self, end: Instant) -> Vec<Transaction> {
-        self.ends.iter_mut().flat_map(|one| one.conclude(end)).collect()
+        in_order(self.ends.iter_mut().flat_map(|one| one.conclude(end)).collect())
     }
+}
+
+/// Both ends may have found something.
+fn in_order(mut results: Vec<Transaction>) -> Vec<Transaction> {
+    results.sort_by_key(|one| one.number);
+    results
 }

@@ -17,6 +17,8 @@ use crate::{Film, RateTrace};
 
 /// Sums that were made in another order differ in their last digits.
 const SLACK: f64 = 1e-6;
+/// Prices of a byte, as shares of the highest that bounds anything.
+const PRICES: [f64; 8] = [0.0, 0.03, 0.06, 0.12, 0.25, 0.4, 0.65, 1.0];
 
 /// What is bounded.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +35,14 @@ pub struct Bound<'b> {
     pub without_first: bool,
     /// States closer together than this become one, in seconds.
     pub resolution_s: f64,
+}
+
+/// The most that chunks that are left are worth, beside what the bytes that can come at this price are.
+#[derive(Debug)]
+struct Rest {
+    price: f64,
+    /// By how many are left, and the track before them.
+    most: Vec<Vec<f64>>,
 }
 
 /// What has become of the film until a chunk came.
@@ -58,14 +68,14 @@ impl Bound<'_> {
             return 0.0;
         }
         let at_least = self.reached(trace, offset_s) * counted as f64 - SLACK;
-        let at_most = self.without_stalls();
+        let rests = self.rests(&path);
         let first = (self.playing.start_track as usize).min(film.top());
         let begins_s = path.arrives_s(0.0, film.size_bytes(0, first) as f64);
         let value = if self.without_first { 0.0 } else { self.qoe.quality(first) };
         let mut states = vec![Vec::new(); film.tracks.len()];
         states[first].push(State { at_s: begins_s, stalled_s: 0.0, value });
         for chunk in 1..film.chunks() {
-            let rest = &at_most[film.chunks() - 1 - chunk];
+            let left = film.chunks() - 1 - chunk;
             states = (0..film.tracks.len())
                 .map(|track| {
                     let come = states.iter().enumerate().flat_map(|(before, states)| {
@@ -75,7 +85,22 @@ impl Bound<'_> {
                     let next = come.map(|(before, state)| {
                         self.next(&path, begins_s, chunk, [before, track], state)
                     });
-                    self.best(next.filter(|state| state.value + rest[track] >= at_least))
+                    self.best(next.filter(|state| {
+                        let plays_until_s =
+                            self.plays_until_s(begins_s, chunk + 1, state.stalled_s);
+                        let can_come = |until_s: f64| {
+                            let [from_s, until_s] =
+                                [state.at_s, until_s].map(|at_s| at_s + path.offset_s);
+                            trace.bytes_between(from_s, until_s) * path.payload_share
+                        };
+                        // All but the last of the chunks that are left can be played while it comes.
+                        let until_s =
+                            plays_until_s + film.chunk.as_secs_f64() * (left.max(1) - 1) as f64;
+                        let bytes = if left == 0 { 0.0 } else { can_come(until_s) };
+                        let rest =
+                            rests.iter().map(|rest| rest.most[left][track] + rest.price * bytes);
+                        state.value + rest.fold(f64::INFINITY, f64::min) >= at_least
+                    }))
                 })
                 .collect();
         }
@@ -97,22 +122,39 @@ impl Bound<'_> {
         play(&setting, trace, offset_s, 0).map_or(f64::NEG_INFINITY, |played| played.qoe)
     }
 
-    /// The most that so many chunks are worth after a track, without any stall.
-    fn without_stalls(&self) -> Vec<Vec<f64>> {
+    /// What the chunks that are left can be worth at most, at several prices of a byte. Time to come is worth a stall at most, so
+    /// that no byte is worth more than a stall in which the fewest come: the highest price is that, and each bounds what is left.
+    fn rests(&self, path: &OverPath) -> Vec<Rest> {
+        let most_bytes_per_s = path.trace.most_bytes_per_s() * path.payload_share;
+        let highest = self.qoe.stall_per_s() / most_bytes_per_s;
+        PRICES
+            .map(|share| Rest { price: highest * share, most: self.most_at(highest * share) })
+            .into()
+    }
+
+    /// The most that so many chunks are worth after a track, without any stall, where each byte has a price.
+    fn most_at(&self, price: f64) -> Vec<Vec<f64>> {
         let qualities = self.qoe.qualities();
         let mut most = vec![vec![0.0; qualities.len()]];
-        for _ in 1..self.film.chunks() {
+        for left in 1..self.film.chunks() {
             let rest = &most[most.len() - 1];
+            let chunk = self.film.chunks() - left;
             let after = |last: usize| {
                 let worth = |track: usize| {
                     let change = (qualities[track] - qualities[last]).abs();
-                    self.qoe.reward(qualities[track], 0.0, change) + rest[track]
+                    let costs = price * self.film.size_bytes(chunk, track) as f64;
+                    self.qoe.reward(qualities[track], 0.0, change) - costs + rest[track]
                 };
                 (0..qualities.len()).map(worth).fold(f64::NEG_INFINITY, f64::max)
             };
             most.push((0..qualities.len()).map(after).collect());
         }
         most
+    }
+
+    /// When so many chunks have been played.
+    fn plays_until_s(&self, begins_s: f64, chunks: usize, stalled_s: f64) -> f64 {
+        begins_s + chunks as f64 * self.film.chunk.as_secs_f64() + stalled_s
     }
 
     /// What becomes of a state with the next chunk in a track.
@@ -124,8 +166,7 @@ impl Bound<'_> {
         [before, track]: [usize; 2],
         state: State,
     ) -> State {
-        let plays_until_s =
-            begins_s + chunk as f64 * self.film.chunk.as_secs_f64() + state.stalled_s;
+        let plays_until_s = self.plays_until_s(begins_s, chunk, state.stalled_s);
         let at_s = path.arrives_s(state.at_s, self.film.size_bytes(chunk, track) as f64);
         let stall_s = (at_s - plays_until_s).max(0.0);
         let change = (self.qoe.quality(track) - self.qoe.quality(before)).abs();

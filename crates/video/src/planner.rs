@@ -205,7 +205,13 @@ impl Search<'_> {
             self.consider(Plan { track: first.unwrap_or(0), value: node.value });
             return;
         }
-        for track in 0..self.start.film.tracks.len() {
+        // Whoever of equals is to win comes first, so that the others need not be tried.
+        let tracks = self.start.film.tracks.len();
+        for place in 0..tracks {
+            let track = match self.planner.winner {
+                Winner::First => place,
+                Winner::Last => tracks - 1 - place,
+            };
             let next = self.after(node, track);
             if !self.is_hopeless(next) {
                 self.descend(next, first.or(Some(track)));
@@ -252,22 +258,14 @@ impl Search<'_> {
             most = most.min(in_time + self.start.qoe.stall_per_s() * plays_s);
         }
         let most = node.value + most;
-        let must_exceed = match (self.planner.winner, self.best) {
-            (Winner::First, Some(best)) => best.value + TIE / 2.0,
-            (Winner::Last, Some(best)) => best.value - 2.0 * TIE,
-            (_, None) => f64::NEG_INFINITY,
-        };
+        let must_exceed = self.best.map_or(f64::NEG_INFINITY, |best| best.value + TIE / 2.0);
         // Sums that were made in another order differ in their last digits.
         let slack = 1e-12 * most.abs();
         most + slack < must_exceed.max(self.reached - 2.0 * TIE)
     }
 
     fn consider(&mut self, plan: Plan) {
-        let wins = self.best.is_none_or(|best| match self.planner.winner {
-            Winner::First => plan.value > best.value + TIE,
-            Winner::Last => plan.value >= best.value - TIE,
-        });
-        if wins {
+        if self.best.is_none_or(|best| plan.value > best.value + TIE) {
             self.best = Some(plan);
         }
     }

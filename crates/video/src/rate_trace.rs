@@ -129,6 +129,16 @@ impl RateTrace {
         (round + rounds) * length_s + self.time_of(rest)
     }
 
+    /// What passes from one time until another, in bytes; nothing where that is earlier.
+    pub fn bytes_between(&self, from_s: f64, until_s: f64) -> f64 {
+        (self.passed_until(until_s) - self.passed_until(from_s)).max(0.0)
+    }
+
+    /// The highest rate, in bytes per second.
+    pub fn most_bytes_per_s(&self) -> f64 {
+        self.bytes_per_s.iter().copied().fold(0.0, f64::max)
+    }
+
     fn passed_until(&self, at_s: f64) -> f64 {
         let rounds = (at_s / self.length_s()).floor();
         let offset_s = at_s - rounds * self.length_s();

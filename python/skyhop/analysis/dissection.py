@@ -9,7 +9,9 @@ delays it does not say. Here there are two ways, side by side:
   traces. What varies from probe to probe is cut off on one side, so that segments in front come
   out smaller and those behind larger: by as much as probes of one trace differ.
 - of medians: half the difference between the medians of the round trips to its ends. Nothing
-  is cut off, but what all probes of a trace have in common does not cancel.
+  is cut off, but what all probes of a trace have in common does not cancel. A median that is above
+  one behind it is taken for that; where it is above by more than a tenth of the whole, the round
+  trip changed too much between the probes of too few traces, and nothing can be told of medians.
 
 Both are medians of one direction, under the assumption that a path is as long there as back.
 """
@@ -76,6 +78,8 @@ _BLOCK = 15
 """Traces that are drawn together: what is a second apart is alike, as long as a 15 s slot lasts."""
 _FEWEST_BLOCKS = 4
 _LEVELS = (2.5, 97.5)
+_MOST_BACK = 0.1
+"""So much of the whole round trip may the median of a hop be above that of one behind it."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class Piece:
     """0 to 1, of the sum of the pieces."""
     of_medians_ms: float
     of_medians_share: float
+    """NaN, both, where the medians cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +173,12 @@ def dissect(traces: Sequence[Trace], prefixes: Prefixes | None = None, seed: int
         )
     rtt_ms = np.array([[_rtt(ends[segment]) for segment in told] for ends in whole])
     names, notes = _named(told, placed)
+    back_ms = _back_ms(rtt_ms)
+    if back_ms > 0:
+        notes.append(
+            f"of medians nothing can be told: a hop's is {back_ms:.1f} ms above that of one behind "
+            "it, as the round trip changed while hops were probed; give more traces"
+        )
     return Dissection(
         tuple(_pieces(rtt_ms, told, names, whole, seed)),
         len(traces),
@@ -312,7 +323,10 @@ def _pieces(
     """Return the pieces of round trips, shape (traces, segments)."""
     by_trace = one_way_ms(rtt_ms)
     delays, shares = _shares(np.median(by_trace, axis=0))
-    of_medians, of_medians_shares = _shares(np.diff(np.median(rtt_ms, axis=0), prepend=0) / 2)
+    medians = np.median(rtt_ms, axis=0, keepdims=True)
+    of_medians, of_medians_shares = _shares(
+        one_way_ms(medians)[0] if _back_ms(rtt_ms) == 0 else np.full(len(told), np.nan)
+    )
     drawn = np.array([_shares(np.median(by_trace[rows], axis=0)) for rows in _draws(rtt_ms, seed)])
     (low, share_low), (high, share_high) = np.percentile(drawn, _LEVELS, axis=0)
     return [
@@ -337,6 +351,13 @@ def one_way_ms(rtt_ms: FloatArray) -> FloatArray:
     """
     least = np.minimum.accumulate(rtt_ms[:, ::-1], axis=1)[:, ::-1]
     return np.asarray(np.diff(least, axis=1, prepend=0) / 2)
+
+
+def _back_ms(rtt_ms: FloatArray) -> float:
+    """Return how far the median of a hop is above one behind it; 0 where it is no matter."""
+    medians = np.median(rtt_ms, axis=0)
+    back_ms = float((medians - np.minimum.accumulate(medians[::-1])[::-1]).max())
+    return back_ms if back_ms > _MOST_BACK * medians[-1] else 0.0
 
 
 def _shares(delays: FloatArray) -> FloatArray:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.comparison import Comparison, compare
@@ -16,6 +16,7 @@ from skyhop.analysis.looks import GLYPHS
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import (
+    CALL_KEYS,
     LATENCY_QUANTILES,
     column,
     rows_of,
@@ -23,9 +24,13 @@ from skyhop.analysis.summary import (
     summary_table,
 )
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
+from skyhop.analysis.terminal_page import TerminalPart, telemetry_beside, terminal_part
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.records import PathRecord, RunRecord
 from skyhop.data.toml import toml_text
+
+if TYPE_CHECKING:
+    from skyhop.analysis.terminal_page import TerminalView
 
 _FLOW_KEYS = (
     "run", "engine", "seed", "cc", "connection", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
@@ -34,6 +39,7 @@ _FLOW_KEYS = (
 _APP_KEYS = (
     "run", "flow", "cc", "app", "completed", "failed",
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
+    *CALL_KEYS,
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "utilisation_back", "backlog_mean_bytes",
@@ -70,6 +76,8 @@ class RunSection:
     """As TOML."""
     printed: Sequence[tuple[str, str]]
     """Of a program and its server: the command line, and what it printed."""
+    terminal: TerminalPart | None = None
+    """What is said of the terminal, where a testbed's telemetry is there."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +87,12 @@ class PageFigure:
     name: str
     """What to call it as a file, without what that ends in."""
     caption: str
-    view: Callable[[], Timeline | Comparison]
+    view: Callable[[], Timeline | Comparison | TerminalView]
     """Makes what it shows; that takes its time."""
     run: int | None = None
     """Which of the runs it is about; None: all of them."""
+    heading: str = ""
+    """Of a figure about a run's terminal."""
 
 
 @dataclass(frozen=True)
@@ -107,31 +117,56 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     """Return what the page about runs says; its title is the ends of the paths unless given."""
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
+    # A call is no TCP flow: all that is known of it stands among the applications.
+    tcp_rows = [row for row in flow_rows if row["cc"] is not None]
     run_rows = [of_run[0] for of_run in rows]
     link_rows = [
         row
         for run, of_run in zip(runs, run_rows, strict=True)
         for row in (of_run, *rows_of_more_links(run))
     ]
+    terminals = [_terminal(run) for run in runs]
     return RunsPage(
         title=title or _heading(runs),
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
-        flow_table=summary_table(_flow_columns(flow_rows), flow_rows),
+        flow_table=summary_table(_flow_columns(tcp_rows), tcp_rows),
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),
         run_table=summary_table(_run_columns(link_rows), link_rows),
         probe_table=list(_probe_rows(runs)),
-        figures=_figures(runs),
-        runs=[_section(run, index) for index, run in enumerate(runs)],
+        figures=[*_figures(runs), *_of_terminals(runs, terminals)],
+        runs=[
+            replace(_section(run, index), terminal=terminals[index])
+            for index, run in enumerate(runs)
+        ],
     )
 
 
 def _figures(runs: Sequence[RunRecord]) -> list[PageFigure]:
     styles = flow_styles(runs)
     return [*_comparisons(runs, styles), *_paths(runs), *_runs(runs, styles)]
+
+
+def _terminal(run: RunRecord) -> TerminalPart | None:
+    place = telemetry_beside(run.directory)
+    return None if place is None else terminal_part(place)
+
+
+def _of_terminals(
+    runs: Sequence[RunRecord], terminals: Sequence[TerminalPart | None]
+) -> Iterator[PageFigure]:
+    for index, (run, part) in enumerate(zip(runs, terminals, strict=True)):
+        for figure in part.figures if part is not None else ():
+            name = f"{_file_name(run, index)}-{figure.name}"
+            view = partial(_same, figure.view)
+            yield PageFigure(name, figure.caption, view, run=index, heading=figure.heading)
+
+
+def _same(view: TerminalView) -> TerminalView:
+    return view
 
 
 def _comparisons(
@@ -166,8 +201,12 @@ def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
 def _runs(runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]) -> Iterator[PageFigure]:
     for index, run in enumerate(runs):
         own = {flow: style for (of, flow), style in styles.items() if of == index}
-        name = f"run-{index + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', run.name)}"
+        name = _file_name(run, index)
         yield PageFigure(name, _run_caption(run), partial(run_timeline, run, own), run=index)
+
+
+def _file_name(run: RunRecord, index: int) -> str:
+    return f"run-{index + 1}-{re.sub(r'[^A-Za-z0-9._-]+', '-', run.name)}"
 
 
 def _distinct_paths(runs: Sequence[RunRecord]) -> list[tuple[PathRecord, float]]:
@@ -198,8 +237,9 @@ def _run_caption(run: RunRecord) -> str:
         )
     if run.apps:
         parts.append(
-            "Latencies are shown at the time when a request, burst or message was due; failures "
-            "are marked above them."
+            "Latencies are shown at the time when a request, burst, message, page or object was "
+            "due; failures are marked above them. That of a call is the time from the mouth to the "
+            "ear."
         )
     return " ".join(parts)
 
@@ -275,6 +315,8 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
     for index, of_run in enumerate(rows):
         for row in of_run:
             if row["flow"] is None:
+                continue
+            if row["cc"] is None:
                 continue
             style = styles[index, int(row["flow"])]
             srtt = column("srtt_mean_us").text(row)

@@ -246,11 +246,29 @@ def _latencies(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Iterator[Pane
     for table in APP_TABLES:
         by_style: dict[tuple[str, str], list[AppSeries]] = {}
         for flow, series in run.apps.items():
-            if series.table == table and flow in styles:
-                key = (_name(run, styles[flow]), styles[flow].colour)
-                by_style.setdefault(key, []).append(series)
+            if series.table == table:
+                by_style.setdefault(_look(run, styles, flow), []).append(series)
         if by_style:
             yield _latency(table, by_style)
+    if any(series.mos for series in run.apps.values()):
+        yield _opinions(run)
+
+
+def _look(run: RunRecord, styles: Mapping[int, FlowStyle], flow: int) -> tuple[str, str]:
+    """Return what a flow is called and its colour; a call is no TCP flow, and has no style."""
+    if flow in styles:
+        return _name(run, styles[flow]), styles[flow].colour
+    return f"call {flow}", _COLOURS[flow % len(_COLOURS)]
+
+
+def _opinions(run: RunRecord) -> Panel:
+    """Return the mean opinion scores of calls, a line per direction."""
+    marks: list[Mark] = []
+    for flow, series in run.apps.items():
+        for direction, (mos, t_s) in series.mos.items():
+            colour = _COLOURS[len(marks) % len(_COLOURS)]
+            marks.append(Line(t_s, mos, Stroke(colour, 1.2), f"call {flow} {direction}"))
+    return Panel("MOS", "", marks, (1.0, 4.6))
 
 
 def _latency(table: str, by_style: Mapping[tuple[str, str], Sequence[AppSeries]]) -> Panel:

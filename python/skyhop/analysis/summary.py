@@ -13,6 +13,12 @@ from skyhop.data.heads import FLOW_SUMMARY_KEYS, RunHead, read_heads
 LATENCY_QUANTILES = ("p50", "p95", "p99")
 """Of what a flow's application did."""
 
+CALL_KEYS = (
+    "mos_mean", "mos_least", "mos_forward", "mos_back", "jitter_mean_us",
+    "audio_late", "audio_lost", "video_late", "video_lost",
+)  # fmt: skip
+"""What summary.json says of a call beside what it says of all applications."""
+
 
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     """Return one row per TCP flow of each run: `summary_row_values`, the run's name, its warnings.
@@ -35,7 +41,7 @@ def rows_of(run: RunHead) -> Iterator[dict[str, Any]]:
 
 
 def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield one row per TCP flow of a summary.json; without any, one whose flow is None.
+    """Yield one row per TCP flow and call of a summary.json; without any, one whose flow is None.
 
     The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …), those of
     the flow's application included (`app` is its kind, `completed`, `failed`, `latency_p50_us` and
@@ -46,14 +52,18 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """
     of_run = _of_run(summary)
     apps = {app["id"]: app for app in summary.get("apps") or []}
-    for flow in list(summary["flows"]) or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
+    tcp = {flow["id"]: flow for flow in summary["flows"]}
+    # A call is no TCP flow, and has figures of its own alone.
+    calls = {id_: dict.fromkeys(FLOW_SUMMARY_KEYS) | {"id": id_} for id_ in apps if id_ not in tcp}
+    flows = [flow for _, flow in sorted({**tcp, **calls}.items())]
+    for flow in flows or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
         sent = flow["sent_packets"]
         yield {
             "engine": summary["engine"],
             "seed": summary["seed"],
             "flow": flow["id"],
             # Runs of before queues marked say nothing of marks, and have none.
-            "marks": 0 if flow["id"] is not None else None,
+            "marks": 0 if flow["id"] in tcp else None,
             "connection": None,
             **{key: value for key, value in flow.items() if key not in ("id", "sender_unseen")},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
@@ -73,6 +83,7 @@ def _of_app(app: Mapping[str, Any]) -> dict[str, Any]:
         "completed": app.get("completed"),
         "failed": app.get("failed"),
         **{f"latency_{q}_us": app.get(f"latency_{q}_us") for q in LATENCY_QUANTILES},
+        **{key: app.get(key) for key in CALL_KEYS},
     }
 
 
@@ -117,6 +128,14 @@ def count(value: float) -> str:
     return f"{value:,}"
 
 
+def _opinion(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
 _MBPS, _MS, _KB, _PERCENT = _scaled(1e-6), _one_decimal(1e-3), _scaled(1e-3), _one_decimal(100)
 
 COLUMNS: tuple[Column, ...] = (
@@ -141,6 +160,15 @@ COLUMNS: tuple[Column, ...] = (
     Column("completed", "completed", "", count),
     Column("failed", "failed", "", count),
     *(Column(f"latency_{q}_us", q, "", _MS) for q in LATENCY_QUANTILES),
+    Column("mos_mean", "MOS mean", "", _opinion),
+    Column("mos_least", "MOS least", "", _opinion),
+    Column("mos_forward", "MOS forward", "", _opinion),
+    Column("mos_back", "MOS back", "", _opinion),
+    Column("jitter_mean_us", "jitter mean", "ms", _MS),
+    Column("audio_late", "audio late", "%", _share),
+    Column("audio_lost", "audio lost", "%", _share),
+    Column("video_late", "video late", "%", _share),
+    Column("video_lost", "video lost", "%", _share),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB),
     *(Column(f"drops_{reason}", reason, "", count) for reason in LOSS_REASONS),
     Column("link_marks", "marked", "packets", count),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import (
+    app_,
     blind,
     cc,
     dish,
@@ -55,6 +56,7 @@ app.command("live", help=live.HELP)(live.live)
 app.command("sim", help=sim.HELP)(sim.sim)
 app.add_typer(study.app, name="study")
 app.command("report", help=report.HELP)(report.report)
+app.add_typer(app_.app, name="app")
 app.add_typer(cc.app, name="cc")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)

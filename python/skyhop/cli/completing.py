@@ -32,6 +32,13 @@ def constellations(incomplete: str) -> list[str]:
     return _beginning((entry.name for entry in _core.list_constellations()), incomplete)
 
 
+def applications(incomplete: str) -> list[str]:
+    """Offer the applications of flows."""
+    from skyhop import _core
+
+    return _beginning((entry.name for entry in _core.list_apps()), incomplete)
+
+
 def congestion_controls(incomplete: str) -> list[str]:
     """Offer the kernel's congestion controls."""
     from skyhop import _core

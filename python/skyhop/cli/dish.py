@@ -162,11 +162,9 @@ def map_(
 
         figure_kind(output)
     if file is not None:
-        from skyhop.dish.messages import read_map, read_status
-        from skyhop.dish.readings import obstruction_map_of
+        from skyhop.dish.messages import seen_in
 
-        pointing = None if status_file is None else read_status(status_file)
-        seen = obstruction_map_of(read_map(file), pointing)
+        seen = seen_in(file, status_file)
     else:
         with _dish(address, timeout) as dish:
             seen = dish.obstruction_map()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +91,7 @@ def _rows(found: Dissection) -> list[dict[str, Any]]:
             "95 % (ms)": f"{piece.low_ms:.2f}-{piece.high_ms:.2f}",
             "share": _per_cent(piece.share),
             "share 95 %": f"{100 * piece.share_low:.1f}-{_per_cent(piece.share_high)}",
-            "of medians (ms)": f"{piece.of_medians_ms:.2f}",
+            "of medians (ms)": _told(piece.of_medians_ms, f"{piece.of_medians_ms:.2f}"),
             "its share": _per_cent(piece.of_medians_share),
             "ends at": " ".join(piece.addresses),
         }
@@ -99,12 +100,14 @@ def _rows(found: Dissection) -> list[dict[str, Any]]:
 
 
 def _per_cent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return _told(share, f"{100 * share:.1f} %")
+
+
+def _told(value: float, written: str) -> str:
+    return "cannot be told" if math.isnan(value) else written
 
 
 def _document(found: Dissection) -> dict[str, Any]:
-    import math
-
     pieces = [
         {
             name: None if isinstance(value, float) and math.isnan(value) else value

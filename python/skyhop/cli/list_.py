@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import completing
+from skyhop.cli.app_ import print_applications
 from skyhop.cli.cc import print_congestion_controls
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
@@ -115,10 +116,8 @@ def qoes(as_json: Json = False) -> None:
 
 @app.command()
 def apps(as_json: Json = False) -> None:
-    """List the applications that flows may have."""
-    from skyhop import _core
-
-    _print(_core.list_apps(), as_json)
+    """List the applications that flows may have (the same as skyhop app list)."""
+    print_applications(as_json=as_json)
 
 
 @app.command()

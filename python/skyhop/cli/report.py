@@ -29,6 +29,11 @@ Examples:
   skyhop report runs/cubic runs/bbr -o report.html --figures paper --format pdf --width one-column
 
   skyhop report runs/cubic runs/bbr -o comparison.pdf --width two-column
+
+A run that was fetched from a testbed shows its terminal's telemetry too, and may be without a run
+directory:
+
+  skyhop report fetched -o report.html
 """
 
 
@@ -48,13 +53,19 @@ def report(
     force_size: ForceSize = False,
 ) -> None:
     """Write a report."""
-    from skyhop.report import summary_rows
+    from skyhop.analysis.terminal_page import fetched
+    from skyhop.report import summary_rows, write_terminal_report
 
     check_form(as_json=as_json, as_csv=as_csv)
     files = figure_files(figures, kinds, width, ("png",))
     alone = is_figure(output)
     if alone and (figures is not None or kinds):
         raise InputError(f"{output}: one figure alone: --figures and --format are for pages")
+    places = [fetched(directory) for directory in directories]
+    found = [place for place in places if place is not None]
+    if found and len(found) == len(places) and not (alone or as_json or as_csv):
+        print_note(f"report: {write_terminal_report(found, output, figures=files)}")
+        return
     written = _write(directories, output, files, alone=alone, force_size=force_size)
     if as_json:
         print_json(summary_rows(directories))

@@ -67,8 +67,8 @@ Find spikes of latency that last.
 
 They are 3 s and longer above twice the median of 15 minutes.
 
-DIR is a directory of telemetry (then name the node), FILE single round trips: ping -D,
-unix_ns,rtt_ms or LENS' CSV.
+DIR is a directory of telemetry (then name the node); FILE is a run's telemetry.parquet, or single
+round trips: ping -D, unix_ns,rtt_ms or LENS' CSV.
 
 Examples:
 
@@ -86,6 +86,8 @@ Example:
 
   skyhop telemetry path telemetry --node bcn-1 --from 2026-11-24T12:00 --to 2026-11-24T12:30 \
     -o path.parquet
+
+  skyhop telemetry path fetched/telemetry.parquet -o path.parquet
 """
 
 _CHUNK = 5000
@@ -95,8 +97,17 @@ _MOST_SHOWN = 40
 
 app = group(HELP)
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Where telemetry is kept.")]
+Kept = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR|FILE", help="Where telemetry is kept, or a run's telemetry.parquet."
+    ),
+]
 Node = Annotated[str, typer.Option("--node", metavar="NAME", help="The terminal's node.")]
+Whose = Annotated[
+    str | None,
+    typer.Option("--node", metavar="NAME", help="The terminal's node, of a directory of several."),
+]
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="From this time on, such as 2026-11-24T12:00."),
@@ -170,7 +181,7 @@ def _checked(samples: Iterator[Sample]) -> tuple[int, int, int]:
 
 @app.command("show", help=SHOW_HELP)
 def show(
-    directory: Directory,
+    kept: Kept,
     nodes: Annotated[
         list[str] | None,
         typer.Option("--node", metavar="NAME", help="Of this node; give it for each."),
@@ -188,16 +199,18 @@ def show(
     as_csv: Csv = False,
 ) -> None:
     """Show telemetry."""
-    store = opened_store(directory)
+    from skyhop.telemetry.store import telemetry_in
+
+    store = telemetry_in(kept)
     if not any((from_, to, fields, step, as_csv)):
         rows = list(_days(store, nodes))
         if rows or as_json:
             print_rows(rows, as_json=as_json)
         else:
-            print_note(f"{directory}: there is no telemetry yet")
+            print_note(f"{kept}: there is no telemetry yet")
         return
     frame = read_frame(
-        directory, nodes, fields.split(",") if fields else None, from_, to, _step_ns(step)
+        kept, nodes, fields.split(",") if fields else None, from_, to, _step_ns(step)
     )
     if fields is None:
         frame = _known(frame)
@@ -213,8 +226,8 @@ def show(
 
 @app.command("orientation", help=ORIENTATION_HELP)
 def orientation(
-    directory: Directory,
-    node: Node,
+    kept: Kept,
+    node: Whose = None,
     from_: From = None,
     to: To = None,
     block: Annotated[
@@ -241,7 +254,7 @@ def orientation(
 
     from skyhop.analysis import orientation as analysed
 
-    frame = read_frame(directory, [node], analysed.FIELDS, from_, to)
+    frame = read_frame(kept, _named(node), analysed.FIELDS, from_, to)
     found = analysed.by_orientation(
         frame, seed=seed, permutations=permutations, block_s=block_ns / 1e9
     )
@@ -287,10 +300,11 @@ def spikes(
     window_ns = _step_ns(window, "--window") or 0
 
     from skyhop.analysis.spikes import find_spikes
+    from skyhop.telemetry.store import is_telemetry_file
 
     series = (
-        _series_of_directory(source, node, field, from_, to)
-        if source.is_dir()
+        _series_of_telemetry(source, node, field, from_, to)
+        if source.is_dir() or is_telemetry_file(source)
         else _series_of_file(source, file_format, from_, to)
     )
     found = find_spikes(series, window_ns / 1e9)
@@ -323,9 +337,9 @@ def spikes(
 
 @app.command("path", help=PATH_HELP)
 def path(
-    directory: Directory,
-    node: Node,
+    kept: Kept,
     output: Output,
+    node: Whose = None,
     from_: From = None,
     to: To = None,
     field: Annotated[
@@ -348,7 +362,7 @@ def path(
     check_figure(plot)
     laid_out = figure_width(width)
     check_directory(output)
-    frame = read_frame(directory, [node], FIELDS, from_, to)
+    frame = read_frame(kept, _named(node), FIELDS, from_, to)
     trace, used, unknown = path_of(frame, field, from_=place, to=other)
     finish(trace, output, plot, laid_out)
     print_note(f"made of {used}")
@@ -356,8 +370,12 @@ def path(
         print_note(f"{unknown:,} s were not known, and are as the second before each")
 
 
-def _series_of_directory(
-    directory: Path, node: str | None, field: str | None, from_: str | None, to: str | None
+def _named(node: str | None) -> list[str] | None:
+    return None if node is None else [node]
+
+
+def _series_of_telemetry(
+    kept: Path, node: str | None, field: str | None, from_: str | None, to: str | None
 ) -> Series:
     from skyhop.analysis.spikes import series_of
     from skyhop.errors import InputError
@@ -365,7 +383,7 @@ def _series_of_directory(
 
     if field is not None and field not in LATENCIES:
         raise InputError(f'--field: expected {" or ".join(LATENCIES)}, not "{field}"')
-    frame = read_frame(directory, None if node is None else [node], FIELDS, from_, to)
+    frame = read_frame(kept, _named(node), FIELDS, from_, to)
     known = [name for name in LATENCIES if frame[name].null_count() < frame.height]
     chosen = field or (known[0] if known else next(iter(LATENCIES)))
     return series_of(frame, chosen, LATENCIES[chosen], f"{frame['node'][0]}, {chosen}")
@@ -481,22 +499,8 @@ def _orientation_document(found: Orientation) -> dict[str, Any]:
     }
 
 
-def opened_store(directory: Path) -> Any:
-    """Return the store of a directory that has to be there.
-
-    Raises:
-        InputError: it is not.
-    """
-    from skyhop.errors import InputError
-    from skyhop.telemetry.store import Store
-
-    if not directory.is_dir():
-        raise InputError(f"{directory}: there is no such directory of telemetry")
-    return Store(directory)
-
-
 def read_frame(
-    directory: Path,
+    kept: Path,
     nodes: Sequence[str] | None,
     fields: Sequence[str] | None,
     from_: str | None,
@@ -506,12 +510,12 @@ def read_frame(
     """Return telemetry as the options of a command ask for it.
 
     Raises:
-        InputError: there is no such directory, node, field or time, or nothing in it.
+        InputError: there is no such place, node, field or time, or nothing in it.
     """
     from skyhop.errors import InputError
+    from skyhop.telemetry.store import telemetry_in
 
-    store = opened_store(directory)
-    frame: pl.DataFrame = store.read(
+    frame = telemetry_in(kept).read(
         nodes,
         None if fields is None else [name.strip() for name in fields],
         _time_ns("--from", from_),
@@ -519,7 +523,7 @@ def read_frame(
         step_ns,
     )
     if frame.height == 0:
-        raise InputError(f"{directory}: there is no telemetry of these nodes and times")
+        raise InputError(f"{kept}: there is no telemetry of these nodes and times")
     return frame
 
 

@@ -503,6 +503,36 @@ def scavenger(
     print(f"{node}: {found['scavenger_mode']}")
 
 
+@app.command("map")
+def map_(
+    node: NodeName,
+    credential: As = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FIGURE", help="Draw it: a PNG, SVG or PDF."),
+    ] = None,
+) -> None:
+    """Draw the newest obstruction map of a node's terminal, or print it as grpcurl would.
+
+    Example: skyhop testbed map bcn-1 -o sky.png
+    """
+    if output is not None:
+        from skyhop.data.figure_files import figure_kind
+
+        figure_kind(output)
+    with _open(credential) as testbed:
+        found = json.dumps(testbed.obstruction_map(node))
+    if output is None:
+        print(found)
+        return
+    from skyhop.dish.messages import seen_of
+    from skyhop.figures.obstruction import draw_obstruction
+    from skyhop.figures.style import save
+
+    save(draw_obstruction(seen_of(found.encode(), node), f"Obstruction map of {node}"), output)
+    print(output)
+
+
 @app.command()
 def policy(
     node: NodeName,
@@ -532,7 +562,7 @@ def policy(
 def trigger_test(
     expression: Annotated[str, typer.Argument(metavar="EXPRESSION")],
     history: Annotated[
-        Path | None, typer.Option("--history", metavar="DIR", help="A store of telemetry here.")
+        Path | None, typer.Option("--history", metavar="DIR|FILE", help="Telemetry here.")
     ] = None,
     node: Annotated[str | None, typer.Option(help="Whose telemetry.")] = None,
     begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
@@ -544,7 +574,8 @@ def trigger_test(
 ) -> None:
     """Say when a trigger would have fired over kept telemetry, and why not in between.
 
-    Over a store here, or over what the testbed keeps of a node (the last hour where not said).
+    Over telemetry here (a directory of it, or a run's telemetry.parquet), or over what the testbed
+    keeps of a node (the last hour where not said).
 
     Example: skyhop testbed trigger test "pop_ping_latency_ms > 100" --node bcn-1
     """
@@ -560,14 +591,14 @@ def trigger_test(
         raise InputError(str(error)) from None
     to_ns = _instant_ns(end, _now_ns())
     if history is not None:
-        from skyhop.telemetry.store import Store
+        from skyhop.telemetry.store import telemetry_in
 
         chosen = [node] if node else None
-        frame = Store(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
+        frame = telemetry_in(history).read(chosen, None, _instant_ns(begin, 0), to_ns)
         if frame["node"].n_unique() > 1:
             raise InputError(f"{history}: holds several nodes; choose one with --node")
     elif node is None:
-        raise InputError("expected --history DIR, or --node NAME of a testbed")
+        raise InputError("expected --history DIR or FILE, or --node NAME of a testbed")
     else:
         with _open(credential) as testbed:
             frame = testbed.telemetry(node, _instant_ns(begin, to_ns - 3600 * 10**9), to_ns)

@@ -36,6 +36,7 @@ _LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes", "delivered_bytes"
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
+_CALL_COLUMNS = (*_APP_COLUMNS, "direction", "mos")
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
 
@@ -87,7 +88,11 @@ def _record(head: RunHead, run: Run) -> RunRecord:
         else {},
         apps=_app_series(
             {
-                name: _frame(table, _APP_COLUMNS, directory / f"{name}.parquet")
+                name: _frame(
+                    table,
+                    _CALL_COLUMNS if name == "calls" else _APP_COLUMNS,
+                    directory / f"{name}.parquet",
+                )
                 for name, table in run.apps.items()
             }
         ),
@@ -212,8 +217,19 @@ def _app_series(frames: Mapping[str, pl.DataFrame]) -> dict[int, AppSeries]:
                 table=name,
                 t_s=_floats(rows, "t_ns", 1e9),
                 latency_ms=_floats(rows, "latency_ns", 1e6),
+                mos=_opinions(rows) if name == "calls" else {},
             )
     return dict(sorted(apps.items()))
+
+
+def _opinions(calls: pl.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Return the mean opinion scores of a call by direction, each with its windows' beginnings."""
+    found = {}
+    for direction in ("forward", "back"):
+        rows = calls.filter(pl.col("direction") == direction)
+        if len(rows):
+            found[direction] = (_floats(rows, "mos", 1.0), _floats(rows, "t_ns", 1e9))
+    return found
 
 
 def _events(frame: pl.DataFrame) -> Events:

@@ -7,7 +7,7 @@ milliseconds, NaN for what is not known. `reading` makes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,8 @@ class AppSeries:
     """When each was due, shape (n,)."""
     latency_ms: FloatArray
     """From then until it was done, shape (n,), NaN where it failed."""
+    mos: Mapping[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    """Of a call, by direction: the mean opinion scores of its windows, and when these began."""
 
     @property
     def failed_s(self) -> FloatArray:

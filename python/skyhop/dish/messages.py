@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format
 
 from skyhop.dish import device_pb2
+from skyhop.dish.readings import ObstructionMap, obstruction_map_of
+from skyhop.dish.sky import Frame
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,6 +59,53 @@ def read_map(file: Path) -> device_pb2.DishGetObstructionMapResponse:
         InputError: the file cannot be read or is not such an answer.
     """
     return map_of(_content(file), str(file))
+
+
+def seen_in(file: Path, status_file: Path | None = None) -> ObstructionMap:
+    """Return the sky of a recorded obstruction map.
+
+    Where its terminal pointed stands in the same file, as in those that agents keep, or in another.
+
+    Raises:
+        InputError: a file cannot be read or is not such an answer.
+    """
+    if status_file is not None:
+        return obstruction_map_of(read_map(file), read_status(status_file))
+    return seen_of(_content(file), str(file))
+
+
+def seen_of(content: bytes, origin: str) -> ObstructionMap:
+    """Return the sky of a recorded obstruction map; `origin` stands in errors.
+
+    Raises:
+        InputError: it is not such an answer.
+    """
+    answer = map_of(content, origin)
+    has_pointing = f'"{_KEYS["dish_get_status"]}"'.encode() in content
+    return obstruction_map_of(answer, status_of(content, origin) if has_pointing else None)
+
+
+def recorded_map(seen: ObstructionMap) -> bytes:
+    """Return an obstruction map as `seen_in` reads it; values have three decimals."""
+    grid = seen.grid
+    in_terminals = grid.frame == Frame.TERMINAL
+    return json.dumps(
+        {
+            "dishGetObstructionMap": {
+                "numRows": grid.rows,
+                "numCols": grid.columns,
+                "minElevationDeg": seen.min_elevation_deg,
+                "maxThetaDeg": grid.max_theta_deg,
+                "mapReferenceFrame": "FRAME_UT" if in_terminals else "FRAME_EARTH",
+                "snr": [-1 if value < 0 else round(value, 3) for value in seen.snr],
+            },
+            "dishGetStatus": {
+                "boresightAzimuthDeg": grid.pointing.azimuth_deg,
+                "boresightElevationDeg": 90 - grid.pointing.tilt_deg,
+            },
+        },
+        separators=(",", ":"),
+    ).encode()
 
 
 def status_of(content: bytes, origin: str) -> device_pb2.DishGetStatusResponse:

@@ -43,11 +43,15 @@ def dissection_figure(
     places = np.arange(len(found.pieces))
     for side, label, colour, bars in _bars(found):
         at, spread = places + side * _WIDE / 2, np.array([bar.spread for bar in bars]).T
+        if np.isnan([bar.ms for bar in bars]).all():
+            continue
         ax.bar(at, [bar.ms for bar in bars], _WIDE, color=colour, label=label)
         if spread.any():
             ax.errorbar(at, [bar.ms for bar in bars], spread, fmt="none", ecolor="black",
                         elinewidth=pt(ax, 1), capsize=pt(ax, 3))  # fmt: skip
         for x, bar in zip(at, bars, strict=True):
+            if np.isnan(bar.share):
+                continue
             top = max(bar.ms + bar.spread[1], 0)
             ax.annotate(f"{100 * bar.share:.0f} %", (x, top), (0, pt(ax, 3)), ha="center",
                         textcoords="offset points", fontsize=pt(ax, 8.5), color=GREY)  # fmt: skip

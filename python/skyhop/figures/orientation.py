@@ -31,6 +31,7 @@ from skyhop.figures.style import (
 
 _FEW = "#D5D5D5"
 _MARGIN_CELLS = 2
+_LEAST_SPREAD = 2.0
 _FEWEST_ACROSS = 8
 """So many cells are shown at least, so that a terminal that never turns is not one large square."""
 
@@ -108,7 +109,11 @@ def _draw(
     values = np.full((y.max() - y.min() + 1, x.max() - x.min() + 1), np.nan)
     values[y - y.min(), x - x.min()] = known[column].to_numpy() * factor
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    norm: Normalize = LogNorm(low, max(high, low * 1.01)) if is_log else Normalize(low, high)
+    # Of a terminal that hardly turned there is nothing to spread over decades.
+    spreads = high > _LEAST_SPREAD * low
+    norm: Normalize = (
+        LogNorm(low, high) if is_log and spreads else Normalize(low, max(high, low * 1.01))
+    )
     edges = [np.arange(p.min(), p.max() + 2) * CELL_DEG for p in (x, y)]
     image = ax.pcolormesh(*edges, np.ma.masked_invalid(values), cmap="cividis", norm=norm,
                           rasterized=True)  # fmt: skip

@@ -71,6 +71,7 @@ _HEIGHTS_IN = {
     "goodput": 1.7, "srtt": 1.7, "probe RTT": 1.5, "cwnd": 1.5, "retransmits": 1.0, "queue": 1.2,
     "drops": 1.0, "marks": 1.0, "one-way delay": 2.3, "hops": 1.0, "rate": 1.3,
     **{f"latency of {table}": 1.7 for table in APP_TABLES},
+    "MOS": 1.3,
 }  # fmt: skip
 """By what a panel shows."""
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from skyhop.errors import InputError
 from skyhop.predict.frame import POSITION, SECOND_NS, is_frame, parquet, read_frame, whole
+from skyhop.predict.windows import CLOCKED_NS
 from skyhop.telemetry.fields import TIME
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 Direction = Literal["down", "up"]
 PerSecond = Literal["median", "mean", "first"]
-_CLOCKED_NS = 1_420_070_400 * SECOND_NS
-"""2015: earlier times are those of files that do not know when they were measured."""
 _TELEMETRY = {
     "pop_ping_drop_rate": "drop",
     "downlink_throughput_bps": "rx_bps",
@@ -172,7 +171,7 @@ def _timed(frame: pl.DataFrame) -> pl.DataFrame:
     # Of the second's beginning: a phase of 0 is a second that holds a moment of the grid.
     begin_s = pl.col(TIME) // SECOND_NS - 1
     phase = (begin_s - GRID_OFFSET_S) % GRID_PERIOD_S
-    is_clocked = pl.col(TIME) >= _CLOCKED_NS
+    is_clocked = pl.col(TIME) >= CLOCKED_NS
     known = pl.when(is_clocked).then(phase.cast(pl.Float64)).otherwise(None)
     return frame.with_columns(pl.coalesce("grid_phase_s", known).alias("grid_phase_s"))
 

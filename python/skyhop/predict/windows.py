@@ -26,6 +26,8 @@ LOOK_BACK_S = 30
 LONGEST_HORIZON_S = 30
 SECOND_NS = 10**9
 GRID_PERIOD_S, GRID_OFFSET_S = 15, 12
+CLOCKED_NS = 1_420_070_400 * SECOND_NS
+"""2015: earlier times are those of files that do not know when they were measured."""
 _DAY_S = 86_400
 _LEAST_DAYS = 2
 
@@ -198,7 +200,7 @@ def windows_of(
         past=table.past[now[:, None] + np.arange(1 - look_back_s, 1)],
         beside=_beside(table, features, now, np.where(is_there, then, -1), end_ns),
         truth=truth,
-        has_grid=_phase_s(end_ns) == 0,
+        has_grid=(_phase_s(end_ns) == 0) & (end_ns >= CLOCKED_NS),
     )
     is_known = np.asarray(np.isfinite(windows.past[:, :, 0]).all(axis=1))
     return windows.chosen(is_known if with_unknown else is_known & np.isfinite(truth))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         run_html,
         study_html,
     )
-    from skyhop.report.page import write_figure, write_report
+    from skyhop.report.page import write_figure, write_report, write_terminal_report
     from skyhop.report.parts import FigureFiles, figures_directory
     from skyhop.report.study import write_study_report
 
@@ -36,6 +36,7 @@ __all__ = [
     "write_figure",
     "write_report",
     "write_study_report",
+    "write_terminal_report",
 ]
 
 _HOMES = {
@@ -50,6 +51,7 @@ _HOMES = {
     "write_figure": "report.page",
     "write_report": "report.page",
     "write_study_report": "report.study",
+    "write_terminal_report": "report.page",
 }
 
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skyhop.analysis.comparison import Comparison
 from skyhop.analysis.run_page import RunsPage, runs_page
+from skyhop.analysis.terminal_page import terminal_part
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.figure_files import FIGURE_KINDS, FigureWidth
 from skyhop.data.reading import read_runs
@@ -26,6 +28,9 @@ from skyhop.report.parts import (
     render,
     write_page,
 )
+
+if TYPE_CHECKING:
+    from skyhop.analysis.terminal_page import TerminalView
 
 _PNG = FigureFiles(kinds=("png",))
 
@@ -59,17 +64,16 @@ def write_report(
         InputError: a directory is not a run directory, or `output` cannot be a file.
         RunError: the report cannot be written.
     """
-    output = Path(output)
-    if output.suffix.lower() not in {".html", ".htm"}:
-        raise InputError(
-            f"{output}: a report is a page or a figure: give a name that ends in .html, or in "
-            ".png, .svg or .pdf"
-        )
+    output = _checked(output)
     page = runs_page(read_runs(run_dirs, force_size=force_size), title)
     drawn: list[ReportFigure] = []
     for planned in page.figures:
         draw = partial(_drawn, planned.view())
-        drawn.append(drawn_for(planned.name, planned.caption, draw, figures, planned.run))
+        drawn.append(
+            drawn_for(
+                planned.name, planned.caption, draw, figures, planned.run, heading=planned.heading
+            )
+        )
         if progress is not None:
             progress(len(drawn), len(page.figures))
     beside = files_beside(output, figures)
@@ -78,6 +82,58 @@ def write_report(
     write_page(output, _html(page, drawn, beside), beside, files)
     for file in stale:
         file.unlink()
+    return output
+
+
+def write_terminal_report(
+    places: Sequence[Path],
+    output: Path | str,
+    *,
+    figures: FigureFiles = _PNG,
+) -> Path:
+    """Write a page about the terminals of runs that were fetched from a testbed.
+
+    Args:
+        places: where their telemetry is, as `terminal_page.fetched` finds it.
+        output: the HTML file; its directory must exist.
+        figures: where the figures are written; as in `write_report`.
+
+    Raises:
+        InputError: there is no such telemetry, or `output` cannot be a file.
+        RunError: the report cannot be written.
+    """
+    output = _checked(output)
+    parts = [terminal_part(place) for place in places]
+    drawn = [
+        [
+            drawn_for(
+                f"terminal-{number}-{figure.name}", figure.caption,
+                partial(_drawn, figure.view), figures, heading=figure.heading,
+            )
+            for figure in part.figures
+        ]
+        for number, part in enumerate(parts, 1)
+    ]  # fmt: skip
+    beside = files_beside(output, figures)
+    title = ", ".join(dict.fromkeys(part.name for part in parts))
+    html = render(
+        "terminal.html.jinja",
+        title=title,
+        parts=list(zip(parts, drawn, strict=True)),
+        beside=beside,
+    )
+    files = {n: c for of_part in drawn for figure in of_part for n, c in figure.files.items()}
+    write_page(output, html, beside, files)
+    return output
+
+
+def _checked(output: Path | str) -> Path:
+    output = Path(output)
+    if output.suffix.lower() not in {".html", ".htm"}:
+        raise InputError(
+            f"{output}: a report is a page or a figure: give a name that ends in .html, or in "
+            ".png, .svg or .pdf"
+        )
     return output
 
 
@@ -106,10 +162,30 @@ def write_figure(
     return save(figure, output)
 
 
-def _drawn(view: Timeline | Comparison, width: FigureWidth) -> Sheet:
+def _drawn(view: Timeline | Comparison | TerminalView, width: FigureWidth) -> Sheet:
     if isinstance(view, Comparison):
         return draw_comparison(view, width)
-    return draw_timeline(view, width)
+    if isinstance(view, Timeline):
+        return draw_timeline(view, width)
+    return _of_terminal(view, width)
+
+
+def _of_terminal(view: TerminalView, width: FigureWidth) -> Sheet:
+    from skyhop.analysis.dissection import Dissection
+    from skyhop.analysis.orientation import Orientation
+    from skyhop.analysis.spikes import Spikes
+    from skyhop.figures.dissection import dissection_figure
+    from skyhop.figures.obstruction import draw_obstruction
+    from skyhop.figures.orientation import orientation_figure
+    from skyhop.figures.spikes import spikes_figure
+
+    if isinstance(view, Spikes):
+        return spikes_figure(view, width=width)
+    if isinstance(view, Orientation):
+        return orientation_figure(view, width=width)
+    if isinstance(view, Dissection):
+        return dissection_figure(view, width=width)
+    return draw_obstruction(view, "Obstruction map", width)
 
 
 def _html(page: RunsPage, figures: Sequence[ReportFigure], beside: FilesBeside) -> str:
@@ -118,7 +194,11 @@ def _html(page: RunsPage, figures: Sequence[ReportFigure], beside: FilesBeside) 
         page=page,
         several=len(page.runs) > 1,
         overview=[figure for figure in figures if figure.run is None],
-        figures={figure.run: figure for figure in figures},
+        figures={figure.run: figure for figure in figures if not figure.heading},
+        of_terminals=[
+            [figure for figure in figures if figure.run == index and figure.heading]
+            for index in range(len(page.runs))
+        ],
         figures_of_page=figures,
         beside=beside,
     )

@@ -47,6 +47,8 @@ class ReportFigure:
     """Its files by their names."""
     run: int | None = None
     """Which of the runs it is about; None: all of them."""
+    heading: str = ""
+    """Of a figure about a run's terminal."""
 
     @property
     def wide_uri(self) -> str:
@@ -65,6 +67,8 @@ def drawn_for(
     draw: Callable[[FigureWidth], Figure],
     wanted: FigureFiles,
     run: int | None = None,
+    *,
+    heading: str = "",
 ) -> ReportFigure:
     """Draw a figure for the page, for phones and as files; `draw` draws it for a width."""
     # Pages without figures need no drawing library.
@@ -78,7 +82,7 @@ def drawn_for(
         f"{name}.{kind}": pngs[wanted.width] if kind == "png" else figure_bytes(of_width, kind)
         for kind in wanted.kinds
     }
-    return ReportFigure(name, caption, pngs["page"], pngs[_PHONE], files, run)
+    return ReportFigure(name, caption, pngs["page"], pngs[_PHONE], files, run, heading)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What is measured of each run: columns of the dataset, and the metrics that read them.
 
-A row belongs to one TCP flow of one run; a run without TCP flows has one row with what is known of
-its link and probes. Columns carry summary.json's names and units; metrics have the units that
+A row belongs to one TCP flow or call of one run; a run without any has one row with what is known
+of its link and probes. Columns carry summary.json's names and units; metrics have the units that
 people read.
 """
 
@@ -30,7 +30,7 @@ from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, pa
 from skyhop.study.file import LATER_METRIC_KEYS, RESERVED, Metric
 from skyhop.study.sampling import measured
 
-_LAYOUT = 5
+_LAYOUT = 6
 """Counts up when the rows below change, so that finished runs are measured again."""
 
 
@@ -73,6 +73,14 @@ BUILT_IN: tuple[MetricInfo, ...] = (
     *(
         MetricInfo(f"latency_{q}", f"latency_{q}_us", f"latency {q}", "ms", 1e-3)
         for q in LATENCY_QUANTILES
+    ),
+    MetricInfo("mos", "mos_mean", "mean MOS", ""),
+    MetricInfo("mos_least", "mos_least", "least MOS", ""),
+    MetricInfo("jitter", "jitter_mean_us", "mean jitter", "ms", 1e-3),
+    *(
+        MetricInfo(f"{medium}_{fate}", f"{medium}_{fate}", f"{fate} {medium} frames", "%", 100)
+        for medium in ("audio", "video")
+        for fate in ("late", "lost")
     ),
     MetricInfo("completed", "completed", "completed", ""),
     MetricInfo("failed", "failed", "failed", ""),

@@ -254,6 +254,10 @@ def _named_files(
     elements = resolved.get("signal", {}).get("elements")
     if elements is not None:
         found["signal"] = _digests({"elements": elements}, beside, digests)
+    for place, flow in enumerate(resolved.get("flow", ())):
+        sizes = flow.get("app", {}).get("file")
+        if sizes is not None:
+            found[f"flow.{place}"] = _digests({"file": sizes}, beside, digests)
     return found
 
 

@@ -21,7 +21,8 @@ from skyhop.telemetry.traces import Hop, Trace
 def dissected(metric: Metric, record: RunRecord) -> float | None:
     """Return a segment's delay of one direction in ms, or its share in %.
 
-    None where it cannot be told from its neighbours, or nothing reached the end of the route.
+    None where it cannot be told from its neighbours or by medians, or nothing reached the end of
+    the route.
     """
     from skyhop.analysis.dissection import dissect
 
@@ -37,7 +38,8 @@ def dissected(metric: Metric, record: RunRecord) -> float | None:
         if piece.name == metric.segment:
             if metric.method == "trace":
                 return 100 * piece.share if metric.share else piece.by_trace_ms
-            return 100 * piece.of_medians_share if metric.share else piece.of_medians_ms
+            found = 100 * piece.of_medians_share if metric.share else piece.of_medians_ms
+            return None if np.isnan(found) else found
     return None
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry import maps
 from skyhop.telemetry.columns import brought_together, checked, schema, table_of, time_of
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 
@@ -38,6 +39,8 @@ _FOLDED, _JOURNAL = ".parquet", ".jsonl"
 _LARGE_JOURNAL = 4 << 20
 """Bytes from which on `tidy` folds a journal before its day is over: two hours of one terminal."""
 _ROWS_TO_JUDGE = 4096
+_PARQUET = b"PAR1"
+"""How a Parquet file begins."""
 
 
 class Store:
@@ -138,12 +141,7 @@ class Store:
         """
         import polars as pl
 
-        names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
-        for name in names:
-            if name not in BY_NAME:
-                raise InputError(f'telemetry: there is no field "{name}": see docs/telemetry.md')
-        if step_ns is not None and step_ns <= 0:
-            raise InputError("telemetry: the step has to be longer than 0")
+        names = _names(fields, step_ns)
         frames = []
         for node in self.nodes() if nodes is None else dict.fromkeys(nodes):
             for day in self.days(node):
@@ -157,12 +155,7 @@ class Store:
         if not frames:
             empty = pl.DataFrame(pl.from_arrow(schema(names).empty_table()))
             frames.append(empty.select(pl.lit("").alias("node"), pl.all()))
-        frame = pl.concat(frames)
-        if from_ns is not None:
-            frame = frame.filter(pl.col(TIME) >= from_ns)
-        if to_ns is not None:
-            frame = frame.filter(pl.col(TIME) < to_ns)
-        return frame if step_ns is None else _stepped(frame, step_ns)
+        return _chosen(pl.concat(frames), from_ns, to_ns, step_ns)
 
     def nodes(self) -> list[str]:
         """Return the nodes of which there is telemetry, by name."""
@@ -182,6 +175,28 @@ class Store:
         if not place.is_dir():
             raise InputError(f'{self.directory}: there is no telemetry of a node "{node}"')
         return sorted({day for day, _ in _files(place)})
+
+    def keep_map(self, node: str, content: bytes) -> None:
+        """Keep a node's obstruction map, in place of the one before.
+
+        Raises:
+            InputError: a node cannot have that name.
+            RunError: it cannot be written; the one before stays.
+        """
+        from skyhop.data.files import write_file
+
+        place = self._of(node)
+        _make(place)
+        write_file(place / maps.FILE, content)
+
+    def map_file(self, node: str) -> Path | None:
+        """Return where a node's newest obstruction map is; None where there is none.
+
+        Raises:
+            InputError: a node cannot have that name.
+        """
+        file = self._of(node) / maps.FILE
+        return file if file.is_file() else None
 
     def delete(self, node: str) -> None:
         """Remove all telemetry of a node, if there is any.
@@ -257,6 +272,107 @@ class Store:
             rows = pa.concat_tables([before, brought_together([touched, table_of(new, names)])])
             write_file(file, _parquet(rows))
             journal.unlink()
+
+
+class OneFile:
+    """Telemetry of one node in a Parquet file, read like a store; a run's telemetry.parquet is one.
+
+    Args:
+        file: has `time_ns`, and any of the fields; other columns are left out.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(
+        self,
+        nodes: Sequence[str] | None = None,
+        fields: Sequence[str] | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        step_ns: int | None = None,
+    ) -> pl.DataFrame:
+        """Return samples as a frame, as `Store.read` does.
+
+        The file does not say whose it is: its node is the one that is named, else its own name.
+
+        Raises:
+            InputError: there is no such field, the step is not positive, several nodes are named,
+                or the file is no telemetry.
+            RunError: it cannot be read.
+        """
+        import polars as pl
+
+        if nodes is not None and len(nodes) > 1:
+            raise InputError(f"{self._file}: is of one node: name one with --node")
+        node = nodes[0] if nodes else self.nodes()[0]
+        rows = brought_together([_folded(self._file, _names(fields, step_ns))])
+        frame = pl.DataFrame(pl.from_arrow(rows)).select(pl.lit(node).alias("node"), pl.all())
+        return _chosen(frame, from_ns, to_ns, step_ns)
+
+    def nodes(self) -> list[str]:
+        """Return what its node is called where none is named."""
+        return [self._file.stem]
+
+    def days(self, _node: str) -> list[date]:
+        """Return the days (UTC) of which it has samples, earliest first.
+
+        Raises:
+            InputError: the file is no telemetry.
+            RunError: it cannot be read.
+        """
+        times = self.read(fields=())[TIME].to_list()
+        return sorted(set(map(_day_of, times)))
+
+
+def telemetry_in(place: Path) -> Store | OneFile:
+    """Return what reads the telemetry of a directory, or of a Parquet file.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if place.is_dir():
+        return Store(place)
+    if is_telemetry_file(place):
+        return OneFile(place)
+    if place.exists():
+        raise InputError(
+            f"{place}: is neither a directory of telemetry nor a Parquet file: bring it in with "
+            "skyhop telemetry import"
+        )
+    raise InputError(f"{place}: there is no such directory or file of telemetry")
+
+
+def is_telemetry_file(file: Path) -> bool:
+    """Return whether a file is of Parquet, as its first bytes have it."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_PARQUET)) == _PARQUET
+    except OSError:
+        return False
+
+
+def _names(fields: Sequence[str] | None, step_ns: int | None) -> list[str]:
+    """Return the names of columns that are asked for, all by default; check the step too."""
+    names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
+    for name in names:
+        if name not in BY_NAME:
+            raise InputError(f'telemetry: there is no field "{name}": see docs/telemetry.md')
+    if step_ns is not None and step_ns <= 0:
+        raise InputError("telemetry: the step has to be longer than 0")
+    return names
+
+
+def _chosen(
+    frame: pl.DataFrame, from_ns: int | None, to_ns: int | None, step_ns: int | None
+) -> pl.DataFrame:
+    import polars as pl
+
+    if from_ns is not None:
+        frame = frame.filter(pl.col(TIME) >= from_ns)
+    if to_ns is not None:
+        frame = frame.filter(pl.col(TIME) < to_ns)
+    return frame if step_ns is None else _stepped(frame, step_ns)
 
 
 def _stepped(frame: pl.DataFrame, step_ns: int) -> pl.DataFrame:
@@ -352,6 +468,8 @@ def _folded(file: Path, names: Sequence[str]) -> pa.Table:
     with _opened(file) as there:
         if there is None:
             return columns.empty_table()
+        if TIME not in there.schema_arrow.names:
+            raise ValueError(f"it has no column {TIME}")
         known = [name for name in columns.names if name in there.schema_arrow.names]
         rows = there.read(columns=known, use_threads=False)
         # A field that came later is not in older files.

@@ -248,6 +248,10 @@ class Testbed:
             data = b"".join(piece.data for piece in pieces)
         return pl.read_ipc_stream(io.BytesIO(data))
 
+    def obstruction_map(self, node: str) -> dict[str, Any]:
+        """Return the newest obstruction map of a node's terminal, as grpcurl prints one."""
+        return self._values("ObstructionMap", pb.NodeName(node=node))
+
     def test_trigger(self, expression: str, node: str, from_ns: int, to_ns: int) -> list[Any]:
         """Return what a trigger would have said over a node's kept telemetry."""
         asked = pb.TestTriggerRequest(

@@ -148,6 +148,8 @@ class EventKind(StrEnum):
     """A trigger was evaluated, and fired or did not."""
     SCAVENGER = "scavenger"
     """The host's own traffic began or ended."""
+    MAP = "map"
+    """Its terminal's obstruction map has changed."""
     HEALTH = "health"
     """What the node has: versions, programs, clock offset, room."""
 

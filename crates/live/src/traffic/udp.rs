@@ -61,7 +61,8 @@ impl RunningUdp {
         self,
         sojourns: &[Vec<Sojourn>; 2],
     ) -> Result<Vec<(Transaction, Option<Duration>)>, HostError> {
-        let results = [join(self.server)?, join(self.client)?].concat();
+        let mut results = [join(self.server)?, join(self.client)?].concat();
+        results.sort_by_key(|one| one.number);
         let [there, back] = sojourns.each_ref().map(|one_way| of_place(one_way, self.plan.index));
         let scheduled =
             |number: &u64| there.get(number).zip(back.get(number)).map(|(a, b)| *a + *b);

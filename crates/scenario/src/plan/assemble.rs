@@ -66,7 +66,7 @@ impl NamedScenario {
         let run = &scenario.run;
         let trace = with_rtts(path, &self.changes_of(PATH_LINK));
         let hops = self.hops(&trace)?;
-        let flows = self.flow_plans(&self.path_links(&hops));
+        let flows = self.flow_plans(&self.path_links(&hops))?;
         Ok(Experiment {
             scenario: self.resolved(&trace),
             notes: self.path_notes()?,
@@ -100,6 +100,10 @@ impl NamedScenario {
         self.name_files_wholly(&mut value["signal"], &["elements"]);
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         for flow in flows.into_iter().flatten() {
+            if let Some(app) = flow.get_mut("app") {
+                self.name_files_wholly(app, &["file"]);
+                self.name_film_wholly(app);
+            }
             if let Some(cc) = flow.get_mut("cc") {
                 *cc = serde_json::json!(self.whole_cc(cc.as_str().unwrap_or_default()));
             }

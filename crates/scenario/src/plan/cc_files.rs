@@ -63,7 +63,7 @@ impl NamedScenario {
     fn cc_file_names(&self) -> BTreeSet<String> {
         let names = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
             FlowKind::Tcp(tcp) => cc_language(&tcp.cc).map(|_| self.whole_cc(&tcp.cc)),
-            FlowKind::Probe(_) => None,
+            FlowKind::Probe(_) | FlowKind::Call(_) => None,
         });
         names.collect()
     }

@@ -7,6 +7,7 @@ use skyhop_experiment::{FlowPlan, PlannedChange, Route, Traffic, seed_for};
 use skyhop_model::PATH_LINK;
 use skyhop_units::{Duration, Instant};
 
+use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::types::{Change, Flow, FlowKind};
 
@@ -40,14 +41,16 @@ impl NamedScenario {
     }
 
     /// The flows; a `[[flow]]` with `count = n` gives n of them. `path_links` stand for the path on their routes.
-    pub(crate) fn flow_plans(&self, path_links: &[u16]) -> Vec<FlowPlan> {
+    ///
+    /// # Errors
+    /// A file of an application cannot be read.
+    pub(crate) fn flow_plans(&self, path_links: &[u16]) -> Result<Vec<FlowPlan>, ScenarioError> {
         let end = Instant::START + self.scenario.run.duration;
         let entries = self.scenario.flow.iter().enumerate();
         let planned =
             entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.common.count as usize));
-        (0..)
-            .zip(planned)
-            .map(|(id, (entry, flow))| FlowPlan {
+        let plan = |(id, (entry, flow)): (u32, (usize, &Flow))| {
+            Ok(FlowPlan {
                 id,
                 from: flow.common.from,
                 start: self.start_of(id, flow),
@@ -55,9 +58,10 @@ impl NamedScenario {
                 routes: self.routes_of(entry, flow, path_links),
                 extra_rtt: flow.common.extra_rtt,
                 dscp: flow.common.dscp,
-                traffic: self.traffic_of(flow),
+                traffic: self.traffic_of(entry, flow)?,
             })
-            .collect()
+        };
+        (0..).zip(planned).map(plan).collect()
     }
 
     /// The number of a link; its name has been checked.
@@ -98,15 +102,16 @@ impl NamedScenario {
         routes
     }
 
-    fn traffic_of(&self, flow: &Flow) -> Traffic {
-        match &flow.kind {
+    fn traffic_of(&self, entry: usize, flow: &Flow) -> Result<Traffic, ScenarioError> {
+        Ok(match &flow.kind {
             FlowKind::Tcp(tcp) => Traffic::Tcp {
                 cc: self.whole_cc(&tcp.cc),
-                app: tcp.app(),
-                options: tcp.tcp.clone().or(self.scenario.tcp.clone()).values(),
+                app: self.with_files(tcp.app(), &format!("flow.{entry}.app"))?,
+                options: tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values(),
                 parameters: flow.parameters.clone(),
             },
             FlowKind::Probe(probe) => Traffic::Udp { app: App::Probe(probe.clone()) },
-        }
+            FlowKind::Call(call) => Traffic::Udp { app: App::Call(call.clone()) },
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! From a checked scenario to what an engine runs: the path computed, the links built.
 
 mod announce;
+mod app_files;
 mod assemble;
 mod cc_files;
 mod change;

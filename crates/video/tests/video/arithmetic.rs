@@ -58,7 +58,7 @@ fn below_the_bitrate_every_chunk_stalls_for_what_is_lacking() {
 
 #[test]
 fn a_controller_settles_on_the_highest_track_that_a_constant_rate_carries() {
-    let rates = [(1.0e6, 1), (2.2e6, 3), (3.5e6, 4), (9.0e6, 5)];
+    let rates = [(1.0e6, 1), (2.4e6, 3), (3.5e6, 4), (9.0e6, 5)];
     for (bps, track) in rates {
         let setting = setting(Film::shipped("pensieve").unwrap(), "rate", "pensieve-linear");
         let rows = play(&setting, &steady(bps), 0.0, 1).unwrap().rows;

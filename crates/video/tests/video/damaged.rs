@@ -32,7 +32,9 @@ fn manifests() {
         let sizes = |file: &str| (file.len() % 2 == 0).then_some(file.len() as u64);
         let text = String::from_utf8_lossy(bytes);
         check(film_of_mpd(&text, "film.mpd", &|_| None))?;
-        check(film_of_mpd(&text, "film.mpd", &sizes)).or(Ok(()))
+        // Some of its files may be missing now.
+        check(film_of_mpd(&text, "film.mpd", &sizes)).unwrap_or_else(|what| check_line(&what));
+        Ok::<(), String>(())
     });
 }
 

@@ -77,7 +77,7 @@ fn what_is_no_film_is_refused_in_one_line() {
         ),
         (
             &format!("chunk = \"0 s\"\nchunks = 3\n{track}"),
-            "film.toml: a chunk of 0 ns; expected 1 ms to 1 h",
+            "film.toml: a chunk of 0 s; expected 1 ms to 1 h",
         ),
         (
             &format!("chunk = \"4 s\"\nchunks = 0\n{track}"),

@@ -30,7 +30,7 @@ fn qoe_of(setting: &Setting, controller: &str, told: Told, trace: &Arc<RateTrace
 
 #[test]
 fn who_knows_more_does_better_in_the_mean_and_nobody_beats_the_optimum() {
-    let runs = u64::from(cases(40));
+    let runs = u64::from(cases(16));
     let mut sums = [0.0; 4];
     for seed in 0..runs {
         let trace = Steps::random(&mut Dice::of(seed), 4.3e6).trace();

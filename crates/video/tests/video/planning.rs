@@ -2,7 +2,7 @@
 
 use skyhop_needs::cases;
 use skyhop_video::Film;
-use skyhop_video::ahead::{Ahead, Constant, Predictions};
+use skyhop_video::ahead::{Constant, Predictions};
 use skyhop_video::planner::{Pace, Planner, Start, TIE, Winner};
 use skyhop_video::qoe::{QOES, Qoe};
 

@@ -26,6 +26,7 @@ PROBES = 15
 """A second's."""
 
 _KEPT_S = 120
+_OVERTAKEN_NS = 300_000_000
 _ECHO = struct.Struct("!BBHHHQ")
 """Type, code, checksum, identifier, sequence; then which probe it is."""
 _NUMBER = struct.Struct("!Q")
@@ -38,7 +39,7 @@ class Meter:
     """What was measured, in ns since the begin; safe to use from several threads."""
 
     lag_s = 1
-    """Answers are waited for so long."""
+    """Answers are waited for so long, unless all of a second's have come before."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,6 +66,23 @@ class Meter:
         with self._lock:
             self._counted.append((at_ns, received_bytes, sent_bytes))
             del self._counted[: -_KEPT_S * PROBES]
+
+    def is_known(self, index: int) -> bool:
+        """Return whether it is known of every probe of a second what became of it.
+
+        One that has been overtaken by a probe that was sent 0.3 s later is lost, and not waited
+        for: latency seldom falls that far at once.
+        """
+        begin_ns, end_ns = index * SECOND_NS, (index + 1) * SECOND_NS
+        with self._lock:
+            if not self._counted or self._counted[-1][0] < end_ns:
+                return False
+            sent_ns = {p: at for p, at in self._sent_ns.items() if begin_ns <= at < end_ns}
+            answered_ns = [self._sent_ns[p] for p in self._rtt_ns if p in self._sent_ns]
+            overtaken_ns = max(answered_ns, default=0) - _OVERTAKEN_NS
+            return bool(sent_ns) and all(
+                probe in self._rtt_ns or at_ns <= overtaken_ns for probe, at_ns in sent_ns.items()
+            )
 
     def second(self, index: int) -> Second:
         """Return what a second amounted to; without a probe in it nothing passed."""

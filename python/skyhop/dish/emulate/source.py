@@ -62,7 +62,10 @@ class Feed(Protocol):
     """What happens to a terminal."""
 
     lag_s: int
-    """How long after its end a second is known."""
+    """How long after its end a second is known at the latest."""
+
+    def is_known(self, index: int) -> bool:
+        """Return whether a second is known before that; only of those that are over."""
 
     def second(self, index: int) -> Second:
         """Return what happened from `index` to `index` + 1 s after the begin."""

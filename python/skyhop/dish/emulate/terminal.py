@@ -201,11 +201,14 @@ class Terminal:
 
     def _advance(self, now_ns: int) -> None:
         """Take all seconds that are over and known."""
-        over = (now_ns - self._begin_ns) // SECOND_NS - self._feed.lag_s
+        over = (now_ns - self._begin_ns) // SECOND_NS
         if over - self._taken > _SEEN_AT_MOST_S:
             self._rings.current += over - self._taken - _SEEN_AT_MOST_S
             self._taken = over - _SEEN_AT_MOST_S
-        while self._taken < over:
+        surely_known = over - self._feed.lag_s
+        while self._taken < over and (
+            self._taken < surely_known or self._feed.is_known(self._taken)
+        ):
             self._take(self._silenced(self._taken) or self._feed.second(self._taken))
 
     def _silenced(self, index: int) -> Second | None:

@@ -2,7 +2,8 @@
 
 Whether the series is differenced, a KPSS test decides; of all p and q up to 5 those with the lowest
 AIC are taken, as Hannan and Rissanen estimate them, and fitted by maximum likelihood. That is done
-once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own past, and begins anew in each window of 30 s.
+once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own
+past, and begins anew in each window of 30 s.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def _differences(values: FloatArray) -> int:
 def _searched(values: FloatArray, differences: int) -> tuple[float, tuple[int, int]] | None:
     """Return the lowest AIC of all orders, as Hannan and Rissanen estimate them, and the orders."""
     found = []
-    for order in itertools.product(range(_MOST_ORDER + 1), repeat=2):
+    orders = range(_MOST_ORDER + 1)
+    for order in itertools.product(orders, orders):
         fitted = _fit(values, order, differences, method="hannan_rissanen")
         if fitted is not None:
             found.append((fitted[0], order))

@@ -15,6 +15,7 @@ from pathlib import Path
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.importers.source import Importer, Options, Probe, Source, opened
+from skyhop.telemetry.store import OneFile, is_telemetry_file
 
 __all__ = ["Importer", "Options", "Probe", "Source", "detected", "formats", "imported", "probes"]
 
@@ -55,7 +56,7 @@ def detected(source: Source) -> Importer:
 def imported(
     file: Path, name: str | None = None, options: Options | None = None
 ) -> Iterator[Sample]:
-    """Yield the samples of a file, plain or gzipped.
+    """Yield the samples of a file, plain or gzipped, or of telemetry in a Parquet file.
 
     Args:
         file: where it is.
@@ -65,6 +66,9 @@ def imported(
     Raises:
         InputError: there is no such file or format, or a line is not of it.
     """
+    if name is None and is_telemetry_file(file):
+        yield from _kept(file)
+        return
     source, importer = _found(file, name, options)
     count = 0
     for sample in importer.samples(source):
@@ -72,6 +76,15 @@ def imported(
         yield sample
     if count == 0:
         raise InputError(f"{file}: holds no rows of the format {importer.name}")
+
+
+def _kept(file: Path) -> Iterator[Sample]:
+    """Yield the samples of telemetry that was kept, such as a run's, without what is not known."""
+    frame = OneFile(file).read().drop("node")
+    if frame.height == 0:
+        raise InputError(f"{file}: holds no samples")
+    for row in frame.iter_rows(named=True):
+        yield {name: value for name, value in row.items() if value is not None}
 
 
 def probes(file: Path, name: str | None = None, options: Options | None = None) -> list[Probe]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError
+from skyhop.telemetry import maps
 from skyhop.telemetry.collector import Collector
 from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
@@ -219,6 +220,8 @@ def _number(value: object) -> float | None:
 class _Silent:
     """No terminal: there is the host alone."""
 
+    map_every_s: float | None = None
+
     def status(self) -> Sample:
         return {}
 
@@ -257,6 +260,8 @@ class FromFile(_Silent):
 class _OfDish:
     """A Starlink terminal, as collectors ask."""
 
+    map_every_s = maps.EVERY_S
+
     def __init__(self, address: str) -> None:
         from skyhop.dish.client import Dish
 
@@ -283,6 +288,7 @@ class Watch:
         add: returns what the host adds to the newest sample.
         above: returns what is known of a second's sky, by its time in ns.
         take: takes samples, usually one per second.
+        take_map: takes the file of the terminal's obstruction map when it has changed.
         say: takes lines.
     """
 
@@ -294,11 +300,16 @@ class Watch:
         add: Callable[[], Sample],
         above: Callable[[int], Sample] = lambda _time_ns: {},
         take: Callable[[Sequence[Sample]], None],
+        take_map: Callable[[bytes], None] = lambda _content: None,
         say: Callable[[str], None],
     ) -> None:
         terminal = _OfDish(dish) if dish else FromFile(file) if file else _Silent()
         self._add, self._above, self._take, self._say = add, above, take, say
-        self._collector = Collector(terminal, self._deliver, say=lambda line: say(f"dish {line}"))
+        self._take_map, self._map = take_map, b""
+        self._collector = Collector(
+            terminal, self._deliver, on_map=self._on_map, say=lambda line: say(f"dish {line}")
+        )
+        self._collector.map_every_s = terminal.map_every_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -320,6 +331,15 @@ class Watch:
 
     def _sleep(self, seconds: float) -> None:
         self._stopped.wait(seconds)
+
+    def _on_map(self, _time_ns: int, seen: Any) -> None:
+        """Hand on what the terminal has seen of the sky, where that is news."""
+        from skyhop.dish.messages import recorded_map
+
+        content = recorded_map(seen)
+        if content != self._map:
+            self._take_map(content)
+            self._map = content
 
     def _deliver(self, samples: Sequence[Sample]) -> None:
         newest = max(samples, key=lambda sample: int(sample[TIME] or 0))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.telemetry import maps
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.testbed.agent import deploying, schedule
 from skyhop.testbed.agent.book import Book, Entry
@@ -43,6 +44,7 @@ from skyhop.testbed.agent.life import Life, key_of, length_s
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.agent.policy import Policy
+from skyhop.testbed.agent.probing import Prober
 from skyhop.testbed.agent.running import Runner, is_to_go_on, run_entry, task_entry_of
 from skyhop.testbed.agent.sensing import Counted, Host, Watch
 from skyhop.testbed.agent.settings import FILE as SETTINGS
@@ -53,6 +55,7 @@ from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
 
 if TYPE_CHECKING:
+    from skyhop.telemetry.store import Store
     from skyhop.testbed.triggers import Evaluation
 
 _S = 1_000_000_000
@@ -167,23 +170,29 @@ class Agent:
         self._runners: dict[str, Runner] = {}
         self._triggers = Triggers(book, state, options.say)
         self._host = Host(options.interface, options.net_dev)
+        self._prober = Prober(settings.probe, options.say)
         self._around = Surroundings(settings, options.dish, state, options.say)
         self._watch = Watch(
             options.dish,
             options.terminal,
             add=lambda: {**self._host.values(), **self._around.news()},
-            above=self._around.of_second,
+            above=lambda time_ns: {
+                **self._around.of_second(time_ns),
+                **self._prober.of_second(time_ns),
+            },
             take=self._take_samples,
+            take_map=self._take_map,
             say=options.say,
         )
         self._newest: Sample | None = None
         self._unsent: list[Sample] = []
+        self._unsent_map: bytes | None = None
         self._due: dict[str, float] = {}
         self._helpers: dict[str, threading.Thread] = {}
         self._fetched: dict[str, dict[str, Any]] = {}
         """Of jobs whose files are here what these are."""
         self._was_active: bool | None = None
-        self._store: Any = None
+        self._store: Store | None = None
         self._follow(schedule.loads(identity.orders_key, identity.node, book.get("schedule")))
 
     def end(self) -> None:
@@ -199,6 +208,7 @@ class Agent:
             if is_to_go_on(life) and life.state is not State.ARMED:
                 self._set_out(life)
         node.link.start()
+        self._prober.start()
         self._watch.start()
         while not node.closing.is_set():
             node.waking.clear()
@@ -209,6 +219,7 @@ class Agent:
     def _close(self) -> None:
         self._watch.close()
         self._around.close()
+        self._prober.close()
         limit = time.monotonic() + 3.0
         for runner in self._runners.values():
             runner.join(max(0.0, limit - time.monotonic()))
@@ -518,16 +529,24 @@ class Agent:
         self._samples.put(samples)
         self._node.waking.set()
 
+    def _take_map(self, content: bytes) -> None:
+        """Keep the terminal's obstruction map here, and for the orchestrator."""
+        self._opened_store().keep_map(self._node.name, content)
+        self._unsent_map = content
+
+    def _opened_store(self) -> Store:
+        if self._store is None:
+            from skyhop.telemetry.store import Store
+
+            self._store = Store(self._node.telemetry)
+        return self._store
+
     def _keep_samples(self, samples: Sequence[Sample]) -> Sample | None:
         """Keep samples here and for the orchestrator; return the newest."""
         self._unsent += samples
         del self._unsent[:-3600]
         try:
-            if self._store is None:
-                from skyhop.telemetry.store import Store
-
-                self._store = Store(self._node.telemetry)
-            self._store.append(self._node.name, samples)
+            self._opened_store().append(self._node.name, samples)
         except SkyhopError as error:
             self._say(f"telemetry: {error}")
         newest = max(samples, key=lambda sample: int(sample[TIME] or 0))
@@ -628,6 +647,8 @@ class Agent:
     def _housekeep(self) -> None:
         if self._unsent and self._is_due("telemetry", _TELEMETRY_EVERY_S):
             self._send_telemetry()
+        if self._unsent_map and self._node.link.is_connected and self._is_due("map", maps.EVERY_S):
+            self._send_map()
         if self._is_due("health", HEALTH_EVERY_S):
             self._help("health", self._report_health)
         if self._node.link.is_connected and self._is_due("prefetch", _PREFETCH_EVERY_S):
@@ -652,6 +673,13 @@ class Agent:
         for first in range(0, len(samples), _MOST_SAMPLES):
             body = {"samples": samples[first : first + _MOST_SAMPLES]}
             self._node.book.add(Entry(EventKind.TELEMETRY, time.time_ns(), body))
+
+    def _send_map(self) -> None:
+        """Report the newest map alone: those between are of no use to anybody."""
+        content, self._unsent_map = self._unsent_map, None
+        if content is not None:
+            body = {"map": maps.packed(content)}
+            self._node.book.add(Entry(EventKind.MAP, time.time_ns(), body))
 
     def _report_health(self) -> None:
         self._node.book.add(Entry(EventKind.HEALTH, time.time_ns(), health(self._node)))

@@ -11,6 +11,9 @@
     [weather]                              # nothing without this table
     source = "open-meteo"
 
+    [probe]                                # nothing without this table
+    target = "8.8.8.8"                     # pinged; with a port, connected to
+
 In `[orbit]`, `path = "site.parquet"` with `begins = "2026-12-01T10:00:00Z"` is for emulated links,
 which their path file or scenario tells all about, and `grid = true` for the moments of Starlink's
 grid alone.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +44,11 @@ _OLD_AFTER_DAYS = 3.0
 _OLDEST_DAYS = 14.0
 """Element sets older than that no path takes."""
 _LARGEST_FILE = 100_000
+_TARGET = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)"
+    r"|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
+)
+"""A name or an address, and perhaps a port; IPv6 stands in brackets where it has one."""
 _SUFFIXES = {".csv", ".gz", ".json", ".omm", ".tle", ".toml", ".txt", ".xml"}
 
 
@@ -58,6 +67,15 @@ class Orbit:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Whom the agent probes once a second."""
+
+    host: str
+    port: int | None = None
+    """Over TCP; without one it is pinged where this user may."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """An owner's; as it is here, of one who has written nothing."""
 
@@ -69,6 +87,7 @@ class Settings:
     orbit: Orbit | None = None
     weather: str | None = None
     """The address to ask."""
+    probe: Probe | None = None
 
     @property
     def needs_dish(self) -> bool:
@@ -108,7 +127,7 @@ class _WrongError(ValueError):
 
 
 def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
-    _known(content, {"place", "precision_deg", "orbit", "weather"}, "")
+    _known(content, {"place", "precision_deg", "orbit", "weather", "probe"}, "")
     place = _text(content, "place", "")
     precision_deg = _number(content, "precision_deg", _PRECISION_DEG, _COARSEST_DEG)
     orbit = None if "orbit" not in content else _orbit(_table(content, "orbit"), directory)
@@ -116,7 +135,8 @@ def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
     is_placed = weather is not None or (orbit is not None and orbit.elements is not None)
     if is_placed and place is None:
         raise _WrongError('place: is missing: "LATITUDE,LONGITUDE", a city, or "dish"')
-    return Settings(place, precision_deg, orbit, weather)
+    probe = None if "probe" not in content else _probe(_table(content, "probe"))
+    return Settings(place, precision_deg, orbit, weather, probe)
 
 
 def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:
@@ -164,6 +184,16 @@ def _weather(table: Mapping[str, Any]) -> str:
             "as it does"
         )
     return source
+
+
+def _probe(table: Mapping[str, Any]) -> Probe:
+    _known(table, {"target"}, "probe.")
+    target = _text(table, "target", "probe.")
+    found = _TARGET.fullmatch(target or "")
+    if found is None or not 0 < int(found["port"] or 1) < 1 << 16:
+        raise _WrongError('probe.target: expected such as "8.8.8.8" or "example.org:443"')
+    host = found["six"] or found["host"]
+    return Probe(host, int(found["port"]) if found["port"] else None)
 
 
 def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:

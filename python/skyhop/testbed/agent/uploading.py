@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import skyhop
+from skyhop.telemetry import maps
 from skyhop.testbed.agent.life import Life
 from skyhop.testbed.agent.node import Node, clock_offset_ms
 from skyhop.testbed.executor import keep
@@ -26,6 +27,7 @@ from skyhop.testbed.words import Side
 FILE = "upload.json"
 MANIFEST = "manifest.json"
 TELEMETRY_FILE = "telemetry.parquet"
+_OF_TERMINAL = (TELEMETRY_FILE, maps.FILE)
 PIECE_BYTES = 256_000
 _SECONDS_PER_BYTE = 1 / 10_000
 """Slower than that, an upload is given up and gone on with."""
@@ -91,7 +93,7 @@ def _chunk(life: Life, entry: dict[str, Any], offset: int, data: bytes) -> Any:
 
 def _opened(directory: Path, name: str) -> int:
     """Open a file of the manifest: ours beside the work directory, or the program's in it."""
-    if name in (*_outputs(directory), TELEMETRY_FILE) and not _is_programs(directory, name):
+    if name in (*_outputs(directory), *_OF_TERMINAL) and not _is_programs(directory, name):
         return os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     return keep.open_kept(directory / WORK, name)
 
@@ -108,7 +110,8 @@ def _manifest(node: Node, life: Life, directory: Path) -> dict[str, Any]:
     names = {entry["name"] for entry in files}
     if life.side is Side.CLIENT and keep.TELEMETRY in life.spec.get("run", {}).get("keep", []):
         _write_telemetry(node, life, directory / TELEMETRY_FILE)
-    for name in (*_outputs(directory), TELEMETRY_FILE):
+        _copy_map(node, directory / maps.FILE)
+    for name in (*_outputs(directory), *_OF_TERMINAL):
         if name not in names and (directory / name).exists():
             files.append({"name": name, **_measured(directory / name)})
     manifest = {
@@ -149,6 +152,16 @@ def _measured(file: Path) -> dict[str, Any]:
             digest.update(piece)
             size += len(piece)
     return {"size": size, "sha256": digest.hexdigest()}
+
+
+def _copy_map(node: Node, file: Path) -> None:
+    """Copy the terminal's obstruction map as it is now, where it has one."""
+    try:
+        write_durably(file, (node.telemetry / node.name / maps.FILE).read_bytes())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        node.say(f"no obstruction map is kept with a run: {error.strerror}")
 
 
 def _write_telemetry(node: Node, life: Life, file: Path) -> None:

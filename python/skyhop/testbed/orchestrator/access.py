@@ -40,6 +40,7 @@ MAY: dict[str, frozenset[Role]] = {
     "SetScavenger": _USERS,
     "SetPolicy": _USERS,
     "Telemetry": _USERS,
+    "ObstructionMap": _USERS,
     "TestTrigger": _USERS,
     "TriggerLog": _USERS,
     "GetProfile": _USERS,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
+from skyhop.telemetry import maps
 from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.job import check_name
 from skyhop.testbed.orchestrator import access, runs
@@ -326,11 +328,23 @@ def _enter(desk: Desk, at_ns: int, kind: str, text: str) -> list[dict[str, Any]]
     body = json.loads(text)
     if not isinstance(body, dict):
         raise InputError("an event is no table")
+    if kind == EventKind.MAP:
+        maps.unpacked(body.get("map"))
+        return []
     if kind == EventKind.TELEMETRY:
         samples = body["samples"]
         return [each for each in samples if isinstance(each, dict) and "time_ns" in each]
     _ENTERS[EventKind(kind)](desk, at_ns, body)
     return []
+
+
+def newest_map(events: list[tuple[int, int, str, str]]) -> bytes | None:
+    """Return the last obstruction map among what a node tells; None where there is none."""
+    for _, _, kind, text in reversed(events):
+        if kind == EventKind.MAP and len(text) <= _LONGEST_EVENT:
+            with suppress(*_WRONG):
+                return maps.unpacked(json.loads(text)["map"])
+    return None
 
 
 def _run(desk: Desk, _at_ns: int, body: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop.testbed.orchestrator import jobs, nodes, people, planning, runs
-from skyhop.testbed.orchestrator.desk import Desk, Settings, as_json
+from skyhop.testbed.orchestrator.desk import Desk, NotFoundError, Settings, as_json
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store.tables import audit, config, job, run
@@ -203,6 +203,14 @@ def _test_trigger(office: Office, desk: Desk, asked: pb.TestTriggerRequest) -> p
     return _document({"evaluations": [look.as_json() for look in looks]})
 
 
+def _obstruction_map(office: Office, desk: Desk, asked: pb.NodeName) -> pb.Document:
+    nodes.get(desk, asked.node)
+    file = office.telemetry.map_file(asked.node)
+    if file is None:
+        raise NotFoundError(f"{asked.node}: has told of no obstruction map yet")
+    return pb.Document(json=file.read_text("utf-8"))
+
+
 def _trigger_log(_office: Office, desk: Desk, asked: pb.TriggerLogRequest) -> pb.Rows:
     return _rows(
         nodes.log_of_triggers(
@@ -227,6 +235,7 @@ READING: dict[str, Procedure] = {
     "GetNode": lambda _, desk, a: _document(nodes.document(desk, a.node)),
     "TestTrigger": _test_trigger,
     "TriggerLog": _trigger_log,
+    "ObstructionMap": _obstruction_map,
     "GetProfile": lambda _, desk, __: _document(people.profile(desk)),
     "ListUsers": lambda _, desk, __: _rows(people.users(desk)),
     "GetConfig": lambda _, desk, __: _document(asdict(desk.settings) | _addresses(desk)),

@@ -315,6 +315,9 @@ class Service:
                 # Kept before the transaction is: what comes twice is the same.
                 if samples:
                     self._office.keep_telemetry(caller.name, samples)
+                seen = nodes.newest_map(events)
+                if seen is not None:
+                    self._office.telemetry.keep_map(caller.name, seen)
             return pb.Ack(seq=last, at_ns=self._office.now_ns())
 
         return await asyncio.to_thread(act)

@@ -138,11 +138,10 @@ def _segments(asked: dict[str, Any]) -> tuple[str, bytes]:
 
 
 def _sky(asked: dict[str, Any]) -> tuple[str, bytes]:
-    from skyhop.dish.messages import read_map
-    from skyhop.dish.readings import obstruction_map_of
+    from skyhop.dish.messages import seen_in
     from skyhop.figures.obstruction import draw_obstruction
 
-    seen = obstruction_map_of(read_map(Path(asked["file"])))
+    seen = seen_in(Path(asked["file"]))
     return _drawn(draw_obstruction(seen, "Obstruction map", asked["width"]))
 
 

@@ -1,4 +1,4 @@
-//! The end that opens connections: one application for all of them, and one connection at a time.
+//! The end that opens connections: one application for all of them, which has one at a time or several.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -27,31 +27,40 @@ pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
     let mut client = Client {
         flow,
         app,
-        connection: None,
+        opened: Vec::new(),
         asked_for: 0,
-        connect_at: None,
+        turned: 0,
         not_before: Instant::START,
         lost: None,
         zeros: Zeros::default(),
     };
     let broken = client.work()?;
-    let connections = client.connection.into_iter().collect();
+    let connections = client.opened.into_iter().filter_map(|one| one.connection).collect();
     flow.finish(Side::Client, connections, broken)
 }
 
 struct Client<'f> {
     flow: &'f Flow,
     app: Box<dyn Application>,
-    connection: Option<Connection>,
-    /// How many connections the application has asked for.
+    /// What the application has asked for and has not done with.
+    opened: Vec<Opened>,
+    /// How many connections the application has asked for, each in place of the former.
     asked_for: u32,
-    /// When the last of them is to be opened, if it has not been yet …
-    connect_at: Option<Instant>,
-    /// … and when none may be, because one has just failed.
+    /// The number of that which its actions are about.
+    turned: u32,
+    /// When no connection may be opened, because one has just failed.
     not_before: Instant,
     /// Why the last connection was lost, if the application has not asked for another one.
     lost: Option<Errno>,
     zeros: Zeros,
+}
+
+/// A connection that the application has asked for.
+struct Opened {
+    number: u32,
+    /// When it is to be opened, if it has not been yet.
+    connect_at: Instant,
+    connection: Option<Connection>,
 }
 
 impl Client<'_> {
@@ -69,33 +78,39 @@ impl Client<'_> {
             if let Some(reason) = self.lost.filter(|_| self.has_broken(until)) {
                 return Ok(Some(reason.desc().to_owned()));
             }
-            let connection = self.connection.as_ref();
-            let next = connection.map_or(Instant::NEVER, |connection| connection.next(now));
-            let next = next.min(until).min(self.connect_at.unwrap_or(Instant::NEVER));
-            let awaited = connection.and_then(|connection| connection.awaits(now));
-            self.flow.wait(next, awaited.into_iter())?;
+            let next = self.opened.iter().map(|one| one.next(now)).fold(until, Instant::min);
+            let connections = self.opened.iter().filter_map(|one| one.connection.as_ref());
+            self.flow.wait(next, connections.filter_map(|connection| connection.awaits(now)))?;
         }
         Ok(None)
     }
 
     /// Whether nothing more will be sent by an application that should have gone on.
     fn has_broken(&self, until: Instant) -> bool {
-        let is_idle = self.connection.is_none() && self.connect_at.is_none();
+        let is_idle = self.opened.is_empty();
         is_idle && until == Instant::NEVER && self.flow.view.sends() == Side::Client
     }
 
     /// Tells the application what has happened.
     fn look(&mut self, now: Instant) -> Result<(), HostError> {
-        if self.connect_at.is_some_and(|at| at <= now) {
-            self.connect_at = None;
-            return self.connect(now);
-        }
-        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let numbers: Vec<u32> = self.opened.iter().map(|one| one.number).collect();
+        numbers.into_iter().try_for_each(|number| self.look_at(now, number))
+    }
+
+    fn look_at(&mut self, now: Instant, number: u32) -> Result<(), HostError> {
+        let Some(opened) = self.opened.iter_mut().find(|one| one.number == number) else {
+            return Ok(());
+        };
+        let Some(connection) = &mut opened.connection else {
+            return if opened.connect_at <= now { self.connect(now, number) } else { Ok(()) };
+        };
         match connection.look(now) {
-            Ok(event) => event.into_iter().for_each(|event| self.app.on_event(now, event)),
-            Err(reason) => return self.lose(now, reason),
+            Ok(event) => {
+                event.into_iter().for_each(|event| self.app.on_event_of(now, number, event));
+            }
+            Err(reason) => return self.lose(now, number, reason),
         }
-        if connection.is_over() { self.close() } else { Ok(()) }
+        if connection.is_over() { self.close(number) } else { Ok(()) }
     }
 
     /// Does what the application asks for until it waits; returns until when.
@@ -104,48 +119,62 @@ impl Client<'_> {
             match self.app.poll(now) {
                 Action::Wait(until) => return Ok(until),
                 Action::Connect => {
-                    self.close()?;
-                    (self.connect_at, self.lost) = (Some(now.max(self.not_before)), None);
+                    self.close(self.turned)?;
+                    self.open(now, self.asked_for);
                     self.asked_for += 1;
                 }
-                Action::Abort => {
-                    self.connect_at = None;
-                    self.abort()?;
+                Action::Open(number) => self.open(now, number),
+                Action::Turn(number) => self.turned = number,
+                Action::Abort => self.abort(self.turned)?,
+                action => {
+                    let turned = self.opened.iter_mut().find(|one| one.number == self.turned);
+                    let connection = turned.and_then(|one| one.connection.as_mut());
+                    connection.into_iter().for_each(|connection| connection.ask(action));
                 }
-                action => self.connection.iter_mut().for_each(|connection| connection.ask(action)),
             }
         }
     }
 
-    /// Hands on what is to be written; false where the connection was lost.
-    fn write(&mut self, now: Instant) -> Result<bool, HostError> {
-        let Some(connection) = &mut self.connection else { return Ok(true) };
-        match connection.write(&self.zeros) {
-            Ok(()) => Ok(true),
-            Err(reason) => self.lose(now, reason).map(|()| false),
-        }
+    fn open(&mut self, now: Instant, number: u32) {
+        let connect_at = now.max(self.not_before);
+        self.opened.push(Opened { number, connect_at, connection: None });
+        (self.turned, self.lost) = (number, None);
     }
 
-    fn connect(&mut self, now: Instant) -> Result<(), HostError> {
+    /// Hands on what is to be written; false where a connection was lost.
+    fn write(&mut self, now: Instant) -> Result<bool, HostError> {
+        let mut failed = Vec::new();
+        for one in &mut self.opened {
+            let Some(connection) = &mut one.connection else { continue };
+            failed.extend(connection.write(&self.zeros).err().map(|reason| (one.number, reason)));
+        }
+        let is_whole = failed.is_empty();
+        failed.into_iter().try_for_each(|(number, reason)| self.lose(now, number, reason))?;
+        Ok(is_whole)
+    }
+
+    fn connect(&mut self, now: Instant, number: u32) -> Result<(), HostError> {
         let flow = self.flow;
         let socket = Arc::new(options::open(&flow.plan, Side::Client)?);
         let connection = Connection::connecting(Arc::clone(&socket), flow.reader(Side::Client));
         // From here on a handshake in an outage shows in the samples.
         flow.view.opened(Side::Client, &connection);
-        self.connection = Some(connection);
+        if let Some(opened) = self.opened.iter_mut().find(|one| one.number == number) {
+            opened.connection = Some(connection);
+        }
         let begun = flow
             .stage
             .namespace(flow.plan.from)
-            .connecting(flow.plan.options.ecn, || self.begin_handshake(&socket))?;
+            .connecting(flow.plan.options.ecn, || self.begin_handshake(&socket, number))?;
         match begun {
             Ok(()) => options::batch_reads(&flow.plan, Side::Client, &socket),
             // All ports are taken by connections that have just been closed.
-            Err(Errno::EADDRNOTAVAIL) => self.lose(now, Errno::EADDRNOTAVAIL),
+            Err(Errno::EADDRNOTAVAIL) => self.lose(now, number, Errno::EADDRNOTAVAIL),
             Err(error) => Err(error).context("cannot connect a flow"),
         }
     }
 
-    fn begin_handshake(&self, socket: &OwnedFd) -> Result<(), Errno> {
+    fn begin_handshake(&self, socket: &OwnedFd, number: u32) -> Result<(), Errno> {
         // Held until the number is there, for which the server may ask at once.
         let mut numbers = self.flow.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         match socket::connect(socket.as_raw_fd(), &SockaddrIn::from(self.flow.address)) {
@@ -153,28 +182,42 @@ impl Client<'_> {
             Err(error) => return Err(error),
         }
         let own: SockaddrIn = socket::getsockname(socket.as_raw_fd())?;
-        numbers.insert(own.port(), self.asked_for - 1);
+        numbers.insert(own.port(), number);
         Ok(())
     }
 
-    fn lose(&mut self, now: Instant, reason: Errno) -> Result<(), HostError> {
-        if self.connection.as_ref().is_some_and(Connection::is_connecting) {
+    fn lose(&mut self, now: Instant, number: u32, reason: Errno) -> Result<(), HostError> {
+        let lost = self.opened.iter().find(|one| one.number == number);
+        let connection = lost.and_then(|one| one.connection.as_ref());
+        if connection.is_some_and(Connection::is_connecting) {
             self.not_before = now + RETRY;
         }
-        self.close()?;
+        self.close(number)?;
         self.lost = Some(reason);
-        self.app.on_event(now, Event::Lost);
+        self.app.on_event_of(now, number, Event::Lost);
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), HostError> {
-        self.connection.iter().try_for_each(Connection::deliver_when_closed)?;
-        self.abort()
+    fn close(&mut self, number: u32) -> Result<(), HostError> {
+        let closed = self.opened.iter().find(|one| one.number == number);
+        let connection = closed.and_then(|one| one.connection.as_ref());
+        connection.map_or(Ok(()), Connection::deliver_when_closed)?;
+        self.abort(number)
     }
 
-    /// Closes the connection; the other end need not get what it has not got.
-    fn abort(&mut self) -> Result<(), HostError> {
-        let Some(connection) = self.connection.take() else { return Ok(()) };
-        self.flow.view.closed(Side::Client, &connection)
+    /// Closes a connection, or does not open it; the other end need not get what it has not got.
+    fn abort(&mut self, number: u32) -> Result<(), HostError> {
+        let Some(place) = self.opened.iter().position(|one| one.number == number) else {
+            return Ok(());
+        };
+        let closed = self.opened.remove(place).connection;
+        closed.map_or(Ok(()), |connection| self.flow.view.closed(Side::Client, &connection))
+    }
+}
+
+impl Opened {
+    /// When it has something to do whatever happens at the socket.
+    fn next(&self, now: Instant) -> Instant {
+        self.connection.as_ref().map_or(self.connect_at, |connection| connection.next(now))
     }
 }

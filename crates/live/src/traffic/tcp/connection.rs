@@ -194,7 +194,12 @@ impl Connection {
             Action::Pause => self.writes_without_end = false,
             Action::Finish => (self.writes_without_end, self.finish) = (false, Finish::Asked),
             // These are not about this connection.
-            Action::Connect | Action::Abort | Action::Send(_) | Action::Wait(_) => {}
+            Action::Connect
+            | Action::Open(_)
+            | Action::Turn(_)
+            | Action::Abort
+            | Action::Send(_)
+            | Action::Wait(_) => {}
         }
     }
 

@@ -12,6 +12,7 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.orchestrator import nodes, runs
 from skyhop.testbed.orchestrator.access import owns_node
+from skyhop.testbed.orchestrator.desk import NotFoundError
 from skyhop.testbed.web import queries, recent
 from skyhop.testbed.web.ask import Ask
 from skyhop.testbed.web.map import REGIONS, node_map
@@ -100,6 +101,7 @@ def history(ask: Ask) -> Response:
     except (InputError, RunError) as error:
         said = str(error)
     limits = (begin_ns / _S_NS, end_ns / _S_NS)
+    seen = ask.office.telemetry.map_file(name)
     return ask.page(
         "history.html",
         title=f"{name}: telemetry",
@@ -111,12 +113,15 @@ def history(ask: Ask) -> Response:
         charts=charts(found, limits) if found else [],
         cdf=distribution(found["cdf"]) if found else None,
         figures=_FIGURES if found else (),
+        has_map=seen is not None,
     )
 
 
 def figure(ask: Ask) -> Response:
     """Return a figure of a node's telemetry."""
     name, kind = ask.path("node"), ask.path("kind")
+    if kind == "sky":
+        return _sky(ask, name)
     if kind not in _FIGURES:
         raise InputError("there is no such figure")
     with ask.reading() as desk:
@@ -124,6 +129,16 @@ def figure(ask: Ask) -> Response:
         now_ns = desk.now_ns
     begin_ns, end_ns = window(now_ns, ask.number("hours", 24, 1, HOURS[-1]))
     return picture(ask, kind, node=name, from_ns=begin_ns, to_ns=end_ns)
+
+
+def _sky(ask: Ask, name: str) -> Response:
+    """Return the figure of a node's newest obstruction map."""
+    with ask.reading() as desk:
+        nodes.get(desk, name)
+    file = ask.office.telemetry.map_file(name)
+    if file is None:
+        raise NotFoundError(f"{name}: has told of no obstruction map yet")
+    return picture(ask, "sky", file=str(file), changed_ns=file.stat().st_mtime_ns)
 
 
 def set_scavenger(ask: Ask) -> Response:

@@ -1,0 +1,189 @@
+//! Web pages: a document, then the objects that it names, over several connections or many requests on one.
+
+mod client;
+mod plan;
+mod server;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use skyhop_model::AppTable;
+use skyhop_units::{Bytes, Duration};
+
+use crate::{Application, Distribution, Draw, FlowFacts, Kind, Side};
+use client::Client;
+use server::Server;
+
+/// The most objects of a page: more is not a page.
+const MOST_OBJECTS: u32 = 10_000;
+const MOST_CONNECTIONS: u32 = 64;
+const MOST_HANDSHAKES: u32 = 10;
+
+/// See the [module](self).
+///
+/// The sizes and the number of objects are by default those of Pries, Magyari and Tran-Gia, "An HTTP web traffic model
+/// based on the top one million visited web pages" (NGI 2012, <https://doi.org/10.1109/NGI.2012.6252145>), table II.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Page {
+    /// The size of the document, fixed or drawn.
+    pub document: Draw<Bytes>,
+    /// How many objects the document names, fixed or drawn.
+    pub objects: Draw<u32>,
+    /// The size of an object, fixed or drawn.
+    pub size: Draw<Bytes>,
+    /// Instead of these three: a file with one size in bytes per line, the document's first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What the file says: those who open files put it here.
+    #[serde(skip)]
+    pub listed: Vec<Bytes>,
+    /// The size of a request.
+    pub request: Bytes,
+    /// Over how many connections at most a page is loaded: 6 as browsers do over HTTP/1.1, 1 over HTTP/2.
+    pub connections: u32,
+    /// How many requests of a connection may be out at a time: 1 over HTTP/1.1, 100 and more over HTTP/2.
+    pub parallel: u32,
+    /// Round trips between a connection's TCP handshake and its first request: 1 for TLS 1.3, 2 for TLS 1.2, 0 for none.
+    pub handshakes: u32,
+    /// How long the user waits from a page to the next one, fixed or drawn.
+    pub think: Draw<Duration>,
+    /// How many pages there are; until the flow's end where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u64>,
+    /// After how long a page has failed, and its connections are dropped.
+    pub timeout: Duration,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            document: Draw::Drawn(Distribution::Weibull {
+                scale: Bytes::new(28_243),
+                shape: 0.814_944,
+            }),
+            // Its mean is 31.9291.
+            objects: Draw::Drawn(Distribution::Exponential { mean: 32 }),
+            // The median is exp(9.17979).
+            size: Draw::Drawn(Distribution::Lognormal {
+                median: Bytes::new(9_699),
+                sigma: 1.246_46,
+            }),
+            file: None,
+            listed: Vec::new(),
+            request: Bytes::new(300),
+            connections: 6,
+            parallel: 1,
+            handshakes: 1,
+            think: Draw::Fixed(Duration::ZERO),
+            pages: None,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Kind for Page {
+    fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
+        Box::new(Client::new(self.clone(), flow))
+    }
+
+    fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application> {
+        Box::new(Server::new(self, flow, connection))
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let (whole, drawn) =
+            (Self::default(), "is given beside `file`, which says it already; remove one");
+        if self.file.is_some() {
+            let others = [
+                ("document", self.document == whole.document),
+                ("objects", self.objects == whole.objects),
+                ("size", self.size == whole.size),
+            ];
+            if let Some((key, _)) = others.into_iter().find(|(_, untouched)| !untouched) {
+                return Err((key, drawn.to_owned()));
+            }
+        }
+        for (key, size) in [
+            ("document", self.document),
+            ("size", self.size),
+            ("request", Draw::Fixed(self.request)),
+        ] {
+            if size == Draw::Fixed(Bytes::ZERO) {
+                return Err((key, "must be above 0 B".to_owned()));
+            }
+        }
+        if let Draw::Fixed(objects) = self.objects {
+            within("objects", objects, 0, MOST_OBJECTS)?;
+        }
+        within("connections", self.connections, 1, MOST_CONNECTIONS)?;
+        within("parallel", self.parallel, 1, MOST_OBJECTS)?;
+        within("handshakes", self.handshakes, 0, MOST_HANDSHAKES)?;
+        if self.timeout == Duration::ZERO {
+            return Err(("timeout", "must be above 0 s".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn sends(&self) -> Side {
+        Side::Server
+    }
+
+    fn table(&self) -> Option<AppTable> {
+        Some(AppTable::Pages)
+    }
+}
+
+fn within(
+    key: &'static str,
+    value: u32,
+    least: u32,
+    most: u32,
+) -> Result<(), (&'static str, String)> {
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err((key, format!("is {value}; expected {least} to {most}"))),
+    }
+}
+
+impl Page {
+    /// The sizes that a file's text lists, the document's first: the first column of a CSV file, in bytes or with a unit.
+    /// Lines that begin with # and a heading are passed over.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn sizes_of(text: &str) -> Result<Vec<Bytes>, String> {
+        let mut sizes = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let cell = line.split(',').next().unwrap_or_default().trim();
+            let is_heading =
+                sizes.is_empty() && !cell.starts_with(|first: char| first.is_ascii_digit());
+            if cell.is_empty()
+                || cell.starts_with('#')
+                || (is_heading && cell.starts_with(char::is_alphabetic))
+            {
+                continue;
+            }
+            let size = cell.parse().map(Bytes::new).or_else(|_| cell.parse::<Bytes>());
+            match size {
+                Ok(size) if size > Bytes::ZERO && size <= MOST_SIZE => sizes.push(size),
+                _ => {
+                    return Err(format!(
+                        "line {number}: {cell:?} is no size of an object; expected 1 B to {MOST_SIZE}"
+                    ));
+                }
+            }
+            if sizes.len() > MOST_OBJECTS as usize + 1 {
+                return Err(format!(
+                    "line {number}: a page has a document and at most {MOST_OBJECTS} objects"
+                ));
+            }
+        }
+        match sizes.is_empty() {
+            true => Err("holds no size; expected the document's on the first line".to_owned()),
+            false => Ok(sizes),
+        }
+    }
+}
+
+/// Of an object in a file.
+const MOST_SIZE: Bytes = Bytes::new(10_000_000_000);

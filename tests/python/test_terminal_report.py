@@ -1,0 +1,111 @@
+"""Reports of runs that a testbed measured: what the terminal did meanwhile stands in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import test_dissection
+import test_orientation
+from conftest import Skyhop
+from synthetic_run import SyntheticRun
+from test_report import Page
+from test_testbed_maps import seen
+
+from skyhop.analysis.terminal_page import fetched as fetched_place
+from skyhop.analysis.terminal_page import telemetry_beside, terminal_part
+from skyhop.dish.messages import recorded_map
+from skyhop.errors import InputError
+from skyhop.report import write_report
+
+RUN = "01M86YZWXZ64AP3YKG7KMADTAQ"
+
+
+def fetched(directory: Path) -> Path:
+    """Make what a fetched run consists of; return where its client's files are."""
+    client = directory / "client"
+    client.mkdir(parents=True)
+    frame = test_orientation.telemetry(1, 40)
+    frame.drop("node").write_parquet(client / "telemetry.parquet")
+    manifest = {"run": RUN, "side": "client", "node": "bcn-1", "files": []}
+    (client / "manifest.json").write_text(json.dumps(manifest))
+    (client / "obstruction_map.json").write_bytes(recorded_map(seen()))
+    traces = test_dissection.traceroute(test_dissection.round_trips(60, 1))
+    (client / "stdout").write_text(traces)
+    return client
+
+
+def headings(file: Path) -> list[str]:
+    page = Page(file)
+    every = ("Spikes", "Orientation", "Obstruction map", "Where latency arises")
+    return [heading for heading in every if f"<h3>{heading}</h3>" in page.html]
+
+
+def test_a_fetched_run_is_a_page_about_its_terminal(skyhop: Skyhop, tmp_path: Path) -> None:
+    fetched(tmp_path / "spike")
+    done = skyhop("report", "spike", "-o", "report.html")
+    assert done.returncode == 0, done.stderr
+    assert "constrained_layout" not in done.stderr
+    page = Page(tmp_path / "report.html")
+    assert len(headings(tmp_path / "report.html")) == 4
+    assert "Not shown" not in page.text
+    assert all(text in page.html for text in ("bcn-1", RUN, "<dd>600</dd>"))
+    assert all(source.startswith("data:image/png") for source in page.sources)
+    assert {file.name for file in (tmp_path / "report-figures").iterdir()} == {
+        f"terminal-1-{name}.png" for name in ("spikes", "orientation", "sky", "segments")
+    }
+
+
+def test_a_run_directory_with_telemetry_shows_it_with_its_own_figures(tmp_path: Path) -> None:
+    client = fetched(tmp_path)
+    SyntheticRun(duration_s=12.0).write(client / "run")
+    report = write_report([client / "run"], tmp_path / "report.html")
+    assert "Link and path" in Page(report).text
+    assert len(headings(report)) == 4
+    files = {file.name for file in (tmp_path / "report-figures").iterdir()}
+    assert {"run-1-run-spikes.png", "run-1-run.png"} < files
+    # Written again without telemetry, it leaves no figures of it.
+    (client / "telemetry.parquet").unlink()
+    write_report([client / "run"], tmp_path / "report.html")
+    files = {file.name for file in (tmp_path / "report-figures").iterdir()}
+    assert not [name for name in files if "spikes" in name]
+    assert headings(report) == []
+
+
+def test_telemetry_is_a_runs_own_or_beside_it_as_a_testbed_leaves_it(tmp_path: Path) -> None:
+    client = fetched(tmp_path / "spike")
+    (client / "run").mkdir()
+    (client / "run" / "run.json").touch()
+    assert telemetry_beside(client / "run") == client
+    assert telemetry_beside(client) == client
+    assert telemetry_beside(tmp_path / "spike") is None
+    # A page about skyhop's run says more, and has it too.
+    assert fetched_place(tmp_path / "spike") is None
+    (client / "run" / "run.json").unlink()
+    assert fetched_place(tmp_path / "spike") == fetched_place(client) == client
+    (client / "manifest.json").unlink()
+    assert telemetry_beside(client / "run") is None
+
+
+def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:
+    client = fetched(tmp_path)
+    test_orientation.telemetry(1, 40).head(5).write_parquet(client / "telemetry.parquet")
+    (client / "stdout").write_text("traceroute to nowhere\n")
+    part = terminal_part(client)
+    assert [figure.name for figure in part.figures] == ["sky"]
+    assert len(part.missing) == 3
+    assert all("\n" not in text for text in part.missing)
+
+
+def test_damaged_files_are_refused_in_one_line(skyhop: Skyhop, tmp_path: Path) -> None:
+    client = fetched(tmp_path / "run")
+    (client / "manifest.json").write_text("[1]")
+    done = skyhop("report", "run", "-o", "report.html")
+    assert done.returncode == 2
+    assert "is not a testbed's manifest" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    (client / "manifest.json").unlink()
+    (client / "telemetry.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="is damaged"):
+        terminal_part(client)

@@ -1,0 +1,144 @@
+"""Obstruction maps: asked of a terminal by its node's agent, kept, sent, and shown."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop
+from dish_sources import recorded_status, served
+from needs import needs_namespaces
+from test_testbed_agent import is_settled, job
+from testbed_office import BEGIN_NS
+from testbed_office import served as orchestrator_served
+from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+
+from damaged import Trial
+from skyhop.dish import device_pb2
+from skyhop.dish.emulate.recorded import Recorded
+from skyhop.dish.messages import recorded_map, seen_in, seen_of
+from skyhop.dish.readings import ObstructionMap, obstruction_map_of
+from skyhop.dish.sky import Frame
+from skyhop.errors import InputError
+from skyhop.telemetry import maps
+from skyhop.telemetry.store import Store
+from skyhop.testbed.agent.sensing import Watch
+from skyhop.testbed.orchestrator import nodes
+from skyhop.testbed.protocol import testbed_pb2 as pb
+
+SIDE = 21
+
+
+def small_map() -> device_pb2.DishGetObstructionMapResponse:
+    """Return a map in the terminal's frame: its left half was never seen, one pixel is blocked."""
+    snr = [-1.0 if place % SIDE < SIDE // 2 else 1.0 for place in range(SIDE * SIDE)]
+    snr[SIDE * SIDE // 2] = 0.25
+    return device_pb2.DishGetObstructionMapResponse(
+        num_rows=SIDE, num_cols=SIDE, snr=snr, min_elevation_deg=10, max_theta_deg=80,
+        map_reference_frame=device_pb2.FRAME_UT,
+    )  # fmt: skip
+
+
+def seen() -> ObstructionMap:
+    return obstruction_map_of(small_map(), recorded_status())
+
+
+def test_a_map_is_written_as_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / maps.FILE
+    file.write_bytes(recorded_map(seen()))
+    again = seen_in(file)
+    assert again.snr == seen().snr
+    assert again.grid.frame is Frame.TERMINAL
+    assert again.grid.pointing.azimuth_deg == pytest.approx(seen().grid.pointing.azimuth_deg)
+    assert again.grid.pointing.tilt_deg == pytest.approx(seen().grid.pointing.tilt_deg)
+    assert maps.unpacked(maps.packed(file.read_bytes())) == file.read_bytes()
+
+
+@pytest.mark.parametrize("text", [None, "", "%", maps.packed(b"{}"), maps.packed(b"[" * 9000),
+                                  maps.packed(recorded_map(seen()))[:-20],
+                                  maps.packed(b" " * (2 << 20))])  # fmt: skip
+def test_what_is_no_map_is_refused(text: object) -> None:
+    with pytest.raises(InputError, match=r"^map: "):
+        maps.unpacked(text)
+
+
+def test_a_damaged_map_is_refused_in_one_line() -> None:
+    def tried(content: bytes) -> None:
+        maps.unpacked(maps.packed(content))
+        seen_of(content, "map")
+
+    Trial("obstruction map", [recorded_map(seen())], usual=40).run(tried)
+
+
+def test_a_map_is_handed_on_when_it_has_changed() -> None:
+    taken: list[bytes] = []
+    watch = Watch(
+        "127.0.0.1:1", None, add=dict, take=lambda _: None, take_map=taken.append,
+        say=lambda _: None,
+    )  # fmt: skip
+    assert watch._collector.map_every_s == maps.EVERY_S
+    first = seen()
+    watch._on_map(1, first)
+    watch._on_map(2, seen())
+    assert taken == [recorded_map(first)]
+    other = small_map()
+    other.snr[-1] = 0.5
+    watch._on_map(3, obstruction_map_of(other, recorded_status()))
+    assert len(taken) == 2
+    assert (
+        Watch(None, None, add=dict, take=lambda _: None, say=print)._collector.map_every_s is None
+    )
+
+
+def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: Path) -> None:
+    needs_namespaces()
+    orchestrator = Orchestrator(tmp_path / "orchestrator")
+    source = Recorded(time.time_ns(), recorded_status(), seen=small_map())
+    with served(source) as address:
+        agent = AgentProcess(tmp_path / "state", orchestrator, dish=address)
+        try:
+            agent.start()
+
+            def told() -> list[str]:
+                return [body["map"] for _, kind, body in orchestrator.events if kind == "map"]
+
+            wait_for(told, why=agent.log)
+            assert seen_of(maps.unpacked(told()[0]), "map").snr == seen().snr
+            run = orchestrator.plan(job("true", length_s=10.0, run={"keep": ["telemetry"]}))
+            wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
+            left = orchestrator.files[f"{run}/client/{maps.FILE}"]
+            assert left == maps.unpacked(told()[0])
+            assert len(told()) == 1, "it has not changed"
+        finally:
+            agent.clear()
+            orchestrator.stop()
+
+
+def test_the_newest_map_of_a_node_is_kept_and_told(skyhop: Skyhop, tmp_path: Path) -> None:
+    bodies = [{"map": "nonsense"}, {"map": maps.packed(recorded_map(seen()))}, {"map": "last"}]
+    with orchestrator_served(tmp_path / "state") as testbed:
+        agent = testbed.agent("a")
+        events = [
+            pb.Event(seq=n + 1, at_ns=BEGIN_NS, kind="map", json=json.dumps(body))
+            for n, body in enumerate(bodies)
+        ]
+        credential = ("--as", str(testbed.directory / "admin.json"))
+        early = skyhop("testbed", "map", "a", *credential)
+        assert early.returncode == 2
+        assert "no obstruction map yet" in early.stderr
+        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=10).seq == 3
+        with testbed.testbed() as admin:
+            assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
+        drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)
+        assert drawn.returncode == 0, drawn.stderr
+        assert (tmp_path / "sky.png").read_bytes().startswith(b"\x89PNG")
+        file = Store(testbed.directory / "telemetry").map_file("a")
+        assert file is not None
+        assert file.read_bytes() == recorded_map(seen())
+
+
+def test_an_event_of_a_map_that_is_too_long_is_none() -> None:
+    text = json.dumps({"map": maps.packed(recorded_map(seen())), "more": "x" * 300_000})
+    assert nodes.newest_map([(1, BEGIN_NS, "map", text)]) is None

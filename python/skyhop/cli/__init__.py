@@ -24,6 +24,7 @@ from skyhop.cli import (
     study,
     telemetry_,
     testbed,
+    video,
 )
 from skyhop.cli.terminal import (
     EXIT_FAILED,
@@ -59,6 +60,7 @@ app.add_typer(app_.app, name="app")
 app.add_typer(cc.app, name="cc")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
+app.add_typer(video.app, name="video")
 app.add_typer(dish.app, name="dish")
 app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")

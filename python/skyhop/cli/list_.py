@@ -13,7 +13,7 @@ from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
-    from skyhop._core import ConstellationEntry, Entry
+    from skyhop._core import ConstellationEntry, Entry, QdiscEntry
 
 app = group(
     "List what there is to choose from, with sources.\n\nExample: skyhop list constellations"
@@ -87,18 +87,31 @@ def qdiscs(as_json: Json = False) -> None:
     """List the queue disciplines of the link, with their parameters and defaults."""
     from skyhop import _core
 
-    rows = [
-        {
-            "name": entry.name,
-            "parameters": dict(entry.parameters)
-            if as_json
-            else ", ".join(f"{name} = {value}" for name, value in entry.parameters),
-            "description": entry.description,
-            "source": entry.source,
-        }
-        for entry in _core.list_qdiscs()
-    ]
-    print_rows(rows, as_json=as_json)
+    _print_with_parameters(_core.list_qdiscs(), as_json=as_json)
+
+
+@app.command()
+def films(as_json: Json = False) -> None:
+    """List the films that come with skyhop."""
+    from skyhop import _core
+
+    _print(_core.list_films(), as_json)
+
+
+@app.command()
+def controllers(as_json: Json = False) -> None:
+    """List who decides about films' tracks, with their parameters and defaults."""
+    from skyhop import _core
+
+    _print_with_parameters(_core.list_controllers(), as_json=as_json)
+
+
+@app.command()
+def qoes(as_json: Json = False) -> None:
+    """List the qualities of experience, by which films are planned and scored."""
+    from skyhop import _core
+
+    _print(_core.list_qoes(), as_json)
 
 
 @app.command()
@@ -149,6 +162,21 @@ def examples(as_json: Json = False) -> None:
 def _print(entries: list[Entry], as_json: bool) -> None:
     rows = [
         {"name": entry.name, "description": entry.description, "source": entry.source}
+        for entry in entries
+    ]
+    print_rows(rows, as_json=as_json)
+
+
+def _print_with_parameters(entries: list[QdiscEntry], *, as_json: bool) -> None:
+    rows = [
+        {
+            "name": entry.name,
+            "parameters": dict(entry.parameters)
+            if as_json
+            else ", ".join(f"{name} = {value}" for name, value in entry.parameters),
+            "description": entry.description,
+            "source": entry.source,
+        }
         for entry in entries
     ]
     print_rows(rows, as_json=as_json)

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from skyhop import _core
 from skyhop.data.toml import toml_text
 from skyhop.errors import InterruptedRunError, SkyhopError
-from skyhop.study import prediction
 from skyhop.study.directory import new_place, place_whole
 from skyhop.study.metrics import MetricSet
+from skyhop.study.others import OTHERS
 from skyhop.study.workplace import Workplace
 
 
@@ -25,7 +25,7 @@ class Recipe:
     base: Mapping[str, Any]
     """The scenario that each run's overrides change."""
     origin: str
-    engine: Literal["sim", "live", "predict"]
+    engine: Literal["sim", "live", "predict", "video"]
     keep: Literal["series", "rows"]
     metrics: MetricSet
 
@@ -78,10 +78,11 @@ def _measured(
     recipe: Recipe, task: Task, workplace: Workplace, staged: Path
 ) -> list[dict[str, Any]]:
     """Run a task and return its rows; what is kept of the run beside them is left in `staged`."""
-    if recipe.engine == "predict":
-        asked_of = prediction.resolve(recipe.base, task.sets, recipe.origin)
-        place = Path(recipe.origin).parent
-        return prediction.prediction_rows(recipe.metrics, asked_of, task.seed, place)
+    if recipe.engine in OTHERS:
+        by_other, place = OTHERS[recipe.engine][1], Path(recipe.origin).parent
+        asked_of = by_other.resolve(recipe.base, task.sets, recipe.origin)
+        rows: list[dict[str, Any]] = by_other.rows_of(recipe.metrics, asked_of, task.seed, place)
+        return rows
     from skyhop.engines import run_aside, summary_with
 
     asked = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))

@@ -573,10 +573,11 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live", "elements", "predict"] = "sim"
+    engine: Literal["sim", "live", "elements", "predict", "video"] = "sim"
     """elements: nothing is run; two snapshots of element sets that the user gives are compared.
 
-    predict: each run trains a predictor and tests it, as [prediction] says.
+    predict: each run trains a predictor and tests it, as [prediction] says. video: each plays a
+    film over what was measured, as [video] says.
     """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
@@ -587,6 +588,8 @@ class StudyFile(_Strict):
     scenario: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     """Keys of `prediction.Prediction`, with engine = "predict"; axes set the others."""
+    video: dict[str, Any] | None = None
+    """Keys of `films.Video`, with engine = "video", likewise."""
     axis: list[Axis] = []
     exclude: list[Choice] = []
     metric: list[Metric] = []
@@ -600,14 +603,15 @@ class StudyFile(_Strict):
             if self.base or self.scenario or self.axis or self.metric:
                 raise ValueError('engine = "elements" takes no scenario, axes or metrics')
             return self
-        if (self.engine == "predict") != (self.prediction is not None):
-            raise ValueError('[prediction] goes with engine = "predict", which needs it')
-        if self.engine == "predict":
+        for engine, name in (("predict", "prediction"), ("video", "video")):
+            if (self.engine == engine) != (getattr(self, name) is not None):
+                raise ValueError(f'[{name}] goes with engine = "{engine}", which needs it')
+        if self.engine in ("predict", "video"):
             if self.base or self.scenario:
-                raise ValueError('engine = "predict" takes no scenario')
+                raise ValueError(f'engine = "{self.engine}" takes no scenario')
             for metric in self.metric:
                 if metric.kind not in ("expression", "relative"):
-                    raise ValueError('engine = "predict" takes metrics of expressions alone')
+                    raise ValueError(f'engine = "{self.engine}" takes metrics of expressions alone')
             return self
         if (self.base is None) == (self.scenario is None):
             raise ValueError("expected either `base`, a scenario file, or a [scenario]")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from skyhop import _core
@@ -16,12 +17,13 @@ from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import download_sets, path_sections
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study import prediction
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
 from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
 from skyhop.study.metrics import BUILT_IN, MetricSet
+from skyhop.study.others import OTHERS, other
 from skyhop.study.panels import check_panels, check_published
+from skyhop.study.prediction import find_data
 from skyhop.study.relative import check_relative
 
 
@@ -59,7 +61,8 @@ class Study:
         self.sets = tuple(sets)
         self.base, self.scenario_origin = _base_scenario(file, origin)
         self.points = expand(file, origin)
-        built_in = prediction.METRICS if file.engine == "predict" else BUILT_IN
+        by_other = other(file)
+        built_in = BUILT_IN if by_other is None else by_other.METRICS
         self.metrics = MetricSet.of(file.metric, origin, built_in)
         _check_axis_names(file, self.metrics, origin)
         check_relative(file, origin)
@@ -81,8 +84,9 @@ class Study:
         if self.file.engine == "elements":
             return
         digests: dict[Path, str] = {}
-        if self.file.engine == "predict":
-            yield from self._predictions(digests)
+        by_other = other(self.file)
+        if by_other is not None:
+            yield from self._runs_of_other(by_other, digests)
             return
         for point in self.points:
             sets, loaded = self._resolve(point)
@@ -97,20 +101,22 @@ class Study:
                 seeded = {**resolved, "run": {**resolved["run"], "seed": seed}}
                 yield self._planned(point, sets_of_run, seeded, files)
 
-    def _predictions(self, digests: dict[Path, str]) -> Iterator[PlannedRun]:
-        """Yield runs that train and test predictors."""
+    def _runs_of_other(
+        self, by_other: ModuleType, digests: dict[Path, str]
+    ) -> Iterator[PlannedRun]:
+        """Yield runs without a scenario."""
         beside = Path(self.origin).parent
         for point in self.points:
             sets = [f"{key}={toml_value(value)}" for key, value in point.sets.items()]
-            asked = prediction.resolve(self.base, [*self.sets, *sets], self.origin)
-            resolved = prediction.resolved_dict(asked)
+            asked = by_other.resolve(self.base, [*self.sets, *sets], self.origin)
+            resolved = by_other.resolved_dict(asked)
             files = {
-                name: _digests({"data": str(prediction.find_data(name, beside))}, Path(), digests)
-                for name in asked.data
+                name: _digests({"data": str(find_data(name, beside))}, Path(), digests)
+                for name in by_other.data_of(asked)
             }
             for seed in range(1, self.file.repeats + 1):
-                what = {"prediction": resolved, "seed": seed, "files": files,
-                        "engine": "predict", "layout": prediction.LAYOUT}  # fmt: skip
+                what = {OTHERS[self.file.engine][0]: resolved, "seed": seed, "files": files,
+                        "engine": self.file.engine, "layout": by_other.LAYOUT}  # fmt: skip
                 yield PlannedRun(_digest(what), point.labels, seed, (*self.sets, *sets), None,
                                  {**resolved, "seed": seed})  # fmt: skip
 
@@ -201,8 +207,8 @@ def _check_axis_names(file: StudyFile, metrics: MetricSet, origin: str) -> None:
 def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
     if file.engine == "elements":
         return {}, origin
-    if file.prediction is not None:
-        return file.prediction, origin
+    if file.engine in OTHERS:
+        return getattr(file, OTHERS[file.engine][0]), origin
     if file.scenario is not None:
         return file.scenario, origin
     place = Path(origin).parent / (file.base or "")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,8 @@ from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.predict.cards import Compared, Measures
+
+Asked = TypeVar("Asked", bound=BaseModel)
 
 _ABSOLUTE = "ms or Mbit/s"
 _UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
@@ -67,15 +69,31 @@ def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Predic
     Raises:
         InputError: a key is wrong.
     """
+    return resolved_of(Prediction, base, sets, f"{origin}: prediction")
+
+
+def resolved_of(
+    kind: type[Asked], base: Mapping[str, Any], sets: Sequence[str], where: str
+) -> Asked:
+    """Return a study's table with what axes set; `where` is what messages call it.
+
+    Raises:
+        InputError: a key is wrong.
+    """
     content = dict(base)
     for text in sets:
-        content |= read_toml(text, origin)
+        content |= read_toml(text, where)
     try:
-        return Prediction.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{origin}: prediction.{key}: {first['msg']}") from None
+        raise InputError(f"{where}.{key}: {first['msg']}") from None
+
+
+def data_of(asked: Prediction) -> Sequence[str]:
+    """Return which data a run needs."""
+    return asked.data
 
 
 def find_data(name: str, beside: Path) -> Path:
@@ -84,9 +102,7 @@ def find_data(name: str, beside: Path) -> Path:
     return place if place.exists() else Path(name)
 
 
-def prediction_rows(
-    metrics: MetricSet, asked: Prediction, seed: int, beside: Path
-) -> list[dict[str, Any]]:
+def rows_of(metrics: MetricSet, asked: Prediction, seed: int, beside: Path) -> list[dict[str, Any]]:
     """Train what is asked for, test it, and return the run's row.
 
     Raises:

@@ -21,6 +21,7 @@ from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.metrics import WARNINGS
+from skyhop.study.others import OTHERS
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
 from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
@@ -110,7 +111,7 @@ def run_study(
     if elements is not None:
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
-    if study.file.engine != "predict":
+    if study.file.engine not in OTHERS:
         _load_cc_files(study, runs)
     directory, others = StudyDirectory(Path(output)), _others(reuse)
     with directory.opened(_description(study)):

@@ -1,0 +1,226 @@
+"""`skyhop video`: films over paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skyhop.cli import completing
+from skyhop.cli.options import Force, Json, Scenario, Sets, group
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from skyhop.video.playing import Sessions
+
+app = group("Films over paths: in virtual time over a rate, and in a browser over a live run.")
+
+_PLAY = """\
+Play a film over a path's rate in virtual time, with one controller or several beside each other.
+
+The path is a file that says how fast it is: one of measured throughput (skyhop path import). What
+came of it is printed per controller, below the most that any could have reached; "skyhop list
+controllers", "films" and "qoes" say what there is. Over TCP a film is an application of a flow:
+"skyhop app show dash".
+
+Examples:
+
+  skyhop video play drive.parquet --film six-tracks --controller robust-mpc --controller bola
+
+  skyhop video play drive.parquet --every "6 min" -o sessions.parquet --plot first.png
+"""
+
+_WATCH = """\
+Play a film in a real browser, with dash.js, over a live run of a scenario.
+
+The film's server stands at the far end of the path, Chromium at the near one. The film is encoded
+on the spot, a small picture filled up to the sizes of the film's chunks. Which track comes next is
+decided by one of skyhop's controllers or by dash.js itself: dash.js, dash.js-throughput,
+dash.js-bola. The run has the table of chunks that films in the simulator have.
+
+Needs chromium, ffmpeg and dash.js; what is missing is named with the command that installs it.
+
+Examples:
+
+  skyhop video watch any-program -o runs/film --set "link.back.rate=8 Mbit/s" --chunks 20
+
+  skyhop video watch any-program -o runs/own --controller dash.js --cc bbr
+"""
+
+_Film = Annotated[
+    str,
+    typer.Option("--film", metavar="NAME|FILE", help="A film (skyhop list films), or its file."),
+]
+_Top = Annotated[
+    str | None, typer.Option("--top", metavar="RATE", help="The bitrate of the film's top track.")
+]
+_Qoe = Annotated[
+    str, typer.Option("--qoe", metavar="NAME", help="What is wanted (skyhop list qoes).")
+]
+
+
+@app.command("play", help=_PLAY)
+def play(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A path file with a rate.")],
+    controller: Annotated[
+        list[str] | None,
+        typer.Option("--controller", metavar="NAME", help="Who decides; may be given again."),
+    ] = None,
+    film: _Film = "pensieve",
+    top: _Top = None,
+    qoe: _Qoe = "pensieve-linear",
+    sessions: Annotated[
+        int | None,
+        typer.Option("--sessions", min=1, max=1_000_000, help="How many, evenly over the path."),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="Or: a session every so long.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what controllers draw.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="All chunks, as .parquet or .csv."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="A figure of the first sessions."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Play a film over a path's rate."""
+    from skyhop.errors import InputError
+    from skyhop.video import playing
+
+    if sessions is not None and every is not None:
+        raise InputError("expected either --sessions or --every")
+    manner = playing.Manner(film, top, qoe)
+    trace = playing.rate_trace(path)
+    offsets = playing.offsets_s(trace, sessions, every)
+    played = {
+        name: playing.play(trace, name, manner, offsets=offsets, seed=seed)
+        for name in dict.fromkeys(controller or ["robust-mpc"])
+    }
+    best = playing.optimum(trace, manner, offsets=offsets)
+    _print(played, best.mean(), qoe, as_json=as_json)
+    if output is not None:
+        _write(played, output)
+    if plot is not None:
+        _plot(played, manner, plot)
+
+
+def _print(played: dict[str, Sessions], best: float, qoe: str, *, as_json: bool) -> None:
+    from skyhop.analysis.statistics import bootstrap_interval
+    from skyhop.cli.tables import Cells, print_table
+    from skyhop.cli.terminal import print_rows
+
+    rows = [
+        {
+            "controller": name,
+            "sessions": len(of.sessions),
+            "bitrate_mbps": _mean(of.sessions, "mean_bitrate_bps") / 1e6,
+            "startup_s": _mean(of.sessions, "startup_ns") / 1e9,
+            "stall_s": _mean(of.sessions, "stall_ns") / 1e9,
+            "stalls": _mean(of.sessions, "stalls"),
+            "switches": _mean(of.sessions, "switches"),
+            "qoe": _mean(of.sessions, "qoe"),
+            "qoe_low": (interval := bootstrap_interval(of.sessions["qoe"].to_numpy())).low,
+            "qoe_high": interval.high,
+            "qoe_bound": best,
+        }
+        for name, of in played.items()
+    ]
+    if as_json:
+        print_rows(rows, as_json=True)
+        return
+    titles = {
+        "sessions": ("sessions", "", ",.0f"), "bitrate_mbps": ("bitrate", "Mbit/s", ".2f"),
+        "startup_s": ("start-up", "s", ".2f"), "stall_s": ("stalled", "s", ".2f"),
+        "stalls": ("stalls", "", ".1f"), "switches": ("switches", "", ".1f"),
+        "qoe": (f"QoE ({qoe})", "per chunk", ".3f"), "qoe_low": ("from", "95 %", ".3f"),
+        "qoe_high": ("to", "95 %", ".3f"), "qoe_bound": ("at most", "", ".3f"),
+    }  # fmt: skip
+    columns = [Cells("controller", "", [str(row["controller"]) for row in rows], numeric=False)]
+    for key, (title, unit, form) in titles.items():
+        columns.append(Cells(title, unit, [_text(row[key], form) for row in rows]))
+    print_table(columns)
+
+
+def _text(value: object, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _mean(frame: pl.DataFrame, column: str) -> float:
+    return float(frame[column].to_numpy().mean())
+
+
+def _write(played: dict[str, Sessions], output: Path) -> None:
+    import io
+
+    import polars as pl
+
+    from skyhop.data.files import write_file
+    from skyhop.errors import InputError
+
+    frames = [
+        of.chunks.select(pl.lit(name).alias("controller"), pl.all()) for name, of in played.items()
+    ]
+    whole, content = pl.concat(frames), io.BytesIO()
+    if output.suffix == ".parquet":
+        whole.write_parquet(content)
+    elif output.suffix == ".csv":
+        whole.write_csv(content)
+    else:
+        raise InputError(f"{output}: expected a name that ends with .parquet or .csv")
+    write_file(output, content.getvalue())
+
+
+@app.command("watch", help=_WATCH)
+def watch(
+    scenario: Scenario,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
+    ] = None,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="NAME", help="Who decides.")
+    ] = "robust-mpc",
+    film: _Film = "pensieve",
+    top: _Top = None,
+    qoe: _Qoe = "pensieve-linear",
+    chunks: Annotated[
+        int | None, typer.Option("--chunks", min=1, help="No more of the film than that.")
+    ] = None,
+    buffer_cap_s: Annotated[
+        float | None,
+        typer.Option("--buffer-cap", metavar="S", min=1.0, max=3600.0, help="Kept ahead, seconds."),
+    ] = None,
+    cc: Annotated[
+        str | None,
+        typer.Option(
+            "--cc",
+            metavar="NAME|FILE.c",
+            help="The default congestion control (cubic).",
+            autocompletion=completing.congestion_controls,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what the controller draws.")] = 1,
+    sets: Sets = None,
+    force: Force = False,
+) -> None:
+    """Play a film in a browser."""
+    import shlex
+
+    from skyhop.cli.runs import print_runs, print_warnings
+    from skyhop.cli.stopping import stop_on_signals
+    from skyhop.cli.terminal import print_note
+    from skyhop.video.browser.watching import Wish, watch
+
+    stop_on_signals()
+    wish = Wish(film, top, controller, qoe, chunks, buffer_cap_s, seed)
+    run = watch(scenario, output, wish, sets=sets or [], cc=cc, force=force)
+    print_runs([run.directory])
+    print_warnings([run.directory])
+    if output is not None:
+        report = ["skyhop", "report", str(output), "-o", "report.html"]
+        print_note(f"{output}: done; {shlex.join(report)} draws it")

@@ -1,0 +1,1 @@
+"""A film in a real browser, over a live run's path."""

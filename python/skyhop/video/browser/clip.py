@@ -1,0 +1,69 @@
+"""A picture that moves, encoded on the spot and cut into a film's chunks.
+
+It is as small as it goes. The server fills each chunk up to the size that the film gives it in its
+track, with a box of ISO 14496-12 (`free`) that players skip: so one picture serves all tracks, and
+sizes are the film's to the byte.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from skyhop.errors import InputError, RunError
+
+INIT = "init.mp4"
+CODECS = "avc1.42c00b"
+WIDTH, HEIGHT = 160, 90
+_FRAMES_PER_S = 10
+_QUALITY = 45
+"""x264's constant rate factor: hardly anything of a picture this small."""
+_FREE_BYTES = 8
+"""Of a box's own head: its length, and its name."""
+
+
+def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int) -> None:
+    """Encode `init.mp4`, `1.m4s`, `2.m4s` … into a directory.
+
+    Args:
+        directory: where to.
+        chunk_s: how long each chunk plays, s.
+        chunks: how many there are.
+        least_bytes: what the smallest chunk of the film has room for.
+
+    Raises:
+        RunError: ffmpeg is not there, fails, or makes more than there is room for.
+    """
+    program = shutil.which("ffmpeg")
+    if program is None:
+        raise RunError("ffmpeg is not there, which encodes the film: sudo apt-get install ffmpeg")
+    every = max(1, round(chunk_s * _FRAMES_PER_S))
+    rate = every / chunk_s
+    source = f"testsrc2=size={WIDTH}x{HEIGHT}:rate={rate:.6f}"
+    done = subprocess.run(
+        [
+            program, "-v", "error", "-y", "-f", "lavfi", "-i", source, "-frames:v", str(every * chunks),
+            "-c:v", "libx264", "-profile:v", "baseline", "-level", "1.1", "-pix_fmt", "yuv420p",
+            "-preset", "ultrafast", "-crf", str(_QUALITY), "-g", str(every), "-keyint_min", str(every),
+            "-sc_threshold", "0", "-f", "dash", "-seg_duration", f"{chunk_s:.6f}", "-use_template", "1",
+            "-use_timeline", "0", "-init_seg_name", INIT, "-media_seg_name", "$Number$.m4s",
+            str(directory / "clip.mpd"),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise RunError(f"ffmpeg could not encode the film: {said[-1] if said else 'no word why'}")
+    largest = max(file.stat().st_size for file in directory.glob("*.m4s"))
+    if largest + _FREE_BYTES > least_bytes:
+        raise InputError(
+            f"the film's smallest chunk has {least_bytes:,} bytes; in a browser a chunk takes at "
+            f"least {largest + _FREE_BYTES:,}"
+        )
+
+
+def filled_up(chunk: bytes, size_bytes: int) -> bytes:
+    """Return a chunk with as much behind it that players skip as makes it that large."""
+    more = size_bytes - len(chunk)
+    return chunk + more.to_bytes(4, "big") + b"free" + bytes(more - _FREE_BYTES)

@@ -1,0 +1,74 @@
+"""The film's server, a program at the far end of a live run's path.
+
+    python -m skyhop.video.browser.server FOLDER
+
+It answers HTTP/1.1 at PORT of every address it has, which in a live run is the path's alone.
+"""
+
+from __future__ import annotations
+
+import http.server
+import re
+import sys
+from http import HTTPStatus
+from pathlib import Path
+
+from skyhop.video.browser.clip import INIT, filled_up
+from skyhop.video.browser.film_folder import Offer
+
+PORT = 8080
+_CHUNK = re.compile(r"/(\d{1,3})/(\d{1,6})\.m4s")
+_INIT = re.compile(rf"/\d{{1,3}}/{re.escape(INIT)}")
+
+
+def answer_type(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
+    """Return what answers requests about the film in a folder."""
+    offer = Offer.read(folder)
+    init = (folder / INIT).read_bytes()
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        # Connections stay, as with every server of films.
+        protocol_version = "HTTP/1.1"
+        # A head of its own segment would wait for the acknowledgement of the body's.
+        wbufsize = -1
+
+        def do_GET(self) -> None:
+            if self.path == "/film.mpd":
+                self._send("application/dash+xml", offer.manifest().encode())
+            elif _INIT.fullmatch(self.path):
+                self._send("video/mp4", init)
+            elif (found := _CHUNK.fullmatch(self.path)) and self._is_there(found):
+                size = offer.sizes_bytes[int(found[2]) - 1][int(found[1])]
+                self._send("video/mp4", filled_up((folder / f"{found[2]}.m4s").read_bytes(), size))
+            else:
+                self.send_error(HTTPStatus.NOT_FOUND)
+
+        def _is_there(self, found: re.Match[str]) -> bool:
+            chunk, track = int(found[2]), int(found[1])
+            return 1 <= chunk <= len(offer.sizes_bytes) and track < len(offer.bitrates_bps)
+
+        def _send(self, kind: str, content: bytes) -> None:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            # The page comes from the near end.
+            self.send_header("Access-Control-Allow-Origin", "*")
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return Answer
+
+
+def main() -> None:
+    """Serve until stopped."""
+    with http.server.ThreadingHTTPServer(("", PORT), answer_type(Path(sys.argv[1]))) as server:
+        server.daemon_threads = True
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+import tests as runner
 
 import damaged
 from damaged import Trial
@@ -66,3 +68,30 @@ def test_what_a_reader_keeps_of_every_file_is_found(
     with pytest.raises(pytest.fail.Exception, match="the reader has kept"):
         Trial("a test", [SAMPLE]).run(read)
     assert not (tmp_path / "tests").exists()
+
+
+def test_what_takes_too_long_is_ended_and_the_table_is_printed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SKYHOP_SKIPPED", "SKYHOP_TRIALS"):
+        monkeypatch.setenv(name, "")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/features").touch()
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    monkeypatch.setattr(runner, "SKIPPED", tmp_path / "build/skipped.jsonl")
+    monkeypatch.setattr(runner, "TRIALS", tmp_path / "build/trials.tsv")
+    cargo = tmp_path / "cargo"
+    # What it starts goes with it.
+    cargo.write_text(
+        f"#!/bin/sh\necho begun; printf 'fuzz\\tx\\t7\\t1\\tok\\n' > {runner.TRIALS}\n"
+        "sleep 600 & wait\n"
+    )
+    cargo.chmod(0o755)
+    monkeypatch.setattr(runner, "cargo", lambda: str(cargo))
+    began = time.monotonic()
+    assert runner.main(["--hours", str(1 / 3600)]) == 1
+    assert time.monotonic() - began < 30
+    said = capsys.readouterr().out
+    assert "begun" in said
+    assert "the time is over" in said
+    assert "fuzz" in said.partition("Trials")[2]

@@ -167,7 +167,7 @@ LONG = "x" * 2_000_000
 def test_a_path_file_whose_kinds_take_gigabytes_is_refused(tmp_path: Path) -> None:
     path = path_with_texts(tmp_path / "x.parquet", LONG)
     said = one_line(with_little_memory("path", "stats", str(path), at=tmp_path))
-    assert "the kind of an event has 2000000 bytes; at most 100" in said
+    assert "the kind of an event has 2000000 bytes; at most " in said
     # Each is all of the one before it.
     encodings = {"events.list.element.kind": "DELTA_BYTE_ARRAY"}
     path = path_with_texts(

@@ -6,13 +6,18 @@ others run side by side.
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
+import math
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections import Counter
@@ -27,6 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = ROOT / "build" / "skipped.jsonl"
 TRIALS = ROOT / "build" / "trials.tsv"
 """What trials did, a line each: its kind, of what, how many cases, the seed, what was found."""
+GRACE_S = 60
+"""How long a runner may take to end once it is told to."""
 TIMES = 10
 """How many of the longest Python tests are listed."""
 
@@ -48,8 +55,11 @@ class Counts:
         self.failed += failed
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything, and say what was skipped."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=math.inf, help="end what takes longer")
+    until = time.monotonic() + 3600 * parser.parse_args(arguments).hours
     # Tests start thousands of processes: each would compile the same modules again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     SKIPPED.parent.mkdir(exist_ok=True)
@@ -59,7 +69,7 @@ def main() -> int:
     os.environ["SKYHOP_TRIALS"] = str(TRIALS)
     counts = Counts()
     began = time.monotonic()
-    statuses = [rust(counts)]
+    statuses = [rust(counts, until)]
     print(f"tests: Rust's took {time.monotonic() - began:.0f} s with their compilation", flush=True)
     # One more than there are processors: a third of their time tests wait for what they started.
     workers = str((os.cpu_count() or 1) + 1)
@@ -67,11 +77,13 @@ def main() -> int:
     for name, words in (("side-by-side", side_by_side), ("alone", ["-m", "alone"])):
         # Every test's time, beside the longest ones' that are listed.
         times = f"--junitxml={ROOT / 'build' / f'tests-{name}.xml'}"
-        statuses.append(python(counts, times, *words))
+        statuses.append(python(counts, until, times, *words))
     skips = list(skipped())
     print_skips(skips)
     if "SKYHOP_SOAK" in os.environ:
         print_trials()
+    if time.monotonic() >= until:
+        print("tests: the time is over; what is not above was not tried")
     # A runner that fails without a failed test could not run them.
     failed = max(counts.failed, sum(status != 0 for status in statuses))
     passed = counts.passed - sum(skip.in_rust for skip in skips)
@@ -79,11 +91,11 @@ def main() -> int:
     return int(failed > 0)
 
 
-def rust(counts: Counts) -> int:
+def rust(counts: Counts, until: float) -> int:
     """Run Rust's tests with the features that the set-up found possible."""
     features = (ROOT / "build" / "features").read_text("utf-8").split()
     command = [cargo(), *CARGO_TEST, "--no-fail-fast", *features]
-    status, lines = shown(command, {**os.environ, **same_python()})
+    status, lines = shown(command, {**os.environ, **same_python()}, until)
     for line in lines:
         if found := CARGO_LINE.search(line):
             counts.add(int(found[1]), int(found[2]))
@@ -106,18 +118,25 @@ def same_python() -> dict[str, str]:
     return told
 
 
-def python(counts: Counts, *words: str) -> int:
+def python(counts: Counts, until: float, *words: str) -> int:
     """Run a part of Python's tests."""
     command = [sys.executable, "-m", "pytest", f"--durations={TIMES}", *words]
-    status, lines = shown(command, os.environ)
+    status, lines = shown(command, os.environ, until)
     found = Counter({kind: int(n) for n, kind in PYTEST_LINE.findall(lines[-1] if lines else "")})
     counts.add(found["passed"], found["failed"] + found["error"] + found["errors"])
     return status
 
 
-def shown(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Run a command, show what it prints as it comes, and return its status and that."""
-    lines = []
+def shown(
+    command: Sequence[str], environment: Mapping[str, str], until: float
+) -> tuple[int, list[str]]:
+    """Run a command, show what it prints as it comes, and return its status and that.
+
+    One that goes on after `until`, by the monotonic clock, is ended.
+    """
+    lines: list[str] = []
+    if time.monotonic() >= until:
+        return 1, lines
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -125,11 +144,32 @@ def shown(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        process_group=0,
     ) as process:
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            lines.append(line)
+        # A lock, as a wait, has no time without an end.
+        left_s = min(max(until - time.monotonic(), 0), threading.TIMEOUT_MAX)
+        alarm = threading.Timer(left_s, end, [process])
+        alarm.daemon = True
+        alarm.start()
+        try:
+            for line in process.stdout or ():
+                print(line, end="", flush=True)
+                lines.append(line)
+        except KeyboardInterrupt:
+            end(process)
+            raise
+        finally:
+            alarm.cancel()
     return process.returncode, lines
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Interrupt a command and what it has started, so that it says how far it is; then kill it."""
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

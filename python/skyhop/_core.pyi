@@ -8,6 +8,8 @@ VERSION: str
 
 # The version of run directories that this skyhop writes.
 RUN_SCHEMA: int
+# The tables that a run may have, and the columns of each.
+RUN_COLUMNS: dict[str, list[str]]
 
 # The words that appear in files, in the order in which tables show them.
 PATH_LINK: str

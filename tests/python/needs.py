@@ -11,6 +11,8 @@ import os
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +50,17 @@ def record_trial(kind: str, what: str, cases: int, seed: int, result: str) -> No
         line = "\t".join([kind, what, str(cases), str(seed), " ".join(result.split())[:300]])
         with Path(file).open("a", encoding="utf-8") as record:
             record.write(line + "\n")
+
+
+@contextmanager
+def recorded(kind: str, what: str, cases: int, seed: int) -> Iterator[None]:
+    """Record a trial when its block ends, and what it found where it fails."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        record_trial(kind, what, cases, seed, f"{type(error).__name__}: {error}")
+        raise
+    record_trial(kind, what, cases, seed, "ok")
 
 
 def needs_program(name: str, need: str = "programs") -> str:

@@ -16,10 +16,13 @@ import pytest
 import small_study
 from conftest import skyhop_command
 from kernel_objects import bpf_objects
-from needs import kills, needs_root, record_trial, unless_impossible
+from needs import kills, needs_root, recorded, unless_impossible
+from test_dissection import round_trips, traceroute
+from test_telemetry_importers import STATUS
 
 import skyhop as sh
 from skyhop.errors import InputError
+from skyhop.telemetry.store import Store
 
 SEED = int(os.environ.get("SKYHOP_SEED", "1"))
 
@@ -50,6 +53,9 @@ duration = "3 s"
 cc = "{cc}"
 """
 
+LIVE_LEFT_S = 20.0
+"""How long a live run's namespaces may take to end."""
+
 REMAINS = (".skyhop-", ".run.partial-", ".new-")
 """What the names of unfinished things begin with."""
 
@@ -62,11 +68,15 @@ class Killing:
         place: where it runs.
         arguments: what it is given.
         outputs: what is there once it has run, by name.
+        left_s: how long what it has started may outlive it.
+        is_fresh: whether it writes over nothing, so that what is there has to go first.
     """
 
     place: Path
     arguments: Sequence[object]
     outputs: Sequence[str]
+    left_s: float = 2.0
+    is_fresh: bool = False
     _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -74,6 +84,8 @@ class Killing:
         temporary, cache = self.place.parent / "tmp", self.place.parent / "cache"
         for directory in (temporary, cache):
             directory.mkdir(exist_ok=True)
+        for output in self.outputs if self.is_fresh else ():
+            (self.place / output).unlink(missing_ok=True)
         return subprocess.Popen(
             [*skyhop_command(), *map(str, self.arguments)],
             cwd=self.place,
@@ -106,7 +118,7 @@ class Killing:
             process.wait(after_s)
         process.kill()
         process.wait()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + self.left_s
         while left := list(self.processes()):
             assert time.monotonic() < deadline, f"killed after {after_s:.3f} s: {left}"
             time.sleep(0.02)
@@ -130,17 +142,17 @@ class Killing:
     def trial(self, name: str, check: object = None) -> None:
         """Kill it at random moments; what it wrote is whole or not there, and it runs again."""
         chance, times = random.Random(SEED), kills()
-        usual_s = self.undisturbed()
-        for number in range(times):
-            after_s = chance.uniform(0, 1.05 * usual_s)
-            self.kill(after_s)
-            if callable(check):
-                check()
-            # Also over what several have left.
-            if number % 10 == 9:
-                self.undisturbed()
-        self.undisturbed()
-        record_trial("kill", name, times, SEED, "ok")
+        with recorded("kill", name, times, SEED):
+            usual_s = self.undisturbed()
+            for number in range(times):
+                after_s = chance.uniform(0, 1.05 * usual_s)
+                self.kill(after_s)
+                if callable(check):
+                    check()
+                # Also over what several have left.
+                if number % 10 == 9:
+                    self.undisturbed()
+            self.undisturbed()
 
 
 @pytest.fixture
@@ -236,19 +248,81 @@ def test_path_animate(place: Path) -> None:
     killing.trial("path animate", check)
 
 
-def test_report(place: Path) -> None:
+ENDS = {"svg": b"</svg>", "png": b"IEND\xaeB\x60\x82", "pdf": b"%%EOF"}
+"""How figures end that are whole."""
+
+
+def whole_figures(directory: Path) -> None:
+    """See that figures are whole where they are."""
+    for kind, end in ENDS.items():
+        for figure in directory.glob(f"*.{kind}"):
+            assert figure.read_bytes().rstrip().endswith(end), figure
+
+
+@pytest.mark.parametrize("kind", ENDS if kills() > 1 else ["svg"])
+def test_report(place: Path, kind: str) -> None:
     sh.sim(place / "s.toml", place / "run")
-    arguments = ["report", "run", "-o", "page.html", "--figures", "paper", "--format", "svg"]
+    arguments = ["report", "run", "-o", "page.html", "--figures", "paper", "--format", kind]
     (place / "paper").mkdir()
     killing = Killing(place, arguments, ["page.html"])
 
     def check() -> None:
         page = place / "page.html"
         assert not page.exists() or page.read_text("utf-8").rstrip().endswith("</html>")
-        for figure in (place / "paper").glob("*.svg"):
-            assert figure.read_text("utf-8").rstrip().endswith("</svg>")
+        whole_figures(place / "paper")
 
-    killing.trial("report", check)
+    killing.trial(f"report, figures as {kind}", check)
+
+
+BETWEEN = ["--from", "Seattle", "--to", "New York"]
+
+WRITERS: dict[str, tuple[list[str], str]] = {
+    "cc new": (["cc", "new", "mine.c", "--from", "cubic"], "mine.c"),
+    "path compare": (
+        ["path", "compare", "isl", "access", *BETWEEN, "--duration", "1 min", "-o", "both.png"],
+        "both.png",
+    ),
+    "dissect": (["dissect", "traces.txt", "-o", "segments.png"], "segments.png"),
+    "telemetry import": (
+        ["telemetry", "import", "status.csv", "--node", "one", "-o", "kept"],
+        "kept",
+    ),
+}
+"""Commands that write one thing, and which; the slow ones only in `make soak`."""
+
+
+@pytest.mark.parametrize("name", WRITERS if kills() > 1 else ["cc new"])
+def test_commands_that_write_one_thing(place: Path, name: str) -> None:
+    (place / "traces.txt").write_text(traceroute(round_trips(60, 3)), "utf-8")
+    (place / "status.csv").write_text(STATUS, "utf-8")
+    arguments, output = WRITERS[name]
+    killing = Killing(place, arguments, [output], is_fresh=name == "cc new")
+    killing.undisturbed()
+    whole = content_of(place / output)
+
+    def check() -> None:
+        whole_figures(place)
+        found = content_of(place / output)
+        assert found in (None, whole) or output.endswith(".png")
+
+    killing.trial(name, check)
+
+
+def content_of(output: Path) -> object:
+    """Return what a command has written, None where that is nothing."""
+    if not output.is_dir():
+        return output.read_bytes() if output.exists() else None
+    return Store(output).read().to_dicts() or None
+
+
+def test_an_emulated_terminal(place: Path) -> None:
+    Killing(place, ["path", "s.toml", "-o", "p.parquet"], ["p.parquet"]).undisturbed()
+    arguments = ["dish", "emulate", "--path", "p.parquet", "--listen", "127.0.0.1:0"]
+    killing, chance = Killing(place, arguments, []), random.Random(SEED)
+    with recorded("kill", "dish emulate", kills(), SEED):
+        for _ in range(kills()):
+            killing.kill(chance.uniform(0, 3))
+            assert not killing.remains()
 
 
 def test_study(place: Path) -> None:
@@ -262,13 +336,13 @@ def test_study(place: Path) -> None:
         return (place / name / "results.parquet").read_bytes()
 
     usual_s, chance, times = killing.undisturbed(), random.Random(SEED), kills()
-    for number in range(times):
-        if number % 3 == 0:
-            (place / "study").rename(place / f"done-{number}")
-        killing.kill(chance.uniform(0, 1.05 * usual_s))
-    killing.undisturbed()
-    assert rows("study") == rows("reference")
-    record_trial("kill", "study run", times, SEED, "ok")
+    with recorded("kill", "study run", times, SEED):
+        for number in range(times):
+            if number % 3 == 0:
+                (place / "study").rename(place / f"done-{number}")
+            killing.kill(chance.uniform(0, 1.05 * usual_s))
+        killing.undisturbed()
+        assert rows("study") == rows("reference")
 
 
 # --- what is in the kernel ---
@@ -295,7 +369,7 @@ def test_live(place: Path, cc: str) -> None:
     devices = Path("/proc/net/dev").read_text("utf-8").count(":")
     (place / "live.toml").write_text(LIVE.format(cc=cc), "utf-8")
     arguments = ["live", "live.toml", "-o", "out", "--force"]
-    killing = Killing(place, arguments, ["out/summary.json"])
+    killing = Killing(place, arguments, ["out/summary.json"], LIVE_LEFT_S)
     killing.trial(f"live ({cc})")
     assert Path("/proc/net/dev").read_text("utf-8").count(":") == devices
     if before is not None:
@@ -309,7 +383,7 @@ def test_live_with_a_program_that_hides(place: Path) -> None:
     (place / "live.toml").write_text(LIVE.format(cc="cubic"), "utf-8")
     program = ["sh", "-c", "setsid sleep 600 & sleep 2"]
     arguments = ["live", "live.toml", "-o", "out", "--force", "--", *program]
-    Killing(place, arguments, ["out/summary.json"]).trial("live -- PROGRAM")
+    Killing(place, arguments, ["out/summary.json"], LIVE_LEFT_S).trial("live -- PROGRAM")
 
 
 @pytest.mark.alone
@@ -323,14 +397,14 @@ def test_loading_into_the_kernel(place: Path) -> None:
     chance, times = random.Random(SEED), kills()
     usual_s = load.undisturbed()
     unload.undisturbed()
-    for number in range(times):
-        load.kill(chance.uniform(0, 1.05 * usual_s))
-        if number % 2:
-            unload.kill(chance.uniform(0, 1.05 * usual_s))
-        # Whatever is there, it can be taken up and taken away.
-        again = load.start()
-        _, errors = again.communicate(timeout=60)
-        assert again.returncode == 0 or b"loaded" in errors, errors
-        unload.undisturbed()
-        gone_after(before, 10)
-    record_trial("kill", "cc load, cc unload", times, SEED, "ok")
+    with recorded("kill", "cc load, cc unload", times, SEED):
+        for number in range(times):
+            load.kill(chance.uniform(0, 1.05 * usual_s))
+            if number % 2:
+                unload.kill(chance.uniform(0, 1.05 * usual_s))
+            # Whatever is there, it can be taken up and taken away.
+            again = load.start()
+            _, errors = again.communicate(timeout=60)
+            assert again.returncode == 0 or b"loaded" in errors, errors
+            unload.undisturbed()
+            gone_after(before, 10)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
-from needs import kills, needs_program, needs_root, record_trial, unless_impossible
+from needs import kills, needs_program, needs_root, recorded, unless_impossible
 
 pytestmark = pytest.mark.alone
 
@@ -70,16 +70,16 @@ def test_who_listened_to_a_killed_service_goes_on(skyhop: Skyhop, tmp_path: Path
     needs_program("ip")
     trials = max(3, kills())
     isolated = [needs_program("unshare"), "--net", "--mount", "--propagation", "private"]
-    result = subprocess.run(
-        [*isolated, sys.executable, "-c", _TRIAL, str(trials), *skyhop_command()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60 + 10 * trials,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["flows"] * (trials + 1)
-    offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
-    assert "satpipe" not in offered.split()
-    record_trial("kill", "signal serve", trials, 1, "ok")
+    with recorded("kill", "signal serve", trials, 1):
+        result = subprocess.run(
+            [*isolated, sys.executable, "-c", _TRIAL, str(trials), *skyhop_command()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60 + 10 * trials,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.split() == ["flows"] * (trials + 1)
+        offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
+        assert "satpipe" not in offered.split()

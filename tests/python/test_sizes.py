@@ -71,6 +71,24 @@ def test_all_that_is_shipped_is_of_usual_size() -> None:
         load_scenario(file)
 
 
+def with_little_memory(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that may have less than a gigabyte."""
+    most = 900 << 20
+
+    def little_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+    return subprocess.run(
+        [*skyhop_command(), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=at,
+        timeout=120,
+        preexec_fn=little_memory,
+        check=False,
+    )
+
+
 @pytest.fixture(scope="module")
 def large_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a path file of some megabytes that takes gigabytes: its values repeat."""
@@ -106,24 +124,63 @@ def test_a_path_file_that_takes_gigabytes_is_refused(
     large_path: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     name, *rest = command
-    most = 900 << 20
-
-    def little_memory() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-
-    done = subprocess.run(
-        [*skyhop_command(), "path", name, str(large_path), *rest],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        preexec_fn=little_memory,
-        check=False,
-    )
-    said = one_line(done)
+    said = one_line(with_little_memory("path", name, str(large_path), *rest, at=tmp_path))
     assert "large.parquet: would take " in said
     assert "MB of memory; at most 1073 MB: cut it, or say --force-size" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def repeated(text: str, count: int) -> pa.DictionaryArray:
+    """Return a column that holds a text so often, and takes next to nothing in a file."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), pa.array([text]))
+
+
+def path_with_texts(file: Path, kind: str, *, junk: str = "", **options: object) -> Path:
+    """Write a path file of a thousand events, whose texts take gigabytes when written out."""
+    count = 1000
+    small = file.with_name("small.parquet")
+    sh.path("Paris", "Rome", duration="1 s").write(small)
+    one = pq.read_table(small)
+    columns = {name: one[name].combine_chunks().take([0] * count) for name in one.column_names}
+    columns["t_ns"] = pa.array(np.arange(count) * 1_000_000_000)
+    zeros, kinds = pa.array(np.zeros(count, dtype=np.int64)), repeated(kind, count)
+    events = pa.StructArray.from_arrays(
+        [columns["t_ns"], kinds, pa.nulls(count, pa.int16()), zeros],
+        ["t_ns", "kind", "hop", "outage_ns"],
+    )
+    columns["events"] = pa.ListArray.from_arrays(np.arange(count + 1, dtype=np.int32), events)
+    if junk:
+        columns["junk"] = repeated(junk, count)
+    metadata = json.loads(one.schema.metadata[b"skyhop"])
+    header = {b"skyhop": json.dumps({**metadata, "duration_ns": count * 10**9}).encode()}
+    pq.write_table(
+        pa.table(columns).replace_schema_metadata(header), file, compression="zstd", **options
+    )
+    small.unlink()
+    assert file.stat().st_size < 100_000
+    return file
+
+
+LONG = "x" * 2_000_000
+
+
+def test_a_path_file_whose_kinds_take_gigabytes_is_refused(tmp_path: Path) -> None:
+    path = path_with_texts(tmp_path / "x.parquet", LONG)
+    said = one_line(with_little_memory("path", "stats", str(path), at=tmp_path))
+    assert "the kind of an event has 2000000 bytes; at most " in said
+    # Each is all of the one before it.
+    encodings = {"events.list.element.kind": "DELTA_BYTE_ARRAY"}
+    path = path_with_texts(
+        tmp_path / "x.parquet", LONG, use_dictionary=False, column_encoding=encodings
+    )
+    said = one_line(with_little_memory("path", "stats", str(path), at=tmp_path))
+    assert "events.kind is encoded as DELTA_BYTE_ARRAY" in said
+
+
+def test_other_columns_of_a_path_file_are_not_read(tmp_path: Path) -> None:
+    path = path_with_texts(tmp_path / "x.parquet", "reroute", junk=LONG)
+    done = with_little_memory("path", "stats", str(path), at=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_scenario_over_a_large_path_says_how_to_go_on(large_path: Path) -> None:
@@ -144,3 +201,40 @@ def test_tables_that_take_gigabytes_are_refused(
     # The same reader stands behind the command.
     done = skyhop("report", str(run), "-o", str(tmp_path / "x.html"), "--force-size")
     assert done.returncode == 0, done.stderr
+
+
+def rewritten(run: Path, name: str, column: str, text: str) -> None:
+    """Give a table of a run a column that holds a text in each row."""
+    file = run / f"{name}.parquet"
+    table = pq.read_table(file)
+    kept = table.drop_columns([column]) if column in table.column_names else table
+    kept = kept.append_column(column, repeated(text, table.num_rows))
+    pq.write_table(kept, file, compression="zstd")
+    assert file.stat().st_size < 100_000
+
+
+def test_other_columns_of_a_run_are_not_read(tmp_path: Path) -> None:
+    run = SyntheticRun().write(tmp_path / "run")
+    rewritten(run, "flows", "junk", "y" * 100_000_000)
+    done = with_little_memory("report", str(run), "-o", "x.html", at=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "junk" not in sh.read_run(run).flows.column_names
+
+
+def test_tables_whose_texts_take_gigabytes_are_refused(tmp_path: Path) -> None:
+    run = SyntheticRun().write(tmp_path / "run")
+    assert sh.read_run(run).flows.schema.field("state").type == pa.string()
+    rewritten(run, "flows", "state", "y" * 100_000_000)
+    said = one_line(with_little_memory("report", str(run), "-o", "x.html", at=tmp_path))
+    assert "flows.parquet: " in said
+    assert OR_FORCE in said
+
+
+def test_tables_with_lists_are_refused(tmp_path: Path) -> None:
+    run = SyntheticRun().write(tmp_path / "run")
+    file = run / "flows.parquet"
+    table = pq.read_table(file)
+    lists = pa.array([[1, 2]] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index("flow"), "flow", lists), file)
+    with pytest.raises(InputError, match=r"flows.parquet: cannot read: flow: expected one value"):
+        _ = sh.read_run(run).flows

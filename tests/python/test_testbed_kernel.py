@@ -32,6 +32,7 @@ from skyhop.testbed.executor.journal import is_alive, read_journal
 from skyhop.testbed.kernel import leoscope, queues
 from skyhop.testbed.kernel.client import KernelClient
 from skyhop.testbed.kernel.requests import FORMS, Grant, read_request
+from skyhop.testbed.kernel.service import bound
 from skyhop.testbed.kernel.uplinks import Kind, Uplink
 from skyhop.testbed.words import Network
 
@@ -590,6 +591,25 @@ def test_a_run_reaches_what_lies_behind_the_uplink(place: Place, kind: Kind) -> 
     assert "192.0.2" not in place.run("ip", "neighbour", "show", "proxy")
     if shutil.which("nft"):
         assert place.run("nft", "list", "tables").strip() == ""
+
+
+def test_only_a_socket_that_nobody_holds_gives_way(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.sock"
+    path.write_text("somebody's file")
+    with pytest.raises(InputError, match="is there and is not a socket"):
+        bound(path)
+    assert path.read_text() == "somebody's file"
+    path.unlink()
+    # Of another kind than the service's.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(str(path))
+        with pytest.raises(InputError, match="another program holds it"):
+            bound(path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.connect(str(path))
+    # What a killed one leaves; everybody may ask, and the mode was so from the beginning.
+    with bound(path):
+        assert path.stat().st_mode & 0o777 == 0o666
 
 
 def test_damaged_requests_are_refused() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from conftest import skyhop_command
-from needs import cases, needs_namespaces, needs_program, record_trial
+from needs import cases, needs_namespaces, needs_program, recorded
 from testbed_machine import (
     Agent,
     Machine,
@@ -194,30 +194,32 @@ def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
     seed = int(os.environ.get("SKYHOP_SEED") or random.randrange(2**32))
     tried = trial(seed)
     made = tried.made
-    for who, state in _DIRECTED * max(1, cases(1) // 4):
-        tried.kill_at(who, state)
-    _say(made.directory / "terminal.json", 300.0)
-    for _ in range(0 if cases(1) == 1 else 10 * cases(1)):
-        tried.kill_at_random()
-    runs = made.wait_ended()
-    told = f"{sum(tried.kills.values())} kills: {dict(sorted(tried.kills.items()))}; " + str(
-        Counter(f"{run['state']} {run['reason'] or ''}".strip() for run in runs.values())
-    )
-    print(told)
-    starts = made.sink.starts()
-    assert not {run: count for run, count in starts.items() if count > 1}, told
-    for run in runs.values():
-        assert run["state"] in ENDED
-        if run["state"] == State.COMPLETE:
-            assert starts[run["id"]] == 1
-            _check_files(made, run["id"])
-        else:
-            # Only an executor that is killed takes its run with it.
-            assert run["id"] in tried.without, (run, made.log)
-            assert (run["state"], run["reason"]) == ("failed", "killed"), (run, made.log)
-    check_tables(made)
-    _check_nothing_is_left(made)
-    record_trial("kills", "testbed", sum(tried.kills.values()), seed, "ok")
+    directed = _DIRECTED * max(1, cases(1) // 4)
+    at_random = 0 if cases(1) == 1 else 10 * cases(1)
+    with recorded("kill", "testbed", len(directed) + at_random, seed):
+        for who, state in directed:
+            tried.kill_at(who, state)
+        _say(made.directory / "terminal.json", 300.0)
+        for _ in range(at_random):
+            tried.kill_at_random()
+        runs = made.wait_ended()
+        told = f"{sum(tried.kills.values())} kills: {dict(sorted(tried.kills.items()))}; " + str(
+            Counter(f"{run['state']} {run['reason'] or ''}".strip() for run in runs.values())
+        )
+        print(told)
+        starts = made.sink.starts()
+        assert not {run: count for run, count in starts.items() if count > 1}, told
+        for run in runs.values():
+            assert run["state"] in ENDED
+            if run["state"] == State.COMPLETE:
+                assert starts[run["id"]] == 1
+                _check_files(made, run["id"])
+            else:
+                # Only an executor that is killed takes its run with it.
+                assert run["id"] in tried.without, (run, made.log)
+                assert (run["state"], run["reason"]) == ("failed", "killed"), (run, made.log)
+        check_tables(made)
+        _check_nothing_is_left(made)
 
 
 def _check_files(made: Machine, run: str) -> None:

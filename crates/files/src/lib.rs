@@ -2,6 +2,7 @@
 
 mod error;
 mod pairs_file;
+mod path_columns;
 mod path_file;
 mod remains;
 mod table;

@@ -14,15 +14,15 @@ use arrow_array::builder::{
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StructArray};
-use arrow_schema::{DataType, Field, Fields};
+use arrow_schema::{DataType, Field};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::RowGroupMetaData;
 use skyhop_model::plain_error;
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Quoted, Rate};
 
 use crate::FileError;
+use crate::path_columns::{Kinds, announced_bytes, check_kinds, check_types, event_fields, known};
 use crate::table::{Column, table_bytes};
 use crate::whole::{replace_file, write_error};
 
@@ -73,23 +73,6 @@ fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
     Err(FileError::TooLarge { path: path.to_owned(), megabytes, most })
 }
 
-/// What the frames of a file will take, by its own account: repeated values take next to nothing in a file.
-fn announced_bytes(reader: &ParquetRecordBatchReaderBuilder<File>) -> u64 {
-    let groups = reader.metadata().row_groups();
-    let rows: i64 = groups.iter().map(RowGroupMetaData::num_rows).sum();
-    let values = groups.iter().flat_map(RowGroupMetaData::columns).map(|column| {
-        let size = match column.column_path().parts() {
-            [list, ..] if list == "nodes" => size_of::<i32>(),
-            [list, ..] if list == "hop_delay_ns" => size_of::<Duration>(),
-            [list, .., field] if list == "events" && field == "t_ns" => size_of::<PathEvent>(),
-            _ => 0,
-        };
-        (column.num_values().max(0) as u64).saturating_mul(size as u64)
-    });
-    let frames = (rows.max(0) as u64).saturating_mul(size_of::<Frame>() as u64);
-    values.fold(frames, u64::saturating_add)
-}
-
 thread_local! {
     /// Whether this thread's panics are expected, and say nothing.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
@@ -118,13 +101,20 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
     if is_a_log(&mut file).map_err(unreadable)? {
         return Err(FileError::Log { path: path.to_owned() });
     }
+    let again = file.try_clone().map_err(unreadable)?;
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|e| damaged(path, e))?;
     let header = read_header(path, &reader)?;
-    within(path, announced_bytes(&reader), most)?;
+    check_types(reader.schema()).map_err(|what| not_a_path(path, what))?;
+    within(path, announced_bytes(reader.metadata()), most)?;
+    check_kinds(again).map_err(|error| match error {
+        Kinds::Unreadable(reason) => damaged(path, reason),
+        Kinds::Long(what) => not_a_path(path, what),
+    })?;
+    let columns = known(reader.parquet_schema());
     let (mut frames, mut bytes) = (Vec::new(), 0);
-    for batch in reader.build().map_err(|e| damaged(path, e))? {
+    for batch in reader.with_projection(columns).build().map_err(|e| damaged(path, e))? {
         let batch = batch.map_err(|e| damaged(path, e))?;
         let rows = FrameColumns::of(&batch).map_err(|what| not_a_path(path, what))?;
         for row in 0..batch.num_rows() {
@@ -233,15 +223,6 @@ fn hop_delays(frames: &[Frame]) -> impl Array + 'static {
     list.finish()
 }
 
-fn event_fields() -> Fields {
-    Fields::from(vec![
-        Field::new("t_ns", DataType::Int64, false),
-        Field::new("kind", DataType::Utf8, false),
-        Field::new("hop", DataType::Int16, true),
-        Field::new("outage_ns", DataType::Int64, false),
-    ])
-}
-
 fn events(frames: &[Frame]) -> impl Array + 'static {
     let event = StructBuilder::new(
         event_fields(),
@@ -277,7 +258,7 @@ fn append_event(row: &mut StructBuilder, event: &PathEvent) {
     row.append(true);
 }
 
-/// The columns of one batch, with their types checked.
+/// The columns of one batch, whose types were checked.
 struct FrameColumns<'b> {
     t_ns: &'b ArrayRef,
     nodes: &'b ArrayRef,
@@ -291,24 +272,16 @@ struct FrameColumns<'b> {
 
 impl<'b> FrameColumns<'b> {
     fn of(batch: &'b RecordBatch) -> Result<Self, String> {
-        let column = |name: &str, fits: fn(&DataType) -> bool| {
-            let array = batch.column_by_name(name).ok_or(format!("no column \"{name}\""))?;
-            if fits(array.data_type()) {
-                Ok(array)
-            } else {
-                Err(format!("column \"{name}\" has the type {}", array.data_type()))
-            }
-        };
-        let int64 = |data_type: &DataType| *data_type == DataType::Int64;
+        let column = |name: &str| batch.column_by_name(name).ok_or(format!("no column \"{name}\""));
         Ok(Self {
-            t_ns: column("t_ns", int64)?,
-            nodes: column("nodes", |t| list_of(t, |item| *item == DataType::Int32))?,
-            hop_delay_ns: column("hop_delay_ns", |t| list_of(t, |i| *i == DataType::Int64))?,
-            delay_ns: column("delay_ns", int64)?,
-            delay_back_ns: column("delay_back_ns", int64)?,
-            rate_bps: column("rate_bps", int64)?,
-            loss: column("loss", |t| *t == DataType::Float64)?,
-            events: column("events", |t| list_of(t, is_event))?,
+            t_ns: column("t_ns")?,
+            nodes: column("nodes")?,
+            hop_delay_ns: column("hop_delay_ns")?,
+            delay_ns: column("delay_ns")?,
+            delay_back_ns: column("delay_back_ns")?,
+            rate_bps: column("rate_bps")?,
+            loss: column("loss")?,
+            events: column("events")?,
         })
     }
 
@@ -337,17 +310,6 @@ impl<'b> FrameColumns<'b> {
             events: read_events(&self.events.as_list::<i32>().value(row))?,
         })
     }
-}
-
-fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {
-    matches!(data_type, DataType::List(item) if fits(item.data_type()))
-}
-
-fn is_event(data_type: &DataType) -> bool {
-    let DataType::Struct(found) = data_type else { return false };
-    event_fields().iter().all(|wanted| {
-        found.iter().any(|f| f.name() == wanted.name() && f.data_type() == wanted.data_type())
-    })
 }
 
 fn not_negative(name: &str, column: &ArrayRef, row: usize) -> Result<Option<u64>, String> {

@@ -1,6 +1,6 @@
 //! What the readers of TOML and JSON say of a file, in the words of those who wrote the file.
 
-use std::fmt::Write;
+use skyhop_units::write_plain;
 
 /// How every refusal of a size ends.
 pub const OR_FORCE: &str = "or say --force-size (run.force_size = true)";
@@ -73,10 +73,8 @@ pub fn one_line(message: &str) -> String {
             if at == LONGEST / 2 {
                 plain.push('…');
             }
-        } else if letter.is_control() {
-            let _ = write!(plain, "\\x{:02x}", letter as u32);
         } else {
-            plain.push(letter);
+            let _ = write_plain(&mut plain, letter);
         }
     }
     plain

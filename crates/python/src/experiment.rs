@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyImportError, PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
 use skyhop_ccfile::{Sources, bpf_objects};
 use skyhop_experiment::{Experiment, FlowPlan};
@@ -92,7 +92,11 @@ pub(crate) fn with_place_finder<T: Send>(
                 let found = find_place.call1(py, (text,)).and_then(|found| found.extract(py));
                 let found: FoundPlace = found.map_err(|error: PyErr| {
                     let what = error.value(py).to_string();
-                    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    // What says nothing of the place: Ctrl-C, and what the machine lacks.
+                    if error.is_instance_of::<PyKeyboardInterrupt>(py)
+                        || error.is_instance_of::<PyMemoryError>(py)
+                        || error.is_instance_of::<PyImportError>(py)
+                    {
                         *interruption.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     }
                     what

@@ -1,7 +1,7 @@
 //! The words of files as Python's tuples, in the order in which tables show them.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{IntoPyDict, PyTuple};
 use skyhop_model::{
     AppTable, CongestionState, Direction, EventKind, LossReason, PATH_LINK, PathEventKind,
     PhaseKind,
@@ -10,6 +10,7 @@ use skyhop_model::{
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PATH_LINK", PATH_LINK)?;
     module.add("RUN_SCHEMA", skyhop_record::SCHEMA_VERSION)?;
+    module.add("RUN_COLUMNS", skyhop_record::table_columns().into_py_dict(module.py())?)?;
     add(module, "APP_TABLES", AppTable::ALL.iter().map(|word| word.name()))?;
     add(module, "CONGESTION_STATES", CongestionState::ALL.iter().map(|word| word.name()))?;
     add(module, "DIRECTIONS", Direction::ALL.iter().map(|word| word.name()))?;

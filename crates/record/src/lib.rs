@@ -29,3 +29,4 @@ pub use rows::{
 pub use sink::{Begin, Piece, RunData, Sink, SummaryOnly};
 pub use skyhop_files::FileError;
 pub use stream::{PieceReader, StreamSink, send};
+pub use tables::table_columns;

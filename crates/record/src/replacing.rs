@@ -2,7 +2,7 @@
 //!
 //! The summary goes first and comes last, so that files of two runs never pass for one. A process that is killed
 //! half-way leaves what it had done in the staging directory, and whoever reserves the place next goes on: the new run
-//! was whole when it began to move.
+//! was whole when it began to move. Where a third run has come to its place meanwhile, that one stays.
 
 use std::fs;
 use std::io;
@@ -16,9 +16,12 @@ const EARLIER: &str = "earlier";
 /// … and what it is called once all of them are there.
 const REPLACED: &str = "replaced";
 
+/// What makes a directory a run's.
+const SUMMARY: &str = "summary.json";
+
 /// What every run has, and what makes it one first; [`AppTable`]s come to it.
 const RUN_FILES: [&str; 7] = [
-    "summary.json",
+    SUMMARY,
     "run.json",
     "path.parquet",
     "flows.parquet",
@@ -49,11 +52,20 @@ pub(crate) fn refuse_other_than_files(directory: &Path) -> Result<(), FileError>
 pub(crate) fn replace_earlier(staging: &Path, destination: &Path) -> Result<(), FileError> {
     refuse_other_than_files(destination)?;
     fs::create_dir_all(staging.join(EARLIER)).map_err(|e| write_error(destination, e))?;
-    go_on(staging, destination)
+    finish(staging, destination)
 }
 
-/// Goes on with what a process has begun that was killed, if it had.
+/// Goes on with what a process has begun that was killed, if it had, unless a whole run has come there since.
 pub(crate) fn go_on(staging: &Path, destination: &Path) -> Result<(), FileError> {
+    // It was the first to go.
+    let had_gone = staging.join(REPLACED).is_dir() || staging.join(EARLIER).join(SUMMARY).exists();
+    if had_gone && destination.join(SUMMARY).exists() {
+        return Ok(());
+    }
+    finish(staging, destination)
+}
+
+fn finish(staging: &Path, destination: &Path) -> Result<(), FileError> {
     let [earlier, replaced] = [EARLIER, REPLACED].map(|name| staging.join(name));
     let mut moves = Moves::default();
     let mut moved = Ok(());

@@ -7,6 +7,19 @@ use skyhop_model::{AppTable, Direction, LossReason, PATH_LINK};
 use crate::app_detail::detail_columns;
 use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow};
 
+/// The tables that a run may have, by the names of their files without ending, and the columns of each.
+pub fn table_columns() -> Vec<(&'static str, Vec<String>)> {
+    let mut tables = vec![
+        ("flows", flow_columns(&[])),
+        ("link", link_columns(&[], &[])),
+        ("events", event_columns(&[], &[])),
+        ("probes", probe_columns(&[])),
+    ];
+    tables.extend(AppTable::ALL.iter().map(|table| (table.name(), app_columns(&[]))));
+    let names = |columns: Vec<Column>| columns.into_iter().map(|column| column.name).collect();
+    tables.into_iter().map(|(table, columns)| (table, names(columns))).collect()
+}
+
 fn int64<T>(rows: &[T], value: impl Fn(&T) -> i64) -> Int64Array {
     Int64Array::from_iter_values(rows.iter().map(value))
 }

@@ -17,7 +17,7 @@ mod utc;
 pub use angle::Angle;
 pub use length::Length;
 pub use quantity::QuantityError;
-pub use quoted::Quoted;
+pub use quoted::{Quoted, is_shown, write_plain};
 pub use rate::Rate;
 pub use ratio::Ratio;
 pub use size::{Bytes, QueueLimit};

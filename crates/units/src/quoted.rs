@@ -15,8 +15,7 @@ impl fmt::Display for Quoted<'_> {
         for letter in self.0.chars().take(MOST) {
             match letter {
                 '\n' | '\r' | '\t' => write!(f, "{}", letter.escape_default())?,
-                _ if letter.is_control() => write!(f, "\\x{:02x}", letter as u32)?,
-                _ => f.write_char(letter)?,
+                _ => write_plain(f, letter)?,
             }
         }
         if self.0.chars().nth(MOST).is_some() {
@@ -24,6 +23,51 @@ impl fmt::Display for Quoted<'_> {
         }
         f.write_char('"')
     }
+}
+
+/// Writes a letter, or its number where it would act on a terminal or change how the letters around it are shown.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_plain(to: &mut impl Write, letter: char) -> fmt::Result {
+    match letter {
+        _ if letter.is_control() => write!(to, "\\x{:02x}", letter as u32),
+        _ if is_format(letter) => write!(to, "{}", letter.escape_unicode()),
+        _ => to.write_char(letter),
+    }
+}
+
+/// Whether a letter is shown as itself: it neither acts on a terminal nor changes how others are shown.
+pub fn is_shown(letter: char) -> bool {
+    !letter.is_control() && !is_format(letter)
+}
+
+/// Unicode 16's format characters (Cf), marks of directions among them, and separators of lines (Zl, Zp).
+fn is_format(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -34,6 +78,7 @@ mod tests {
     fn what_acts_on_a_terminal_is_written_out() {
         assert_eq!(Quoted("Zürich").to_string(), "\"Zürich\"");
         assert_eq!(Quoted("a\n\x1b[2J\u{9b}").to_string(), "\"a\\n\\x1b[2J\\x9b\"");
+        assert_eq!(Quoted("a\u{202e}b\u{2028}").to_string(), "\"a\\u{202e}b\\u{2028}\"");
         assert_eq!(Quoted(&"é".repeat(200)).to_string().chars().count(), MOST + 3);
     }
 }

@@ -121,7 +121,7 @@ def main() -> None:
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
         sys.exit(EXIT_WRONG_INPUT)
-    except (MemoryError, ImportError, OSError) as error:
+    except (MemoryError, ImportError, OSError, SystemError) as error:
         print_error(_lacking(error))
         sys.exit(EXIT_FAILED)
     except errors.SkyhopError as error:
@@ -132,12 +132,16 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _lacking(error: MemoryError | ImportError | OSError) -> str:
+_TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")
+"""Of libraries that cannot be mapped, and of code in C that got no memory and did not say so."""
+
+
+def _lacking(error: MemoryError | ImportError | OSError | SystemError) -> str:
     """Return what the system does not give."""
     if isinstance(error, OSError):
         return f"{error.filename or 'the output'}: {error.strerror or error}"
-    # Libraries that cannot be mapped are another form of it.
-    if isinstance(error, ImportError) and "failed to map" not in str(error):
+    told = any(words in str(error) for words in _TOO_LITTLE)
+    if not isinstance(error, MemoryError) and not told:
         raise error
     return "there is too little memory for this: end other programs, or allow it more"
 

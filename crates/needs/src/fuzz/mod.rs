@@ -188,11 +188,16 @@ fn unfit(message: &str) -> Option<String> {
     if message.trim().is_empty() {
         return Some("a message without a word".to_owned());
     }
-    if message.chars().any(char::is_control) {
+    if message.chars().any(|letter| letter.is_control() || turns(letter)) {
         return Some(format!("a message is not one line of plain text: {begin:?}"));
     }
     let length = message.chars().count();
     (length > LONGEST_MESSAGE).then(|| format!("a message has {length} letters: {begin:?}"))
+}
+
+/// Whether a letter is shown as none, but changes where a line ends or in which direction it is read.
+fn turns(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 fn said(panicked: &(dyn std::any::Any + Send)) -> String {
@@ -311,6 +316,8 @@ mod tests {
                 },
             );
         assert!(broken.unwrap().contains("not one line"));
+        let turned = verdict(|_| Err("line \u{202e}1: no".to_owned()));
+        assert!(turned.unwrap().contains("not one line"));
         let panics = verdict(|bytes| {
             assert!(has(bytes, b"one"), "one is gone");
             Ok(())

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use skyhop_model::plain_error;
-use skyhop_units::Quoted;
+use skyhop_units::{Quoted, is_shown};
 use thiserror::Error;
 
 use crate::ElementSet;
@@ -137,9 +137,10 @@ impl ElementFile {
     }
 }
 
-/// The name of a satellite as it can be shown: without control characters, and no longer than any is.
+/// The name of a satellite as it can be shown: without what acts on a terminal or on the letters around it, and no
+/// longer than any is.
 fn plain_name(name: &str) -> String {
-    name.chars().filter(|letter| !letter.is_control()).take(LONGEST_NAME).collect()
+    name.chars().filter(|letter| is_shown(*letter)).take(LONGEST_NAME).collect()
 }
 
 /// Collects what a parser finds.

@@ -251,6 +251,24 @@ fn a_process_killed_while_it_replaces_a_run_mixes_nothing() {
 }
 
 #[test]
+fn what_a_killed_process_left_does_not_go_over_a_later_run() {
+    for moves in 1..=2 * RUN_FILES.len() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        write(&RunDirectory::reserve(place, false).unwrap(), "first").unwrap();
+        // Begun while the other one was still alive.
+        let reserved = RunDirectory::reserve(place, true).unwrap();
+        killed_while_it_replaces(place, moves);
+        write(&reserved, "third").unwrap();
+        let refused = RunDirectory::reserve(place, false);
+        assert!(matches!(refused, Err(FileError::NotEmpty { .. })), "a run is there: {moves}");
+        assert_eq!(names(place), RUN_FILES, "{moves}");
+        let run = fs::read_to_string(place.join("run.json")).unwrap();
+        assert!(run.contains("third"), "{moves}: {run}");
+    }
+}
+
+#[test]
 fn a_directory_in_use_is_refused_unless_forced() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("precious"), "x").unwrap();

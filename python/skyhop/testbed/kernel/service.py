@@ -14,6 +14,7 @@ import os
 import secrets
 import select
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -165,14 +166,7 @@ class KernelService:
         os.write(self._tells, b"!")
 
     def _listen(self) -> socket.socket:
-        self._path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(str(self._path))
-        except OSError as error:
-            raise RunError(f"{self._path}: {error.strerror or error}") from None
-        # Who may ask is decided by who he is.
-        self._path.chmod(0o666)
+        listener = bound(self._path)
         listener.listen(_MOST_CONNECTIONS)
         self._log(f"serves on {self._path}, uplink {self._uplink.kind.value}")
         return listener
@@ -347,6 +341,52 @@ def _undo(change: Change) -> None:
             uplinks.undo_forwarding(change)
         case "nft":
             uplinks.undo_nft(change)
+
+
+def bound(path: Path) -> socket.socket:
+    """Return a socket that has its place, also that of a service that was killed.
+
+    Raises:
+        InputError: something else is there, or a program holds the socket.
+        RunError: there cannot be one.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Who may ask is decided by who he is. Changed afterwards, the permissions could be those of
+    # what somebody has put in its place.
+    usual = os.umask(0o111)
+    try:
+        _make_room(path)
+        listener.bind(str(path))
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}") from None
+    finally:
+        os.umask(usual)
+    return listener
+
+
+def _make_room(path: Path) -> None:
+    """Remove the socket that a killed service has left; what somebody uses stays.
+
+    Raises:
+        InputError: something else is there, or a program holds the socket.
+        OSError: it cannot be removed.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # Whatever else is wrong with the place, taking it will tell.
+    if not stat.S_ISSOCK(mode):
+        raise InputError(f"{path}: is there and is not a socket; give another --socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
+        trying.setblocking(False)
+        try:
+            trying.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except OSError:
+            pass  # It is busy, or of another kind: somebody has it.
+    raise InputError(f"{path}: another program holds it; end that, or give another --socket")
 
 
 def _uid(connection: socket.socket) -> int:

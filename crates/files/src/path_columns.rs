@@ -1,0 +1,180 @@
+//! The columns of a path file, before they are read: that they are there, of which types, and what they will take.
+//!
+//! Repeated values take next to nothing in a file, so that some kilobytes may hold gigabytes.
+
+use std::fs::File;
+
+use arrow_schema::{DataType, Field, Fields, Schema};
+use parquet::arrow::ProjectionMask;
+use parquet::basic::Encoding;
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
+use skyhop_path::{Frame, PathEvent};
+use skyhop_units::Duration;
+
+/// What an event's kind may take: twice what those that there are do, and no more than the event.
+const LONGEST_KIND_BYTES: usize = 40;
+/// Rows of which kinds are looked at together.
+const ROWS_AT_ONCE: usize = 1024;
+
+/// The columns of a path file, by which type they have; others are not read.
+pub(crate) const COLUMNS: [(&str, fn(&DataType) -> bool); 8] = [
+    ("t_ns", is_int64),
+    ("nodes", |t| list_of(t, |item| *item == DataType::Int32)),
+    ("hop_delay_ns", |t| list_of(t, is_int64)),
+    ("delay_ns", is_int64),
+    ("delay_back_ns", is_int64),
+    ("rate_bps", is_int64),
+    ("loss", |t| *t == DataType::Float64),
+    ("events", |t| list_of(t, is_event)),
+];
+
+/// The fields of an event.
+pub(crate) fn event_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("t_ns", DataType::Int64, false),
+        Field::new("kind", DataType::Utf8, false),
+        Field::new("hop", DataType::Int16, true),
+        Field::new("outage_ns", DataType::Int64, false),
+    ])
+}
+
+/// Says which column is not there once, or has another type.
+pub(crate) fn check_types(schema: &Schema) -> Result<(), String> {
+    for (name, fits) in COLUMNS {
+        let mut found = schema.fields().iter().filter(|field| field.name() == name);
+        let field = found.next().ok_or(format!("no column \"{name}\""))?;
+        if found.next().is_some() {
+            return Err(format!("two columns \"{name}\""));
+        }
+        if !fits(field.data_type()) {
+            return Err(format!("column \"{name}\" has the type {}", field.data_type()));
+        }
+    }
+    Ok(())
+}
+
+/// What is read of a file whose types fit.
+pub(crate) fn known(schema: &SchemaDescriptor) -> ProjectionMask {
+    let leaves = schema.columns().iter().enumerate();
+    ProjectionMask::leaves(schema, leaves.filter(|(_, leaf)| is_known(leaf.path())).map(|(i, _)| i))
+}
+
+fn is_known(column: &ColumnPath) -> bool {
+    match column.parts() {
+        [list, .., field] if list == "events" => event_fields().find(field).is_some(),
+        [name, ..] => COLUMNS.iter().any(|(known, _)| known == name),
+        [] => false,
+    }
+}
+
+/// What the frames of a file will take, by its own account.
+pub(crate) fn announced_bytes(metadata: &ParquetMetaData) -> u64 {
+    let groups = metadata.row_groups();
+    let rows: i64 = groups.iter().map(RowGroupMetaData::num_rows).sum();
+    let known = || {
+        let columns = groups.iter().flat_map(RowGroupMetaData::columns);
+        columns.filter(|column| is_known(column.column_path()))
+    };
+    let frames = (rows.max(0) as u64).saturating_mul(size_of::<Frame>() as u64);
+    let frames = known().map(values_bytes).fold(frames, u64::saturating_add);
+    // Also of values that no row has.
+    let unpacked = known().map(|column| column.uncompressed_size().max(0) as u64);
+    frames.max(unpacked.fold(0, u64::saturating_add))
+}
+
+/// What the values of a column take where they are not within a frame.
+fn values_bytes(column: &ColumnChunkMetaData) -> u64 {
+    let size = match column.column_path().parts() {
+        [list, ..] if list == "nodes" => size_of::<i32>(),
+        [list, ..] if list == "hop_delay_ns" => size_of::<Duration>(),
+        [list, .., field] if list == "events" && field == "t_ns" => size_of::<PathEvent>(),
+        _ => 0,
+    };
+    (column.num_values().max(0) as u64).saturating_mul(size as u64)
+}
+
+/// Why the kinds of events are not read.
+pub(crate) enum Kinds {
+    Unreadable(ParquetError),
+    Long(String),
+}
+
+impl From<ParquetError> for Kinds {
+    fn from(error: ParquetError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// Refuses kinds that are longer than any: as texts one after the other they would take memory as often as they repeat.
+pub(crate) fn check_kinds(file: File) -> Result<(), Kinds> {
+    let file = SerializedFileReader::new(file)?;
+    let columns = file.metadata().file_metadata().schema_descr().columns();
+    let is_kind = |column: &ColumnPath| matches!(column.parts(), [list, .., field] if list == "events" && field == "kind");
+    let Some(leaf) = columns.iter().position(|column| is_kind(column.path())) else {
+        return Ok(());
+    };
+    (0..file.num_row_groups())
+        .try_for_each(|group| check_kinds_of(&*file.get_row_group(group)?, leaf))
+}
+
+fn check_kinds_of(group: &dyn RowGroupReader, leaf: usize) -> Result<(), Kinds> {
+    let mut pages = group.get_column_page_reader(leaf)?;
+    while let Some(page) = pages.get_next_page()? {
+        // Of which each value is made of the one before it, however long.
+        if page.encoding() == Encoding::DELTA_BYTE_ARRAY {
+            return Err(Kinds::Long(
+                "events.kind is encoded as DELTA_BYTE_ARRAY; expected a dictionary".into(),
+            ));
+        }
+    }
+    let ColumnReader::ByteArrayColumnReader(mut reader) = group.get_column_reader(leaf)? else {
+        return Ok(());
+    };
+    let (mut defined, mut repeated, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let (rows, ..) = reader.read_records(
+            ROWS_AT_ONCE,
+            Some(&mut defined),
+            Some(&mut repeated),
+            &mut kinds,
+        )?;
+        let longest = kinds.iter().map(ByteArray::len).max().unwrap_or(0);
+        if longest > LONGEST_KIND_BYTES {
+            return Err(Kinds::Long(format!(
+                "the kind of an event has {longest} bytes; at most {LONGEST_KIND_BYTES}"
+            )));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        defined.clear();
+        repeated.clear();
+        kinds.clear();
+    }
+}
+
+fn is_int64(data_type: &DataType) -> bool {
+    *data_type == DataType::Int64
+}
+
+fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {
+    matches!(data_type, DataType::List(item) if fits(item.data_type()))
+}
+
+/// Whether it has each of an event's fields once; none within another, which would pass for them by name.
+fn is_event(data_type: &DataType) -> bool {
+    let DataType::Struct(found) = data_type else { return false };
+    let is_once = |wanted: &Field| {
+        let mut named = found.iter().filter(|field| field.name() == wanted.name());
+        named.next().is_some_and(|field| field.data_type() == wanted.data_type())
+            && named.next().is_none()
+    };
+    event_fields().iter().all(|wanted| is_once(wanted))
+        && !found.iter().any(|field| field.data_type().is_nested())
+}

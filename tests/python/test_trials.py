@@ -1,0 +1,97 @@
+"""What trials of damaged files find, they name, make small and keep."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import tests as runner
+
+import damaged
+from damaged import Trial
+from skyhop.errors import InputError
+
+SAMPLE = b"one = 1\ntwo = 2\nthree = 3\n"
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep what is found, and said of it, out of the project's."""
+    monkeypatch.setattr(damaged, "ROOT", tmp_path)
+    monkeypatch.delenv("SKYHOP_TRIALS", raising=False)
+    monkeypatch.setenv("SKYHOP_SOAK", "1")
+    monkeypatch.setenv("SKYHOP_SEED", "7")
+
+
+def found(tmp_path: Path, read: damaged.Reader) -> tuple[str, bytes]:
+    """Return what a trial says of a reader, and the file that it has kept."""
+    with pytest.raises(pytest.fail.Exception) as failed:
+        Trial("a test", [SAMPLE]).run(read)
+    (kept,) = (tmp_path / "tests/damaged/a-test").iterdir()
+    assert str(kept) in str(failed.value)
+    return str(failed.value), kept.read_bytes()
+
+
+def test_the_file_that_takes_memory_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
+    # Before: a peak that is long past is no file's.
+    del (bytearray(b"x") * (300 << 20))[:]
+
+    def read(content: bytes) -> None:
+        if b"two" not in content:
+            assert bytearray(b"x") * (100 << 20)
+        if b"three" not in content:
+            raise InputError("three is missing")
+
+    said, kept = found(tmp_path, read)
+    assert "it takes " in said
+    assert " MB of memory" in said
+    assert b"two" not in kept
+    # The other changes are undone.
+    assert b"one = 1" in kept
+
+
+def test_what_a_reader_keeps_of_every_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
+    left: list[bytearray] = []
+
+    def read(content: bytes) -> None:
+        left.append(bytearray(b"x") * (1 << 20))
+        if b"three" not in content:
+            raise InputError("three is missing")
+
+    with pytest.raises(pytest.fail.Exception, match="the reader has kept"):
+        Trial("a test", [SAMPLE]).run(read)
+    assert not (tmp_path / "tests").exists()
+
+
+def test_what_takes_too_long_is_ended_and_the_table_is_printed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SKYHOP_SKIPPED", "SKYHOP_TRIALS"):
+        monkeypatch.setenv(name, "")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/features").touch()
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    monkeypatch.setattr(runner, "SKIPPED", tmp_path / "build/skipped.jsonl")
+    monkeypatch.setattr(runner, "TRIALS", tmp_path / "build/trials.tsv")
+    cargo = tmp_path / "cargo"
+    # What it starts goes with it.
+    cargo.write_text(
+        f"#!/bin/sh\necho begun; printf 'fuzz\\tx\\t7\\t1\\tok\\n' > {runner.TRIALS}\n"
+        "sleep 600 & wait\n"
+    )
+    cargo.chmod(0o755)
+    monkeypatch.setattr(runner, "cargo", lambda: str(cargo))
+    began = time.monotonic()
+    assert runner.main(["--hours", str(1 / 3600)]) == 1
+    assert time.monotonic() - began < 30
+    said = capsys.readouterr().out
+    assert "begun" in said
+    assert "the time is over" in said
+    assert "fuzz" in said.partition("Trials")[2]

@@ -15,7 +15,7 @@ pub fn table_columns() -> Vec<(&'static str, Vec<String>)> {
         ("events", event_columns(&[], &[])),
         ("probes", probe_columns(&[])),
     ];
-    tables.extend(AppTable::ALL.iter().map(|table| (table.name(), app_columns(&[]))));
+    tables.extend(AppTable::ALL.iter().map(|table| (table.name(), app_columns(*table, &[]))));
     let names = |columns: Vec<Column>| columns.into_iter().map(|column| column.name).collect();
     tables.into_iter().map(|(table, columns)| (table, names(columns))).collect()
 }

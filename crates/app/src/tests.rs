@@ -173,7 +173,7 @@ fn what_is_not_answered_in_time_has_failed_and_is_tried_again() {
 fn chunks(results: &[Transaction]) -> Vec<ChunkRow> {
     let chunk = |one: &Transaction| match one.detail {
         Detail::Chunk(row) => Some(row),
-        Detail::None => None,
+        _ => None,
     };
     results.iter().filter_map(chunk).collect()
 }

@@ -22,8 +22,11 @@ const LONGEST_KIND_BYTES: usize = 40;
 /// Rows of which kinds are looked at together.
 const ROWS_AT_ONCE: usize = 1024;
 
+/// A column's name, and whether a type is its.
+type ColumnOfType = (&'static str, fn(&DataType) -> bool);
+
 /// The columns of a path file, by which type they have; others are not read.
-pub(crate) const COLUMNS: [(&str, fn(&DataType) -> bool); 8] = [
+pub(crate) const COLUMNS: [ColumnOfType; 8] = [
     ("t_ns", is_int64),
     ("nodes", |t| list_of(t, |item| *item == DataType::Int32)),
     ("hop_delay_ns", |t| list_of(t, is_int64)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from skyhop._core import APP_TABLES, LOSS_REASONS
 from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
+from skyhop.analysis.film_timeline import Shown, film_panels
 from skyhop.analysis.flows import MANY_FLOWS, FlowStyle, flow_styles
 from skyhop.analysis.looks import COLOURS
 from skyhop.analysis.timeline import (
@@ -34,6 +35,7 @@ from skyhop.analysis.timeline import (
 )
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import mbps_or_none, seconds_or_none
+from skyhop.data.reading import FILM
 from skyhop.data.records import AppSeries, FlowSeries, RunRecord
 
 _POINTS_AT_MOST = 1500
@@ -90,6 +92,13 @@ def _panels(run: RunRecord, styles: Mapping[int, FlowStyle]) -> list[Panel]:
         panels += [_cwnd(run, styles), _retransmits(run, styles)]
     # Next to the flows' RTT, of which they are other views.
     panels[2:2] = [*([_probes(run)] if run.probes else []), *_latencies(run, styles)]
+    panels[:0] = film_panels(
+        [
+            Shown(_name(run, styles[flow]), styles[flow].colour, film)
+            for flow, film in run.films.items()
+            if flow in styles
+        ]
+    )
     panels.append(_backlog(run))
     if any(drops.any() for series in run.link.values() for drops in series.drops.values()):
         panels.append(_drops(run))
@@ -244,6 +253,9 @@ def _probes(run: RunRecord) -> Panel:
 def _latencies(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Iterator[Panel]:
     """Yield a panel per table: a burst takes other times than a message."""
     for table in APP_TABLES:
+        # Of films other things are seen.
+        if table == FILM:
+            continue
         by_style: dict[tuple[str, str], list[AppSeries]] = {}
         for flow, series in run.apps.items():
             if series.table == table:

@@ -13,7 +13,8 @@ from skyhop.cli.options import Force, Json, Scenario, Sets, group
 if TYPE_CHECKING:
     import polars as pl
 
-    from skyhop.video.playing import Sessions
+    from skyhop import _core
+    from skyhop.video.playing import Manner, Sessions
 
 app = group("Films over paths: in virtual time over a rate, and in a browser over a live run.")
 
@@ -107,7 +108,7 @@ def play(
     if output is not None:
         _write(played, output)
     if plot is not None:
-        _plot(played, manner, plot)
+        _plot(played, trace, manner, float(offsets[0]), plot)
 
 
 def _print(played: dict[str, Sessions], best: float, qoe: str, *, as_json: bool) -> None:
@@ -174,6 +175,27 @@ def _write(played: dict[str, Sessions], output: Path) -> None:
     else:
         raise InputError(f"{output}: expected a name that ends with .parquet or .csv")
     write_file(output, content.getvalue())
+
+
+def _plot(
+    played: dict[str, Sessions], trace: _core.RateTrace, manner: Manner, offset_s: float, plot: Path
+) -> None:
+    import numpy as np
+    import polars as pl
+
+    from skyhop.analysis.film_timeline import session_timeline
+    from skyhop.data.figure_files import figure_kind
+    from skyhop.figures.style import save
+    from skyhop.figures.timeline import draw_timeline
+    from skyhop.video.playing import film_series
+
+    figure_kind(plot)
+    first = pl.col("session") == 0
+    films = {name: film_series(of.chunks.filter(first)) for name, of in played.items()}
+    at_s = np.arange(0.0, max(1.0, *(film.end_s for film in films.values())))
+    mbps = np.array([trace.mean_bps(offset_s + t, offset_s + t + 1) for t in at_s]) / 1e6
+    title = f"{manner.read_film().name}: {', '.join(films)}"
+    save(draw_timeline(session_timeline(title, films, (at_s, mbps))), plot)
 
 
 @app.command("watch", help=_WATCH)

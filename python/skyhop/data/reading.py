@@ -18,6 +18,7 @@ from skyhop.data.records import (
     SHOWN_EVENT_KINDS,
     AppSeries,
     Events,
+    FilmSeries,
     FlowSeries,
     LinkSeries,
     PathRecord,
@@ -37,6 +38,11 @@ _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _CALL_COLUMNS = (*_APP_COLUMNS, "direction", "mos")
+FILM = "chunks"
+"""The table of what players did."""
+_FILM_COLUMNS = (
+    "flow", "t_ns", "asked_ns", "arrived_ns", "bitrate_bps", "buffer_ns", "stall_ns",
+)  # fmt: skip
 _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
 
@@ -96,10 +102,28 @@ def _record(head: RunHead, run: Run) -> RunRecord:
                 for name, table in run.apps.items()
             }
         ),
+        films=_films(run.apps.get(FILM), directory / f"{FILM}.parquet"),
         path=path_record(read_path(path_file, force_size=run.is_large))
         if path_file.exists()
         else None,
     )
+
+
+def _films(table: pa.Table | None, origin: FilePath) -> dict[int, FilmSeries]:
+    if table is None:
+        return {}
+    frame = _frame(table, _FILM_COLUMNS, origin).drop_nulls("arrived_ns").sort("arrived_ns")
+    films = {}
+    for (flow,), rows in frame.group_by("flow", maintain_order=True):
+        # Chunks count from their session's beginning; when they were asked for is known of the run.
+        began_s = (_floats(rows, "t_ns", 1e9) - _floats(rows, "asked_ns", 1e9))[0]
+        films[int(flow)] = FilmSeries(
+            arrived_s=began_s + _floats(rows, "arrived_ns", 1e9),
+            bitrate_mbps=_floats(rows, "bitrate_bps", 1e6),
+            buffer_s=_floats(rows, "buffer_ns", 1e9),
+            stall_s=_floats(rows, "stall_ns", 1e9),
+        )
+    return films
 
 
 def path_record(source: Path | pa.Table) -> PathRecord:

@@ -31,6 +31,11 @@ class Events:
     outage_s: FloatArray
     """How long the path is down from then on, shape (n,)."""
 
+    @staticmethod
+    def none() -> Events:
+        """Return that nothing happened."""
+        return Events(np.array([]), (), np.array([]))
+
     def times(self, kind: str) -> FloatArray:
         """Return when events of one kind happened, in seconds."""
         return self.t_s[[name == kind for name in self.kinds]]
@@ -186,6 +191,31 @@ class AppSeries:
 
 
 @dataclass(frozen=True)
+class FilmSeries:
+    """What a player did: n chunks ordered by when they came; times in s of the run."""
+
+    arrived_s: FloatArray
+    """When each had come, shape (n,)."""
+    bitrate_mbps: FloatArray
+    """Of its track, shape (n,)."""
+    buffer_s: FloatArray
+    """What was left to play once it had come, shape (n,)."""
+    stall_s: FloatArray
+    """How long the picture stood still for want of it, shape (n,)."""
+
+    @property
+    def end_s(self) -> float:
+        """When the last chunk has been played, or where nothing came, 0."""
+        return float(self.arrived_s[-1] + self.buffer_s[-1]) if len(self.arrived_s) else 0.0
+
+    def stalls(self) -> tuple[FloatArray, FloatArray]:
+        """Return when the picture began to stand still, and when it moved again."""
+        stood = self.stall_s > 0
+        ends = self.arrived_s[stood]
+        return ends - self.stall_s[stood], ends
+
+
+@dataclass(frozen=True)
 class RunRecord(RunHead):
     """A run with its tables."""
 
@@ -201,6 +231,8 @@ class RunRecord(RunHead):
     probes: Mapping[int, ProbeSeries]
     apps: Mapping[int, AppSeries]
     """By flow id; a flow is in it whose application has done something that has a table."""
+    films: Mapping[int, FilmSeries]
+    """By flow id, what players did."""
     path: PathRecord | None
     """The path that the run went over, where the directory holds a copy of it."""
 

@@ -70,6 +70,7 @@ _TICK_HEIGHT = 0.06
 _HEIGHTS_IN = {
     "goodput": 1.7, "srtt": 1.7, "probe RTT": 1.5, "cwnd": 1.5, "retransmits": 1.0, "queue": 1.2,
     "drops": 1.0, "marks": 1.0, "one-way delay": 2.3, "hops": 1.0, "rate": 1.3,
+    "bitrate of chunks": 1.4, "buffer": 1.4,
     **{f"latency of {table}": 1.7 for table in APP_TABLES},
     "MOS": 1.3,
 }  # fmt: skip

@@ -54,7 +54,7 @@ class Video(BaseModel):
     every: Duration = "3 min"
     """From one session's beginning to the next one's, as seeds count up."""
     model: str | None = None
-    """Which kind of model tells the controller of the rate ahead; the truth does where not given."""
+    """Which kind of model tells the controller of the rate ahead; the truth does without."""
     relative_sd: float | None = Field(None, ge=0, le=10)
     """How wrong the truth is that it is told instead, each second."""
 
@@ -108,7 +108,8 @@ def rows_of(metrics: MetricSet, asked: Video, seed: int, beside: Path) -> list[d
     offset_s = (seed - 1) * length_s
     if offset_s + length_s > trace.length_s:
         raise InputError(
-            f"{asked.data}: has {trace.length_s:g} s to play over, too few for {seed} x {asked.every}"
+            f"{asked.data}: has {trace.length_s:g} s to play over, "
+            f"too few for {seed} x {asked.every}"
         )
     top = f"{_top_bps(asked.top, rates):.0f} bit/s" if asked.top else None
     manner = playing.Manner(

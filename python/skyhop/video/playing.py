@@ -15,6 +15,7 @@ from skyhop import _core
 from skyhop.data.arrays import FloatArray
 from skyhop.data.paths import Path, read_path
 from skyhop.data.quantities import seconds
+from skyhop.data.records import FilmSeries
 from skyhop.errors import InputError
 
 _REALS = ("predicted_bps", "mean_bitrate_bps", "qoe")
@@ -118,7 +119,8 @@ def offsets_s(trace: _core.RateTrace, count: int | None, every: str | None) -> F
         step_s = seconds(every)
         if not 0 < step_s <= trace.length_s:
             raise InputError(
-                f"every {every}: expected more than 0 s and at most {trace.length_s:g} s, the trace's length"
+                f"every {every}: expected more than 0 s and at most {trace.length_s:g} s, as long "
+                "as the trace"
             )
         return np.arange(int(trace.length_s / step_s + 1e-9), dtype=np.float64) * step_s
     return np.arange(count or 1, dtype=np.float64) * trace.length_s / (count or 1)
@@ -174,6 +176,20 @@ def optimum(
         manner.read_film(), manner.qoe, trace, offsets.tolist(), manner.options()
     )
     return np.asarray(bounds, dtype=np.float64)
+
+
+def film_series(chunks: pl.DataFrame) -> FilmSeries:
+    """Return a session's chunks as figures take them."""
+
+    def of(name: str, scale: float) -> FloatArray:
+        return np.asarray(chunks[name].to_numpy(), dtype=np.float64) / scale
+
+    return FilmSeries(
+        arrived_s=of("arrived_ns", _NS),
+        bitrate_mbps=of("bitrate_bps", 1e6),
+        buffer_s=of("buffer_ns", _NS),
+        stall_s=of("stall_ns", _NS),
+    )
 
 
 def _frame(columns: Mapping[str, bytes]) -> pl.DataFrame:

@@ -43,10 +43,11 @@ def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int)
     source = f"testsrc2=size={WIDTH}x{HEIGHT}:rate={rate:.6f}"
     done = subprocess.run(
         [
-            program, "-v", "error", "-y", "-f", "lavfi", "-i", source, "-frames:v", str(every * chunks),
-            "-c:v", "libx264", "-profile:v", "baseline", "-level", "1.1", "-pix_fmt", "yuv420p",
-            "-preset", "ultrafast", "-crf", str(_QUALITY), "-g", str(every), "-keyint_min", str(every),
-            "-sc_threshold", "0", "-f", "dash", "-seg_duration", f"{chunk_s:.6f}", "-use_template", "1",
+            program, "-v", "error", "-y", "-f", "lavfi", "-i", source,
+            "-frames:v", str(every * chunks), "-c:v", "libx264", "-profile:v", "baseline",
+            "-level", "1.1", "-pix_fmt", "yuv420p", "-preset", "ultrafast", "-crf", str(_QUALITY),
+            "-g", str(every), "-keyint_min", str(every), "-sc_threshold", "0",
+            "-f", "dash", "-seg_duration", f"{chunk_s:.6f}", "-use_template", "1",
             "-use_timeline", "0", "-init_seg_name", INIT, "-media_seg_name", "$Number$.m4s",
             str(directory / "clip.mpd"),
         ],

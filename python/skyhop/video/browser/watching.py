@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from skyhop import _core
@@ -18,6 +18,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.runs import Run
 from skyhop.video.browser.clip import make_clip
 from skyhop.video.browser.film_folder import Offer
+from skyhop.video.browser.table import add_film, chunk_rows
 from skyhop.video.browser.viewer import SESSION, Viewing, browser
 
 DASH_JS = "5.2.1"
@@ -26,8 +27,7 @@ _HOME = "~/.local/share/skyhop"
 _BUNDLE = Path("node_modules", "dashjs", "dist", "modern", "umd", "dash.all.min.js")
 _VARIABLE = "SKYHOP_DASH_JS"
 
-_OURS = "throughputRule", "bolaRule", "insufficientBufferRule", "switchHistoryRule"
-OWN_RULES = {
+OWN_RULES: dict[str, dict[str, bool]] = {
     "dash.js": {},
     "dash.js-throughput": {"throughputRule": True, "bolaRule": False},
     "dash.js-bola": {"throughputRule": False, "bolaRule": True},
@@ -91,7 +91,7 @@ def watch(
         RunError: the browser, ffmpeg or dash.js is not there, or the run failed.
     """
     film, offer = _offer(wish)
-    viewing = _viewing(wish, film, offer)
+    viewing = _viewing(wish, offer)
     # Both ends of a run see this machine's files.
     with tempfile.TemporaryDirectory(prefix="skyhop-film-") as place:
         folder = Path(place)
@@ -108,7 +108,9 @@ def watch(
             scenario, output, sets=sets, program=program, cc=cc, force=force, observer=observer
         )
         told = json.loads((folder / SESSION).read_text("utf-8"))
-    return told, run
+    watched = {**asdict(wish), "player": "dash.js"}
+    add_film(run, watched, film, chunk_rows(told, offer.bitrates_bps), told["started_s"])
+    return Run(run.directory, run)
 
 
 def _offer(wish: Wish) -> tuple[_core.Film, Offer]:
@@ -129,11 +131,16 @@ def _viewing(wish: Wish, offer: Offer) -> Viewing:
     if browser() is None:
         raise RunError("there is no browser: sudo apt-get install chromium")
     return Viewing(
-        controller=wish.controller, rules=rules, is_asking=not is_own, film=_whole(wish.film),
-        top=wish.top, qoe=wish.qoe, dash_js=str(dash_js()),
+        controller=wish.controller, rules=rules, is_asking=not is_own,
+        film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe, dash_js=str(dash_js()),
         limit_s=_START_S + _PATIENCE * offer.chunk_s * len(offer.sizes_bytes),
         buffer_cap_s=wish.buffer_cap_s, seed=wish.seed,
     )  # fmt: skip
+
+
+def _from_anywhere(film: str) -> str:
+    """Return a film's file by its whole name; a shipped one's name as it is."""
+    return str(Path(film).resolve()) if Path(film).exists() else film
 
 
 def dash_js() -> Path:

@@ -119,12 +119,15 @@ pub(crate) fn detail_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     }
 }
 
+/// A column of calls: its name, and where it stands.
+type CallColumn = (&'static str, fn(&CallColumns) -> i64);
+
 fn call_columns(rows: &[AppRow]) -> Vec<Column> {
     let calls = || rows.iter().map(|row| row.detail.call());
     let directions: StringArray =
         calls().map(|call| call.map(|call| call.direction.name())).collect();
     let mut columns = vec![Column::optional("direction", directions)];
-    let counts: [(&str, fn(&CallColumns) -> i64); 7] = [
+    let counts: [CallColumn; 7] = [
         ("audio_frames", |call| call.audio_frames),
         ("audio_late", |call| call.audio_late),
         ("audio_lost", |call| call.audio_lost),

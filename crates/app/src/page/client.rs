@@ -181,7 +181,7 @@ impl Client {
         while bytes > Bytes::ZERO {
             let Some(out) = page.lanes[index].out.front_mut() else { return };
             let part = bytes.min(out.exchange.response - out.received);
-            bytes = bytes - part;
+            bytes -= part;
             out.received += part;
             out.first_byte.get_or_insert(now);
             page.received += part;

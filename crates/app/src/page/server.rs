@@ -39,7 +39,7 @@ impl Application for Server {
             self.expected.front().copied().filter(|next| self.received >= next.request)
         {
             self.expected.pop_front();
-            self.received = self.received - next.request;
+            self.received -= next.request;
             self.todo.push_back(Action::Write(next.response));
         }
     }

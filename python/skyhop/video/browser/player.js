@@ -48,15 +48,14 @@ function settings() {
   for (const [name, isActive] of Object.entries(viewing.rules)) rules[name] = { active: isActive };
   const abr = { rules, autoSwitchBitrate: { video: true } };
   if (viewing.start_bps) abr.initialBitrate = { video: viewing.start_bps / 1000 };
-  const streaming = { abr };
+  const streaming = { abr, buffer: {} };
   if (viewing.buffer_cap_s) {
-    streaming.buffer = {
-      bufferTimeDefault: viewing.buffer_cap_s,
-      bufferTimeAtTopQuality: viewing.buffer_cap_s,
-      bufferTimeAtTopQualityLongForm: viewing.buffer_cap_s,
-      fastSwitchEnabled: false,
-    };
+    streaming.buffer.bufferTimeDefault = viewing.buffer_cap_s;
+    streaming.buffer.bufferTimeAtTopQuality = viewing.buffer_cap_s;
+    streaming.buffer.bufferTimeAtTopQualityLongForm = viewing.buffer_cap_s;
   }
+  // skyhop's controllers decide once per chunk: what has come stays.
+  if (viewing.is_asking) streaming.buffer.fastSwitchEnabled = false;
   return { streaming };
 }
 

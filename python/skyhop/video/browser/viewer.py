@@ -34,7 +34,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _SERVER_WITHIN_S = 15.0
 _ENDS_WITHIN_S = 5.0
 _LONGEST_BODY = 64_000_000
-_BUFFER_CAP_S = 60.0
+BUFFER_CAP_S = 60.0
 _SHORTEST_S = 1e-3
 """dash.js has times in ms."""
 _OPTIONS = (
@@ -162,7 +162,7 @@ def _decider(viewing: Viewing) -> Callable[[Any], Any]:
     if not viewing.is_asking:
         return lambda _asked: {}
     film = _core.Film.read(viewing.film, viewing.top)
-    cap_s = viewing.buffer_cap_s or _BUFFER_CAP_S
+    cap_s = viewing.buffer_cap_s or BUFFER_CAP_S
     player = _core.Player(film, viewing.controller, viewing.qoe, viewing.seed, cap_s)
     answers: dict[int, dict[str, float | None]] = {}
 

@@ -19,7 +19,7 @@ from skyhop.runs import Run
 from skyhop.video.browser.clip import make_clip
 from skyhop.video.browser.film_folder import Offer
 from skyhop.video.browser.table import add_film, chunk_rows
-from skyhop.video.browser.viewer import SESSION, Viewing, browser
+from skyhop.video.browser.viewer import BUFFER_CAP_S, SESSION, Viewing, browser
 
 DASH_JS = "5.2.1"
 """The version that is asked for."""
@@ -52,7 +52,8 @@ class Wish:
         controller: one of skyhop's, or one of `OWN_RULES`.
         qoe: what a controller that plans wants.
         chunks: no more of the film than that.
-        buffer_cap_s: how much is kept ahead; dash.js's own where not given.
+        buffer_cap_s: how much is kept ahead; where not given, 60 s, or dash.js's own where it
+            decides.
         seed: of what a controller draws.
     """
 
@@ -134,7 +135,7 @@ def _viewing(wish: Wish, offer: Offer) -> Viewing:
         controller=wish.controller, rules=rules, is_asking=not is_own,
         film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe, dash_js=str(dash_js()),
         limit_s=_START_S + _PATIENCE * offer.chunk_s * len(offer.sizes_bytes),
-        buffer_cap_s=wish.buffer_cap_s, seed=wish.seed,
+        buffer_cap_s=wish.buffer_cap_s or (None if is_own else BUFFER_CAP_S), seed=wish.seed,
     )  # fmt: skip
 
 

@@ -368,7 +368,7 @@ def test_live_and_simulated_pages_and_calls_agree(tmp_path: Path) -> None:
 def test_examples_go_over_a_geostationary_satellite_too(
     skyhop: Skyhop, tmp_path: Path, example: str
 ) -> None:
-    sets = ("path.constellation=geo:-101", "path.relay=geo", "run.duration=8 s")
+    sets = ("path.constellation=geo:-101", "path.relay=geo", "run.duration=45 s")
     given = [part for one in sets for part in ("--set", one)]
     done = skyhop("sim", ROOT / "examples" / f"{example}.toml", "-o", "run", *given)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import bench_previous
 import bench_sim
 import bench_start
 import bench_study
+import bench_video
 
 
 def test_every_figure_of_before_belongs_to_a_row() -> None:
@@ -18,6 +19,7 @@ def test_every_figure_of_before_belongs_to_a_row() -> None:
         "paths": {*bench.LEOEM_S, "all pairs"},
         "sim": {bench_sim.RING, *(simulation.name for simulation in bench_sim.SIMULATIONS)},
         "studies": {load.row for load in bench_study.LOADS},
+        "video": set(bench_video.SESSIONS),
     }
     assert {part: set(content[part]) - names for part, names in rows.items()} == {
         part: set() for part in rows

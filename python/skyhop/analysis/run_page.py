@@ -17,6 +17,7 @@ from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import (
     CALL_KEYS,
+    FILM_KEYS,
     LATENCY_QUANTILES,
     column,
     rows_of,
@@ -39,7 +40,7 @@ _FLOW_KEYS = (
 _APP_KEYS = (
     "run", "flow", "cc", "app", "completed", "failed",
     *(f"latency_{q}_us" for q in LATENCY_QUANTILES),
-    *CALL_KEYS,
+    *CALL_KEYS, *FILM_KEYS,
 )  # fmt: skip
 _RUN_KEYS = (
     "run", "utilisation", "utilisation_back", "backlog_mean_bytes",

@@ -19,6 +19,9 @@ CALL_KEYS = (
 )  # fmt: skip
 """What summary.json says of a call beside what it says of all applications."""
 
+FILM_KEYS = ("mean_bitrate_bps", "stall_ns", "stalls", "switches", "startup_ns", "qoe")
+"""Likewise of a film."""
+
 
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     """Return one row per TCP flow of each run: `summary_row_values`, the run's name, its warnings.
@@ -83,7 +86,7 @@ def _of_app(app: Mapping[str, Any]) -> dict[str, Any]:
         "completed": app.get("completed"),
         "failed": app.get("failed"),
         **{f"latency_{q}_us": app.get(f"latency_{q}_us") for q in LATENCY_QUANTILES},
-        **{key: app.get(key) for key in CALL_KEYS},
+        **{key: app.get(key) for key in (*CALL_KEYS, *FILM_KEYS)},
     }
 
 
@@ -169,6 +172,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("audio_lost", "audio lost", "%", _share),
     Column("video_late", "video late", "%", _share),
     Column("video_lost", "video lost", "%", _share),
+    Column("mean_bitrate_bps", "bitrate mean", "Mbit/s", _MBPS),
+    Column("stall_ns", "stalled", "s", _one_decimal(1e-9)),
+    Column("stalls", "stalls", "", count),
+    Column("switches", "switches", "", count),
+    Column("startup_ns", "start-up", "s", _one_decimal(1e-9)),
+    Column("qoe", "QoE", "", _opinion),
     Column("backlog_mean_bytes", "queue mean", "kB", _KB),
     *(Column(f"drops_{reason}", reason, "", count) for reason in LOSS_REASONS),
     Column("link_marks", "marked", "packets", count),

@@ -50,6 +50,8 @@ Examples:
   skyhop video watch any-program -o runs/own --controller dash.js --cc bbr
 """
 
+_TABLES = (".parquet", ".csv")
+
 _Film = Annotated[
     str,
     typer.Option("--film", metavar="NAME|FILE", help="A film (skyhop list films), or its file."),
@@ -91,11 +93,16 @@ def play(
     as_json: Json = False,
 ) -> None:
     """Play a film over a path's rate."""
+    from skyhop.data.figure_files import figure_kind
     from skyhop.errors import InputError
     from skyhop.video import playing
 
     if sessions is not None and every is not None:
         raise InputError("expected either --sessions or --every")
+    if output is not None and output.suffix not in _TABLES:
+        raise InputError(f"{output}: expected a name that ends with {' or '.join(_TABLES)}")
+    if plot is not None:
+        figure_kind(plot)
     manner = playing.Manner(film, top, qoe)
     trace = playing.rate_trace(path)
     offsets = playing.offsets_s(trace, sessions, every)
@@ -162,7 +169,6 @@ def _write(played: dict[str, Sessions], output: Path) -> None:
     import polars as pl
 
     from skyhop.data.files import write_file
-    from skyhop.errors import InputError
 
     frames = [
         of.chunks.select(pl.lit(name).alias("controller"), pl.all()) for name, of in played.items()
@@ -170,10 +176,8 @@ def _write(played: dict[str, Sessions], output: Path) -> None:
     whole, content = pl.concat(frames), io.BytesIO()
     if output.suffix == ".parquet":
         whole.write_parquet(content)
-    elif output.suffix == ".csv":
-        whole.write_csv(content)
     else:
-        raise InputError(f"{output}: expected a name that ends with .parquet or .csv")
+        whole.write_csv(content)
     write_file(output, content.getvalue())
 
 
@@ -184,12 +188,10 @@ def _plot(
     import polars as pl
 
     from skyhop.analysis.film_timeline import session_timeline
-    from skyhop.data.figure_files import figure_kind
     from skyhop.figures.style import save
     from skyhop.figures.timeline import draw_timeline
     from skyhop.video.playing import film_series
 
-    figure_kind(plot)
     first = pl.col("session") == 0
     films = {name: film_series(of.chunks.filter(first)) for name, of in played.items()}
     at_s = np.arange(0.0, max(1.0, *(film.end_s for film in films.values())))

@@ -96,10 +96,10 @@ def train(
     plan = plan or Plan()
     plan.check()
     chosen = [_kind(name) for name in dict.fromkeys(names)]
-    for kind in chosen:
-        check_libraries(kind)
     column = target_column(data.frame, plan.target, data.options.direction)
     features = features_of(data.frame, plan.target, column, plan.groups)
+    for kind in chosen:
+        check_libraries(kind)
     parts = [_Parts.of(data, features, horizon, plan) for horizon in sorted(set(plan.horizons))]
     output = Path(output)
     models = []

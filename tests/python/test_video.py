@@ -1,0 +1,338 @@
+"""`skyhop video`: films over a path's rate, in studies, and in a browser over a live run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import ROOT, Skyhop
+from needs import missing, needs_program
+
+import skyhop
+from skyhop import _core
+from skyhop.analysis.run_timeline import run_timeline
+from skyhop.data.reading import run_record
+from skyhop.errors import InputError, RunError
+from skyhop.predict import frame
+from skyhop.study import load_study, run_study
+from skyhop.study.claims import judge
+from skyhop.video import playing
+from skyhop.video.browser import clip, server, table, viewer, watching
+from skyhop.video.browser.film_folder import Offer
+
+EXAMPLES = ROOT / "examples"
+RATES = np.tile([6.0, 6.0, 1.0, 3.0], 150)
+"""Mbit/s of seconds."""
+
+
+@pytest.fixture
+def steady(skyhop: Skyhop, tmp_path: Path) -> Path:
+    """Return a path of 12 Mbit/s: a packet of 1500 bytes each millisecond."""
+    (tmp_path / "steady.trace").write_text("".join(f"{t}\n" for t in range(1, 1001)), "utf-8")
+    done = skyhop("path", "import", "steady.trace", "--format", "mahimahi", "-o", "steady.parquet")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "steady.parquet"
+
+
+def test_a_film_over_a_steady_rate_is_what_arithmetic_says(
+    skyhop: Skyhop, steady: Path, tmp_path: Path
+) -> None:
+    done = skyhop(
+        "video", "play", steady, "--controller", "mpc-o", "--controller", "bba",
+        "-o", "chunks.parquet", "--plot", "film.png", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = {row["controller"]: row for row in json.loads(done.stdout)}
+    # 12 Mbit/s carry the highest track of 4.3 from the second chunk on.
+    assert rows["mpc-o"]["bitrate_mbps"] == pytest.approx((47 * 4.3 + 0.75) / 48)
+    assert rows["mpc-o"]["switches"] == 1
+    assert rows["mpc-o"]["stall_s"] == 0
+    # 3 Mbit of 0.75 Mbit/s, of which 95 % is payload, and 80 ms.
+    assert rows["mpc-o"]["startup_s"] == pytest.approx(3 / (0.95 * 12) + 0.08, rel=0.02)
+    assert rows["mpc-o"]["qoe"] <= rows["mpc-o"]["qoe_bound"] + 1e-9
+    assert rows["bba"]["qoe"] <= rows["mpc-o"]["qoe"]
+    chunks = pl.read_parquet(tmp_path / "chunks.parquet")
+    assert chunks.group_by("controller").len()["len"].to_list() == [48, 48]
+    assert (tmp_path / "film.png").read_bytes().startswith(b"\x89PNG")
+    shown = skyhop("video", "play", steady)
+    assert "robust-mpc" in shown.stdout
+    assert "QoE" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--film", "gone"), 'unknown film "gone"'),
+        (("--controller", "mind"), 'unknown controller "mind"'),
+        (("--qoe", "joy"), "joy"),
+        (("--top", "fast"), "top"),
+        (("--every", "9 h"), "expected more than 0 s and at most"),
+        (("--every", "1 s", "--sessions", "2"), "either --sessions or --every"),
+        (("-o", "x.txt"), ".parquet or .csv"),
+        (("--plot", "x.txt"), "x.txt"),
+    ],
+)
+def test_what_is_wrong_with_a_film_is_one_line(
+    skyhop: Skyhop, steady: Path, words: tuple[str, ...], expected: str
+) -> None:
+    done = skyhop("video", "play", steady, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_path_without_a_rate_is_refused(skyhop: Skyhop) -> None:
+    made = skyhop(
+        "path", "--from", "Oslo", "--to", "Bergen", "--duration", "5 s", "-o", "p.parquet"
+    )
+    assert made.returncode == 0, made.stderr
+    done = skyhop("video", "play", "p.parquet")
+    assert done.returncode == 2
+    assert "says nothing of the rate" in done.stderr
+
+
+def test_a_film_over_tcp_is_seen_in_tables_and_figures(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop("sim", EXAMPLES / "video.toml", "-o", "run", "--set", "run.duration=30 s")
+    assert done.returncode == 0, done.stderr
+    run = skyhop_run(tmp_path)
+    app = run.summary["apps"][0]
+    chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+    whole = chunks.drop_nulls("arrived_ns")
+    assert whole["bitrate_bps"].mean() == pytest.approx(app["mean_bitrate_bps"], abs=1)
+    assert whole["stall_ns"].sum() == app["stall_ns"]
+    film = _core.Film.read("pensieve", "12 Mbit/s")
+    scored = _core.score_chunks(
+        film, "pensieve-linear", whole["track"].to_list(), whole["stall_ns"].to_list()
+    )
+    assert scored == pytest.approx(app["qoe"])
+    told = skyhop("report", "run", "-o", "report.html", "--csv")
+    assert told.returncode == 0, told.stderr
+    assert "mean_bitrate_bps" in told.stdout
+    panels = [panel.what for panel in run_timeline(run_record(run)).panels]
+    assert panels[:2] == ["bitrate of chunks", "buffer"]
+    assert "latency of chunks" not in panels
+
+
+def skyhop_run(place: Path) -> skyhop.Run:
+    return skyhop.read_run(place / "run")
+
+
+# --- studies ---
+
+
+def seconds(tmp_path: Path) -> Path:
+    """Write a frame of seconds whose rate goes up and down."""
+    begin = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp())
+    rows = pl.DataFrame(
+        {
+            "node": ["site"] * len(RATES),
+            "time_ns": [(begin + second) * 10**9 for second in range(len(RATES))],
+            "capacity_bps": RATES * 1e6,
+        }
+    )
+    frame.write_frame(frame.whole(rows), tmp_path / "seconds.parquet")
+    return tmp_path / "seconds.parquet"
+
+
+def content(tmp_path: Path, **others: Any) -> dict[str, Any]:
+    return {
+        "title": "Films", "question": "Which?", "engine": "video", "repeats": 2,
+        "video": {"data": str(seconds(tmp_path)), "top": "median", "every": "1 min"},
+        "axis": [{"name": "who", "key": "controller", "values": ["mpc-d", "mpc-o", "bola"]}],
+        "metric": [
+            {"name": "gain", "kind": "relative", "of": "qoe", "to": {"who": "mpc-d"},
+             "by": "difference"},
+        ],
+        "claim": [
+            {"text": "they begin alike", "check": 'startup(who="mpc-o") <= startup(who="bola")'},
+            {"text": "to a point", "check": 'qoe() <= qoe_bound()',
+             "each": {"who": ["mpc-d", "mpc-o", "bola"]}},
+            {"text": "nobody ever stalls", "check": 'bitrate() > 1000'},
+        ],
+        "panel": [{"kind": "table", "title": "All", "metrics": ["qoe", "gain", "stalled"],
+                   "by": ["who"]}],
+        **others,
+    }  # fmt: skip
+
+
+def test_a_study_of_films_plays_a_session_per_seed(tmp_path: Path) -> None:
+    done = run_study(load_study(content(tmp_path)), tmp_path / "study", jobs=1)
+    assert not done.failures
+    rows = done.results.frame
+    assert rows.height == 6
+    assert [v.verdict for v in judge(load_study(content(tmp_path)).claims, done.results)] == [
+        "holds", "holds", "does not hold",
+    ]  # fmt: skip
+    gains = rows.filter(pl.col("who") == "mpc-d")["gain"].to_list()
+    assert gains == [0.0, 0.0]
+    # The second session begins a minute later, in the trace's second half less a minute.
+    one = rows.filter((pl.col("who") == "mpc-o") & (pl.col("seed") == 2))
+    played = RATES[300 + 60 :]
+    trace = _core.RateTrace("x", [float(t) for t in range(240)], (played * 1e6).tolist(), 240.0)
+    manner = playing.Manner("six-tracks", f"{np.median(played) * 1e6:.0f} bit/s")
+    again = playing.play(trace, "mpc-o", manner, offsets=[60.0], seed=2)
+    assert one["qoe"][0] == pytest.approx(again.sessions["qoe"][0])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"video": {}}, "video.data"),
+        ({"video": {"data": "x", "tpo": 3}}, "video.tpo"),
+        ({"video": None}, "[video] goes with"),
+        ({"scenario": {"path": {}}}, "takes no scenario"),
+    ],
+)
+def test_what_is_wrong_with_a_study_of_films_is_said(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    wrong = {key: value for key, value in (content(tmp_path) | change).items() if value is not None}
+    with pytest.raises(InputError) as refused:
+        list(load_study(wrong).runs())
+    assert expected in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_more_sessions_than_there_is_room_for_fail(tmp_path: Path) -> None:
+    long = content(tmp_path, repeats=5)
+    done = run_study(load_study(long), tmp_path / "study", jobs=1)
+    assert len(done.failures) == 3
+    assert "too few for 5 x 1 min" in str(done.failures)
+    lost = run_study(
+        load_study(content(tmp_path, video={"data": "gone.parquet"})), tmp_path / "lost", jobs=1
+    )
+    assert len(lost.failures) == 6
+    assert "gone.parquet" in str(lost.failures)
+
+
+# --- in a browser ---
+
+
+OFFER = Offer(2.0, [100_000, 400_000], [[25_000, 100_000], [25_000, 100_000], [30_000, 110_000]])
+
+
+def test_a_manifest_says_what_the_server_has(tmp_path: Path) -> None:
+    (tmp_path / "film.mpd").write_text(OFFER.manifest(), "utf-8")
+    film = _core.Film.read(str(tmp_path / "film.mpd"))
+    assert film.bitrates_bps == OFFER.bitrates_bps
+    assert (film.chunk_s, film.chunks) == (2.0, 3)
+    OFFER.write(tmp_path)
+    assert Offer.read(tmp_path) == OFFER
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[int]:
+    """Yield the port of a server of a film whose picture is made up."""
+    OFFER.write(tmp_path)
+    (tmp_path / clip.INIT).write_bytes(b"init")
+    for chunk in (1, 2, 3):
+        (tmp_path / f"{chunk}.m4s").write_bytes(b"\0\0\0\x0cmdatabcd")
+    with ThreadingHTTPServer(("127.0.0.1", 0), server.answer_type(tmp_path)) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield served.server_port
+        served.shutdown()
+
+
+def test_chunks_have_the_films_sizes_and_nothing_else_is_served(address: int) -> None:
+    asked = http.client.HTTPConnection("127.0.0.1", address, timeout=5)
+
+    def get(path: str) -> tuple[int, bytes]:
+        asked.request("GET", path)
+        answer = asked.getresponse()
+        return answer.status, answer.read()
+
+    for chunk in (0, 1, 2):
+        for track in (0, 1):
+            status, body = get(f"/{track}/{chunk + 1}.m4s")
+            assert (status, len(body)) == (200, OFFER.sizes_bytes[chunk][track])
+            # A box with the picture, and one that players skip.
+            assert body[4:8] == b"mdat"
+            assert body[12:20] == (len(body) - 12).to_bytes(4, "big") + b"free"
+    assert get("/film.mpd")[1].decode() == OFFER.manifest()
+    assert get("/0/init.mp4") == (200, b"init")
+    for path in ("/2/1.m4s", "/0/0.m4s", "/0/4.m4s", "/film.json", "/../film.json", "/0/../1.m4s"):
+        assert get(path)[0] == 404, path
+
+
+def told(**others: Any) -> dict[str, Any]:
+    def came(chunk: int, track: int, asked_s: float, arrived_s: float) -> dict[str, Any]:
+        return {
+            "chunk": chunk, "track": track, "size_bytes": OFFER.sizes_bytes[chunk][track],
+            "asked_s": asked_s, "arrived_s": arrived_s, "buffer_s": 1.5,
+        }  # fmt: skip
+
+    return {
+        "chunks": [came(0, 0, 0.1, 0.5), came(0, 1, 0.5, 0.9), came(1, 0, 1.0, 4.0),
+                   came(2, 1, 4.5, 5.0)],
+        "stalls": [{"at_s": 3.0, "took_s": 1.1}],
+        "abandoned": [{"chunk": 2, "received_bytes": 77, "at_s": 4.4}],
+        "predicted_bps": {"1": 5e6}, "started_s": 0.6, "how": "ended", "why": "", **others,
+    }  # fmt: skip
+
+
+def test_what_a_browser_tells_becomes_rows() -> None:
+    rows = table.chunk_rows(told(), OFFER.bitrates_bps)
+    assert [(row["chunk"], row["track"]) for row in rows] == [(0, 1), (1, 0), (2, 1)]
+    assert rows[0]["abandoned_bytes"] == 25_000, "another track took its place"
+    assert rows[2]["abandoned_bytes"] == 77
+    assert [row["stall_ns"] for row in rows] == [0, 1_100_000_000, 0]
+    assert rows[2]["waited_ns"] == 500_000_000
+    assert [row["predicted_bps"] for row in rows] == [None, 5_000_000, None]
+
+
+def test_what_a_browser_needs_is_named_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SKYHOP_DASH_JS", str(tmp_path / "dash.js"))
+    with pytest.raises(RunError, match="apt-get install chromium"):
+        watching.watch("any-program", None, watching.Wish())
+    with pytest.raises(RunError, match="apt-get install ffmpeg"):
+        clip.make_clip(tmp_path, 4.0, 2, least_bytes=50_000)
+    with pytest.raises(RunError, match=r"npm install --prefix ~/\.local/share/skyhop dashjs@"):
+        watching.dash_js()
+    with pytest.raises(InputError, match=r"expected rate, bba, .*dash\.js-bola"):
+        watching.watch("any-program", None, watching.Wish(controller="mind"))
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("controller", ["rate", "dash.js"])
+def test_a_film_in_a_browser_over_a_live_run(
+    skyhop: Skyhop, tmp_path: Path, controller: str
+) -> None:
+    needs_program("ffmpeg", "ffmpeg")
+    if viewer.browser() is None:
+        missing("chromium", "there is no browser")
+    try:
+        watching.dash_js()
+    except RunError as error:
+        missing("dash.js", str(error))
+    film = "chunk = '1 s'\nchunks = 8\n" + "".join(
+        f"[[track]]\nbitrate = '{kbps} kbit/s'\n" for kbps in (200, 400, 800)
+    )
+    (tmp_path / "short.toml").write_text(f"description = 'x'\nsource = 'x'\n{film}", "utf-8")
+    done = skyhop(
+        "video", "watch", "any-program", "-o", "run", "--film", "short.toml",
+        "--controller", controller, "--set", "link.loss=0 %",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = skyhop_run(tmp_path)
+    (app,) = run.summary["apps"]
+    assert (app["kind"], app["completed"]) == ("dash", 8)
+    chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+    assert chunks["chunk"].to_list() == list(range(8))
+    assert set(chunks["bitrate_bps"].to_list()) <= {200_000, 400_000, 800_000}
+    assert chunks["bitrate_bps"][-1] == 800_000, "20 Mbit/s carry the highest track"
+    assert run.info["film"]["controller"] == controller
+    drawn = skyhop("report", "run", "-o", "report.html")
+    assert drawn.returncode == 0, drawn.stderr

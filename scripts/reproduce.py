@@ -29,6 +29,7 @@ from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import TablePanel
+from skyhop.study.others import OTHERS
 from skyhop.study.page import numbers_text, verdict_text
 from skyhop.study.plan import describe
 from skyhop.study.prediction import find_data
@@ -130,7 +131,7 @@ def main() -> int:
 def is_whole(file: Path) -> bool:
     """Return whether a study can be run with what is here: others' measurements may be missing."""
     study = load_study(file).file
-    if study.engine == "predict":
+    if study.engine in OTHERS:
         return has_data(file)
     if study.engine == "elements":
         return elements() is not None
@@ -147,13 +148,14 @@ def elements() -> tuple[Path, Path] | None:
 
 
 def has_data(file: Path) -> bool:
-    """Return whether a study of predictors has its data, and its models their libraries."""
+    """Return whether a study without scenarios has its data, and models their libraries."""
     from skyhop.predict.models import kinds
 
     modules = {name for kind in kinds().values() for name in kind.libraries}
     if not all(importlib.util.find_spec(name) for name in modules):
         return False
-    named = {name for run in load_study(file).runs() for name in run.resolved["data"]}
+    data = [run.resolved["data"] for run in load_study(file).runs()]
+    named = {name for of in data for name in ([of] if isinstance(of, str) else of)}
     return all(find_data(name, file.parent).exists() for name in named)
 
 
@@ -249,7 +251,7 @@ def times_of(sections: Mapping[str, str]) -> dict[str, float]:
 
 def simulated_s(name: str) -> float:
     """Return how long a study's flows run in all."""
-    if load_study(find_study(name)).file.engine == "predict":
+    if load_study(find_study(name)).file.engine in OTHERS:
         # Nothing is simulated; how long it took before is known of the page.
         return 0.0
     return sum(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -178,15 +179,25 @@ def _series(file: str, direction: str) -> list[tuple[FloatArray, int]]:
     return found
 
 
+def _rate_alone(file: str, direction: str) -> Data:
+    """Return seconds of which nothing is known but what they carried, as of a player's."""
+    from skyhop.predict.frame import whole
+    from skyhop.predict.windows import target_column
+
+    data = _data(file, direction)
+    column = target_column(data.frame, "throughput", direction)
+    return replace(data, frame=whole(data.frame.select("node", "time_ns", column)))
+
+
 @lru_cache(4)
 def _told(file: str, direction: str, kind: str) -> Predictions:
     """Return what a model, trained on the first halves, predicts along what is played over."""
     from skyhop import predict
     from skyhop.video.playing import Predictions
 
-    plan = predict.Plan(target="throughput", horizons=_HORIZONS, train_share=_SHARE)
+    plan = predict.Plan("throughput", _HORIZONS, ("history",), train_share=_SHARE)
     with Scratch() as place:
-        (model,) = predict.train(_data(file, direction), [kind], place, plan)
+        (model,) = predict.train(_rate_alone(file, direction), [kind], place, plan)
         # What came right before is known, too.
         ahead = [
             predict.rates_ahead(model, series)[begin:] for series, begin in _series(file, direction)

@@ -82,12 +82,12 @@ BUILT_IN: tuple[MetricInfo, ...] = (
         for medium in ("audio", "video")
         for fate in ("late", "lost")
     ),
-    MetricInfo("bitrate", "mean_bitrate_bps", "mean bitrate", "Mbit/s", 1e-6),
-    MetricInfo("stalled", "stall_ns", "stalled", "s", 1e-9),
-    MetricInfo("stalls", "stalls", "stalls", ""),
-    MetricInfo("switches", "switches", "switches", ""),
-    MetricInfo("startup", "startup_ns", "start-up", "s", 1e-9),
-    MetricInfo("qoe", "qoe", "QoE", ""),
+    MetricInfo("film_bitrate", "mean_bitrate_bps", "mean bitrate", "Mbit/s", 1e-6),
+    MetricInfo("film_stalled", "stall_ns", "stalled", "s", 1e-9),
+    MetricInfo("film_stalls", "stalls", "stalls", ""),
+    MetricInfo("film_switches", "switches", "switches", ""),
+    MetricInfo("film_startup", "startup_ns", "start-up", "s", 1e-9),
+    MetricInfo("film_qoe", "qoe", "QoE", ""),
     MetricInfo("completed", "completed", "completed", ""),
     MetricInfo("failed", "failed", "failed", ""),
     MetricInfo("utilisation", "utilisation", "utilisation", "%", 100),

@@ -89,7 +89,7 @@ def _buffers(sessions: Sequence[Shown]) -> Panel:
             t_s = np.column_stack((begins, ends)).ravel()
             high = np.tile([top, 0.0], len(begins))
             colour = shown.colour if len(sessions) > 1 else LIGHT_GREY
-            said = f"stalled, {len(begins):,} times, {(ends - begins).sum():,.1f} s"
+            said = f"stalled ({len(begins):,}), {(ends - begins).sum():,.1f} s"
             marks.append(Band(t_s, None, high, colour, _STALL_ALPHA, said, step="post"))
     return Panel("buffer", "s", marks, (0.0, top))
 

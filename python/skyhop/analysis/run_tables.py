@@ -16,11 +16,10 @@ from skyhop.data.heads import RunHead
 
 _IMPORTANCE = (
     "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits",
-    "completion_s",
-    "app", "completed", "latency_p50_us", "latency_p95_us", "latency_p99_us", "failed",
+    "completion_s", "app", "completed", "mean_bitrate_bps", "stall_ns", "qoe",
+    "latency_p50_us", "latency_p95_us", "latency_p99_us", "failed",
     "mos_mean", "mos_least", "audio_late", "audio_lost", "jitter_mean_us",
-    "video_late", "video_lost", "mean_bitrate_bps", "stall_ns", "qoe", "switches", "stalls",
-    "startup_ns",
+    "video_late", "video_lost", "switches", "stalls", "startup_ns",
     "rtt_p95_us", "marks", "base_rtt_mean_us", "sent_packets", "cwnd_mean_packets",
 )  # fmt: skip
 """Of a flow's columns, most important first: what does not fit is left out from the end."""

@@ -289,17 +289,26 @@ def test_an_iperf3_report_is_by_direction_and_second(tmp_path: Path) -> None:
         list(imported(tmp_path / "failed.json"))
 
 
+def iperf3_server(program: str) -> tuple[subprocess.Popen[str], str]:
+    """Return a server of one test that listens, and its port: another than one taken meanwhile."""
+    for _ in range(10):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        command = [program, "-s", "-1", "-p", port, "--forceflush"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout
+        if any("listening" in line for line in server.stdout):
+            return server, port
+        server.wait()
+    raise AssertionError("iperf3 found no port to listen on")
+
+
 def test_a_report_of_the_iperf3_that_is_here_is_read(tmp_path: Path) -> None:
     program = needs_program("iperf3", "iperf3")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    with subprocess.Popen([program, "-s", "-1", "-p", port], stdout=subprocess.DEVNULL) as server:
-        command = [program, "-c", "127.0.0.1", "-p", port, "-t", "1", "-i", "0.5", "-b", "8M"]
-        for _ in range(20):
-            done = subprocess.run([*command, "--json"], capture_output=True, check=False)
-            if not done.returncode:
-                break
-            time.sleep(0.1)
+    server, port = iperf3_server(program)
+    command = [program, "-c", "127.0.0.1", "-p", port, "-t", "1", "-i", "0.5", "-b", "8M"]
+    with server:
+        done = subprocess.run([*command, "--json"], capture_output=True, check=False, timeout=60)
         server.terminate()
     (tmp_path / "up.json").write_bytes(done.stdout)
     samples = list(imported(tmp_path / "up.json"))

@@ -162,6 +162,12 @@ SENDERS = (
     Sender("satcp, published", {"cc": "satcp", "satcp": {"mode": "published"}}, TOLD),
     Sender("satcp, freeze", {"cc": "satcp", "satcp": {"mode": "freeze"}}, TOLD),
     Sender("satpipe", {"cc": "satpipe"}, TOLD),
+    Sender("bbr2", {"cc": "bbr2"}, {}),
+    Sender("bbr3", {"cc": "bbr3"}, {}),
+    Sender("copa", {"cc": "copa"}, {}),
+    Sender("leocc", {"cc": "leocc"}, TOLD),
+    Sender("vivace", {"cc": "vivace"}, {}),
+    Sender("vivudt", {"cc": "vivudt"}, {}),
 )
 ORBIT_TOLERANCE = 0.07
 NEAR_MS = 50

@@ -134,7 +134,7 @@ class Model:
         """
         self._check_has_features(data.frame)
         tested = [
-            outcome_of(self.predict, self._unseen(data.frame, windows))
+            outcome_of(self.predict, self.unseen(data.frame, windows))
             for horizon_s in self.horizons
             for windows in [windows_of(data.frame, self.features, horizon_s)]
         ]
@@ -145,7 +145,7 @@ class Model:
             )
         return tested
 
-    def _unseen(self, frame: pl.DataFrame, windows: Windows) -> Windows:
+    def unseen(self, frame: pl.DataFrame, windows: Windows) -> Windows:
         """Return the windows that are not of the time of the same node that it was trained on."""
         parts = {part.node: part for part in self.card.parts}
         names = frame["node"].unique(maintain_order=True).to_list()

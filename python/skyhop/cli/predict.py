@@ -223,6 +223,7 @@ def _test_retrained(model: Model, data: Data, every: str, sliding: str, *, as_js
         print(
             f"{each.once.horizon_s} s ahead: {each.periods} periods of {every}; "
             f"{each.trained} candidates trained, {each.kept} kept"
+            + ("" if each.trained else ": too few seconds, without gaps, in --sliding or a period")
         )
 
 

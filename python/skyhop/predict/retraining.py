@@ -3,7 +3,8 @@
 T3P leaves it to future work. After each period a candidate is trained on the newest hours but for
 the last period, which then judges: of the candidate and the model in use the one with the lower
 mean absolute error over it predicts the next period. The first period is the model's own. Nothing
-that is predicted is known before it is over.
+that is predicted is known before it is over. As with the split, seconds that are known count, not
+the gaps between them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skyhop.data.arrays import FloatArray
+from skyhop.data.arrays import FloatArray, IntArray
 from skyhop.errors import InputError
 from skyhop.predict.model import Model, Outcome, outcome_of
 from skyhop.predict.models import Kind, Predictor, kinds
@@ -81,7 +82,7 @@ def retrained(
         if len(once.truth):
             windows = windows_of(data.frame, model.features, once.horizon_s)
             wanted = model.unseen(data.frame, windows)
-            walk = _Walk(model, kind, windows, every_s * SECOND_NS, sliding_s * SECOND_NS)
+            walk = _Walk(model, kind, windows, every_s, sliding_s)
             found.append(walk.forward(once, wanted, told))
     return found
 
@@ -90,40 +91,46 @@ class _Walk:
     """One horizon's way over the data."""
 
     def __init__(
-        self, model: Model, kind: Kind, windows: Windows, every_ns: int, sliding_ns: int
+        self, model: Model, kind: Kind, windows: Windows, every_s: int, sliding_s: int
     ) -> None:
         self._kind, self._seed, self._windows = kind, model.card.seed, windows
         self._shape = windows.past.shape[2], windows.beside.shape[1]
-        self._every_ns, self._sliding_ns = every_ns, sliding_ns
+        self._every_s, self._sliding_s = every_s, sliding_s
+        self._known_ns = np.unique(_made_ns(windows))
         self._in_use: Predictor = model.predict
         self._trained = self._kept = 0
 
     def forward(self, once: Outcome, wanted: Windows, told: Callable[[str], None]) -> Retrained:
         """Predict the windows of an outcome, period by period."""
         # A prediction is made by what is in use then, not by what is when its second comes.
-        made_ns = wanted.end_ns - once.horizon_s * SECOND_NS
+        made_ns = _made_ns(wanted)
         predicted = np.full(len(wanted), np.nan)
-        begins = range(int(made_ns.min()), int(made_ns.max()) + 1, self._every_ns)
-        for number, now_ns in enumerate(begins):
-            is_now = (made_ns >= now_ns) & (made_ns < now_ns + self._every_ns)
-            if not is_now.any():
-                continue
+        first = int(np.searchsorted(self._known_ns, made_ns.min()))
+        begins = range(first, len(self._known_ns), self._every_s)
+        for number, begin in enumerate(begins):
+            is_now = made_ns >= self._known_ns[begin]
+            if begin + self._every_s < len(self._known_ns):
+                is_now &= made_ns < self._known_ns[begin + self._every_s]
             if number:
-                self._train(now_ns)
+                self._train(begin)
                 told(
                     f"{once.horizon_s} s ahead, period {number + 1} of {len(begins)}: "
-                    f"{self._kept} of {self._trained} candidates kept"
+                    f"{self._kept} of {self._trained} candidates kept so far"
                 )
-            predicted[is_now] = self._in_use(wanted.chosen(is_now))
+            if is_now.any():
+                predicted[is_now] = self._in_use(wanted.chosen(is_now))
         walked = outcome_of(lambda _windows: predicted, wanted)
         return Retrained(once, walked, len(begins), self._trained, self._kept)
 
-    def _train(self, now_ns: int) -> None:
-        """Train a candidate on what was over before a moment, and use it if it is better."""
-        judge_ns, gap_ns = now_ns - self._every_ns, GAP_S * SECOND_NS
+    def _train(self, begin: int) -> None:
+        """Train a candidate on what was over before a period, and use it if it is better."""
+        now_ns, judge_ns, from_ns = (
+            int(self._known_ns[max(begin - ago_s, 0)])
+            for ago_s in (0, self._every_s, self._sliding_s)
+        )
         judging = self._between(judge_ns, now_ns)
         # No window of one part has a second of the part before it.
-        fit, check = self._parts(now_ns - self._sliding_ns, judge_ns - gap_ns)
+        fit, check = self._parts(from_ns, judge_ns - GAP_S * SECOND_NS)
         if len(fit) < LEAST_TRAIN or min(len(check), len(judging)) < LEAST_OTHERS:
             return
         made = self._kind.train(fit, check, self._seed)
@@ -153,3 +160,8 @@ class _Walk:
     def _between(self, from_ns: int, to_ns: int) -> Windows:
         end_ns = self._windows.end_ns
         return self._windows.chosen((end_ns >= from_ns) & (end_ns < to_ns))
+
+
+def _made_ns(windows: Windows) -> IntArray:
+    """Return when predictions are made: at the end of the last second that they know."""
+    return windows.end_ns - windows.horizon_s * SECOND_NS

@@ -8,24 +8,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import skyhop
-from skyhop import _core
+from skyhop import _core, tables
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
-
-MOST_BYTES = 1_000_000_000
-"""What a table of a run may take in memory unless it may be large.
-
-What draws it takes as much several times.
-"""
 
 
 class Run:
@@ -165,98 +157,25 @@ class Run:
 
     def _table(self, name: str) -> pa.Table:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        names = _core.RUN_COLUMNS[Path(name).stem]
+        most = None if self.is_large else tables.MOST_BYTES
+        file = self.directory / name
         try:
-            metadata = pq.read_metadata(self.directory / name)
-            rows = metadata.num_rows
-            self._check_size(_announced_bytes(metadata, names), rows, name)
-            # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
-            with pq.ParquetFile(
-                self.directory / name, pre_buffer=False, read_dictionary=_texts(metadata, names)
-            ) as file:
-                table = file.read(columns=names, use_threads=False)
-            # Also what is in the columns: letters of texts.
-            table.validate(full=True)
-            self._check_size(table.nbytes + _written_out_bytes(table), rows, name)
-            table = _written_out(table)
+            return tables.read_table(file, _core.RUN_COLUMNS[Path(name).stem], most)
         except FileNotFoundError:
-            raise InputError(f"{self.directory / name}: missing") from None
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"{self.directory / name}: cannot read: {error}") from error
-        return table
-
-    def _check_size(self, size: int, rows: int, name: str) -> None:
-        """Raise an InputError where a table takes more memory than it may."""
-        if size > MOST_BYTES and not self.is_large:
+            raise InputError(f"{file}: missing") from None
+        except tables.TooLargeError as error:
             raise InputError(
-                f"{self.directory / name}: {rows:,} rows take {size / 1e9:.1f} GB of memory; at "
-                f"most {MOST_BYTES / 1e9:g} GB: read them in pieces (polars.scan_parquet), or say "
-                "--force-size"
-            )
+                f"{file}: {error}: read them in pieces (polars.scan_parquet), or say --force-size"
+            ) from None
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"{file}: cannot read: {error}") from error
 
     def _repr_html_(self) -> str:
         return skyhop.report.run_html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.Run {self.directory} ({self.summary['engine']})>"
-
-
-def _announced_bytes(metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    """Return what columns take, by the file's own account, with each text once.
-
-    Raises:
-        ValueError: one holds more than a value a row, or texts of which each is made of the one
-            before it, so that a few bytes are many texts, each long.
-    """
-    size = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(metadata.num_columns)):
-            name, *inside = column.path_in_schema.split(".")
-            if name not in names:
-                continue
-            if inside or "DELTA_BYTE_ARRAY" in column.encodings:
-                raise ValueError(f"{name}: expected one value a row, plain or of a dictionary")
-            size += max(8 * column.num_values, column.total_uncompressed_size)
-    return size
-
-
-def _texts(metadata: pq.FileMetaData, names: Collection[str]) -> list[str]:
-    """Return which columns hold texts: one that repeats takes next to nothing in a file."""
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    return [c.path for c in columns if c.physical_type == "BYTE_ARRAY" and c.path in names]
-
-
-def _pieces(table: pa.Table) -> Iterator[pa.DictionaryArray]:
-    """Yield those of its columns that were read as dictionaries."""
-    import pyarrow as pa
-
-    for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            yield from column.chunks
-
-
-def _written_out_bytes(table: pa.Table) -> int:
-    """Return what the texts of its dictionaries take where each stands as often as it is used."""
-    import pyarrow.compute as pc
-
-    lengths = (
-        pc.take(pc.binary_length(piece.dictionary), piece.indices) for piece in _pieces(table)
-    )
-    # In as many bits as it takes: lengths have 32.
-    return sum(pc.sum(each.cast("int64")).as_py() or 0 for each in lengths)
-
-
-def _written_out(table: pa.Table) -> pa.Table:
-    """Return the table with texts for dictionaries of them."""
-    import pyarrow as pa
-
-    fields = [
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
 
 
 def _refuse(word: str) -> float:

@@ -78,7 +78,7 @@ def needs_predict(*names: str) -> None:
     """Skip where what trains predictors is not installed: these modules, or any of them."""
     for name in names or ("jax", "optax", "statsmodels", "xgboost"):
         if importlib.util.find_spec(name) is None:
-            missing("predict", f"{name} is not installed")
+            missing("xgboost" if name == "xgboost" else "predict", f"{name} is not installed")
 
 
 def needs_root() -> None:

@@ -18,6 +18,8 @@ import skyhop as sh
 from skyhop.data.scenarios import load_scenario
 from skyhop.data.shipped import shipped_files
 from skyhop.errors import InputError
+from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.store import Store
 
 FIXED = '[path]\nkind = "fixed"\nrtt = "20 ms"\n[[flow]]\n[run]\nduration = "1 s"\n'
 OR_FORCE = "or say --force-size"
@@ -194,7 +196,7 @@ def test_tables_that_take_gigabytes_are_refused(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = SyntheticRun().write(tmp_path / "run")
-    monkeypatch.setattr("skyhop.runs.MOST_BYTES", 1000)
+    monkeypatch.setattr("skyhop.tables.MOST_BYTES", 1000)
     with pytest.raises(InputError, match=r"flows.parquet: .* rows take .* or say --force-size"):
         _ = sh.read_run(run).flows
     assert sh.read_run(run, force_size=True).flows.num_rows > 0
@@ -238,3 +240,38 @@ def test_tables_with_lists_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.set_column(table.column_names.index("flow"), "flow", lists), file)
     with pytest.raises(InputError, match=r"flows.parquet: cannot read: flow: expected one value"):
         _ = sh.read_run(run).flows
+
+
+def test_a_day_of_telemetry_that_takes_gigabytes_is_refused(
+    skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "kept")
+    samples: list[Sample] = [{TIME: at * 10**9, "state": "CONNECTED"} for at in range(1000)]
+    store.append("a", samples)
+    store.close()
+    file = tmp_path / "kept" / "a" / "1970-01-01.parquet"
+    times = pq.read_table(file)[TIME]
+    pq.write_table(pa.table({TIME: times, "junk": repeated(LONG, 1000)}), file, compression="zstd")
+    # A column that nobody asks for costs nothing.
+    assert store.read().height == 1000
+    pq.write_table(pa.table({TIME: times, "state": repeated(LONG, 1000)}), file, compression="zstd")
+    assert file.stat().st_size < 100_000
+    for place in (tmp_path / "kept", file):
+        told = skyhop("telemetry", "show", str(place), "--fields", "state")
+        assert told.returncode == 2
+        assert "1970-01-01.parquet: 1,000 rows take 2.0 GB of memory; at most 1 GB" in told.stderr
+        assert told.stderr.count("\n") == 1
+    monkeypatch.setattr("skyhop.tables.MOST_BYTES", 1000)
+    with pytest.raises(InputError, match=r"1,000 rows take 0\.0 GB of memory"):
+        store.read(fields=[])
+
+
+def test_all_pairs_that_take_gigabytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pairs.parquet"
+    sh.all_pairs(["Seattle", "Rome"], file, duration="3 s", constellation="iridium-next")
+    monkeypatch.setattr("skyhop.tables.MOST_BYTES", 40)
+    with pytest.raises(InputError, match=r"pairs.parquet: 3 rows take .* with force_size=True"):
+        sh.read_all_pairs(file)
+    assert len(sh.read_all_pairs(file, force_size=True).times_ns) == 3

@@ -305,6 +305,11 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
         {"stranger": _NO, "priv": _NO},
     ),
     (
+        "RescheduleRun",
+        lambda it: pb.RescheduleRunRequest(run=it.run),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+    ),
+    (
         "CancelJob",
         lambda it: pb.JobName(job=it.job),
         # Who serves may stop a run there, not the whole job.

@@ -277,6 +277,46 @@ def test_a_stopped_run_stays_stopped_whatever_its_node_says_later(at: Desks) -> 
             runs.abort(desk, name, "")
 
 
+def test_a_run_to_come_is_moved_to_the_nearest_free_time(at: Desks) -> None:
+    mine = at.submit(job("mine", 'at = "2027-01-01T05:00:00Z"'))
+    name = only_run(at, mine["id"])
+    begin_ns = next(row for row in all_runs(at) if row["id"] == name)["start_ns"]
+    taken = at.submit(job("taken", 'at = "2027-01-01T04:30:00Z"'))
+    with at.at(BOB) as desk, pytest.raises(DeniedError):
+        runs.reschedule(desk, name)
+    with at.at(ANN) as desk:
+        wanted_ns = begin_ns - 1800 * S
+        moved = runs.reschedule(desk, name, wanted_ns)
+        # Half an hour earlier another job has the node for a minute.
+        (other,) = runs.listing(desk, of_job=taken["id"])
+        assert moved["start_ns"] == other["end_ns"]
+        assert (moved["state"], moved["after"], moved["job"]) == ("planned", name, mine["id"])
+    assert state_of(at, name) == ("rescheduled", "user")
+    with at.at(ANN) as desk:
+        # Its own time is no hindrance, and what has been moved is moved no more.
+        again = runs.reschedule(desk, moved["id"], moved["start_ns"] + 30 * S)
+        assert again["start_ns"] == moved["start_ns"] + 30 * S
+        with pytest.raises(InputError, match="is rescheduled: only what is still to come"):
+            runs.reschedule(desk, name)
+        soonest = runs.reschedule(desk, again["id"])
+        assert soonest["start_ns"] >= desk.now_ns + 1800 * S
+    at.change("a", soonest["id"], "claimed", fence=1)
+    with at.at(ANN) as desk, pytest.raises(InputError, match="is claimed"):
+        runs.reschedule(desk, soonest["id"])
+
+
+def test_runs_of_other_jobs_than_at_are_not_moved(at: Desks) -> None:
+    name = only_run(
+        at, at.submit(job(when='trigger = "tilt > 3"\nend = "2027-01-02T00:00:00Z"'))["id"]
+    )
+    with at.at(ANN) as desk, pytest.raises(InputError, match="only runs of jobs with `at`"):
+        runs.reschedule(desk, name)
+    last = at.submit(job("last", 'at = "2027-01-01T05:00:00Z"\nend = "2027-01-01T05:10:00Z"'))
+    name = only_run(at, last["id"])
+    with at.at(ANN) as desk, pytest.raises(InputError, match="no room left"):
+        runs.reschedule(desk, name, at.now_ns + 86_400 * S)
+
+
 def test_a_window_goes_on_in_a_run_of_the_nodes_making(at: Desks) -> None:
     window = 'trigger = "pop_ping_latency_ms > 50"\nend = "2027-01-02T00:00:00Z"'
     name = only_run(at, at.submit(job(when=window))["id"])

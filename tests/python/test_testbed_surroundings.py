@@ -45,7 +45,7 @@ from skyhop.telemetry.fields import BY_NAME, TIME, Sample
 from skyhop.testbed.agent import sky, weather
 from skyhop.testbed.agent.position import Position, position
 from skyhop.testbed.agent.sensing import Watch
-from skyhop.testbed.agent.settings import Orbit, Settings, read_settings
+from skyhop.testbed.agent.settings import Orbit, Predict, Settings, read_settings
 from skyhop.testbed.agent.surroundings import BATCH_S, Surroundings, until_grid_s
 from skyhop.testbed.executor.journal import read_journal
 from skyhop.testbed.triggers import Trigger
@@ -763,6 +763,10 @@ def test_settings_say_what_they_say(tmp_path: Path) -> None:
         assert orbit is not None
         assert orbit.elements == name
     assert settings_of(tmp_path, "") == Settings()
+    one = settings_of(tmp_path, '[predict]\nmodel = "m"').predict
+    assert one == Predict((str(tmp_path / "m"),))
+    both = settings_of(tmp_path, '[predict]\nmodel = ["m", "/n"]\nhorizon = 5').predict
+    assert both == Predict((str(tmp_path / "m"), "/n"), 5)
 
 
 def test_the_pages_settings_and_the_examples_are_settings(tmp_path: Path) -> None:
@@ -793,6 +797,14 @@ def test_the_pages_settings_and_the_examples_are_settings(tmp_path: Path) -> Non
         ('[orbit]\npath = "a.parquet"\nbegins = "noon"', "orbit.begins"),
         ('place = "0,0"\n[orbit]\nelements = "a.tle"\nhandover = "sticky"', "orbit.handover"),
         ('place = "0,0"\n[orbit]\nelements = "a.tle"\nold_after_days = 30', "old_after_days"),
+        ("[predict]", "predict.model"),
+        ("[predict]\nmodel = 3", "predict.model"),
+        ("[predict]\nmodel = []", "predict.model"),
+        ('[predict]\nmodel = ["a", "b", "c"]', "predict.model"),
+        ('[predict]\nmodel = ["a", 1]', "predict.model"),
+        ('[predict]\nmodel = "a"\nhorizon = 31', "predict.horizon"),
+        ('[predict]\nmodel = "a"\nhorizon = 1.5', "predict.horizon"),
+        ('[predict]\nmodle = "a"', "predict.modle"),
         ("[orbit", "is no TOML"),
     ],
 )
@@ -814,7 +826,8 @@ def test_settings_that_are_damaged(tmp_path: Path) -> None:
         read_settings(file)
 
     probed = b'[probe]\ntarget = "[::1]:53"\n'
-    samples = [WHOLE.encode(), EMULATED.encode(), b"[orbit]\ngrid = true\n", probed]
+    asked = b'[predict]\nmodel = ["a", "b"]\nhorizon = 5\n'
+    samples = [WHOLE.encode(), EMULATED.encode(), b"[orbit]\ngrid = true\n", probed, asked]
     Trial("agent-settings", samples, usual=300).run(read)
 
 

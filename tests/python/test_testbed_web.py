@@ -281,6 +281,7 @@ def test_forms_without_the_sessions_token_are_refused(own: Testbed) -> None:
     foreign = csrf(other.get("/me").text)
     forms = [
         ("/jobs/" + own.job + "/cancel", {}), ("/runs/" + own.run + "/abort", {}),
+        ("/runs/" + own.run + "/reschedule", {}),
         ("/me/tokens", {"label": "x", "days": "1"}), ("/logout", {}), ("/submit", {"toml": "x"}),
         ("/look", {"look": "dark"}),
     ]  # fmt: skip
@@ -491,6 +492,28 @@ def test_owners_set_policy_and_switch_and_others_cannot(own: Testbed) -> None:
     with own.office.reading(ITSELF) as desk:
         node = nodes.document(desk, "bcn-1")
     assert (node["scavenger_mode"], node["policy"]) == ("on", {"kernel": True})
+
+
+def test_a_run_to_come_is_moved_by_its_user_alone(own: Testbed) -> None:
+    text = (
+        'id = "later"\nnodes = ["bcn-1"]\nlength = "1 min"\n'
+        '[when]\nat = "2099-01-01T00:00:00Z"\n[run]\nclient = ["true"]\n'
+    )
+    bob = own.client("bob")
+    assert post(bob, "/submit", toml=text).status_code == 303
+    with own.office.reading(ITSELF) as desk:
+        (row,) = runs.listing(desk, of_job="later")
+    place = f"/runs/{row['id']}"
+    assert 'reschedule"' in bob.get(place).text
+    # Its node's owner sees it, and may not move it.
+    assert 'reschedule"' not in own.client("ann").get(place).text
+    assert post(own.client("ann"), f"{place}/reschedule").status_code == 403
+    moved = post(bob, f"{place}/reschedule")
+    assert moved.status_code == 303
+    page = bob.get(moved.headers["location"]).text
+    assert "The run is moved: this one takes its place." in page
+    assert f'href="{place}">the run before it' in page
+    assert post(bob, f"{place}/reschedule").status_code == 400
 
 
 def test_runs_are_stopped_by_their_user_and_their_host_alone(own: Testbed) -> None:

@@ -82,7 +82,7 @@ def prediction_view(card: Card, tested: Outcome) -> PredictionView:
         curves=[_curve(name, tested.truth, found, card.model) for name, found in named],
         most_ape_pct=_MOST_APE_PCT,
         note=f"{len(tested.truth):,} seconds that the model has not seen; {mape}"
-        f"RMSE {(errors.rmse or 0.0) * factor:.3g} {unit}",
+        f"RMSE {(errors.rmse or 0.0) * factor:.3g} {unit}; dashed diagonal: predicted as it came",
     )
 
 

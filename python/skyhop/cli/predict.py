@@ -41,7 +41,15 @@ Test a model on data: its errors beside those of the baselines.
 
 What it was trained on is left out, by node and time. Needs none of the libraries for training.
 
-Example: skyhop predict test models/xgboost victoria_2.csv.gz
+With --retrain a model of its kind is trained anew after each such time, on the newest --sliding of
+the data but for the last period, and takes its place where it has the lower mean absolute error in
+that period. Nothing is known before it is over. That needs pip install 'skyhop[predict]'.
+
+Examples:
+
+  skyhop predict test models/xgboost victoria_2.csv.gz
+
+  skyhop predict test models/xgboost lagos.csv.gz --retrain "10 min"
 """
 SHOW_HELP = """\
 Show a model's card; with data and -o, also a figure: predicted and true over time, against each
@@ -147,6 +155,13 @@ def train(
 def try_model(
     model: ModelPlace,
     files: DataFiles,
+    retrain: Annotated[
+        str | None,
+        typer.Option(metavar="EVERY", help='Train anew after each such time: "1 h".'),
+    ] = None,
+    sliding: Annotated[
+        str, typer.Option(metavar="TIME", help="With --retrain: on so much of the past.")
+    ] = "24 h",
     place: Place = None,
     elements: Elements = None,
     as_json: Json = False,
@@ -155,10 +170,13 @@ def try_model(
     from skyhop import predict
 
     loaded = predict.load_model(model)
-    found = loaded.test(_data_for(loaded, files, place, elements))
+    data = _data_for(loaded, files, place, elements)
+    if retrain is not None:
+        _test_retrained(loaded, data, retrain, sliding, as_json=as_json)
+        return
     pairs = [
         (each.horizon_s, each.compared(), each.compared(of_grid=True))
-        for each in found
+        for each in loaded.test(data)
         if len(each.truth)
     ]
     if as_json:
@@ -177,6 +195,42 @@ def try_model(
     _print_compared(grid_rows, card, f"{_what(card)}, seconds with a moment of the grid")
     for horizon_s, whole, _ in pairs:
         _print_worse(card.model, horizon_s, worse_than(whole))
+
+
+def _test_retrained(model: Model, data: Data, every: str, sliding: str, *, as_json: bool) -> None:
+    """Print what comes of a model that is trained anew, beside the model as it is."""
+    from skyhop.predict.retraining import retrained
+
+    card = model.card
+    found = retrained(
+        model, data, _whole_s(every, "--retrain"), _whole_s(sliding, "--sliding"), print_note
+    )
+    if as_json:
+        print(json.dumps([
+            {"horizon_s": each.once.horizon_s, "periods": each.periods, "trained": each.trained,
+             "kept": each.kept, "once": each.once.compared().model_dump(),
+             "retrained": each.outcome.compared().model_dump()}
+            for each in found
+        ], indent=2, ensure_ascii=False))  # fmt: skip
+        return
+    rows = []
+    for each in found:
+        horizon_s, once, anew = each.once.horizon_s, each.once.compared(), each.outcome.compared()
+        rows += [(horizon_s, f"{card.model}, trained once", once),
+                 (horizon_s, f"{card.model}, every {every}", anew)]  # fmt: skip
+    _print_compared(rows, card, f"{_what(card)}, all seconds")
+    for each in found:
+        print(
+            f"{each.once.horizon_s} s ahead: {each.periods} periods of {every}; "
+            f"{each.trained} candidates trained, {each.kept} kept"
+            + ("" if each.trained else ": too few seconds, without gaps, in --sliding or a period")
+        )
+
+
+def _whole_s(text: str, option: str) -> int:
+    from skyhop import _core
+
+    return int(_core.duration_s(option, text))
 
 
 @app.command("show", help=SHOW_HELP)

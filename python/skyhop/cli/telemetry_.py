@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from skyhop.analysis.orientation import Orientation
-    from skyhop.analysis.spikes import Series, Spike, Spikes
+    from skyhop.analysis.spikes import Series, Spikes
     from skyhop.telemetry.fields import Sample
 
 HELP = """\
@@ -407,19 +407,6 @@ def _series_of_file(
         0.0,
         file.name,
     )
-
-
-def _spike_row(spike: Spike) -> dict[str, Any]:
-    loss = spike.loss_at_edges
-    return {
-        "start": _written(spike.start_ns)[:23].removesuffix("Z"),
-        "length (s)": f"{spike.length_s:.1f}",
-        "peak (ms)": f"{spike.peak_ms:.1f}",
-        "x median": f"{spike.times_median:.2f}",
-        "starts on grid": "yes" if spike.starts_on_grid else "no",
-        "ends on grid": "yes" if spike.ends_on_grid else "no",
-        "loss at edges": "" if loss is None else f"{loss:.3f}",
-    }
 
 
 def _spikes_lines(found: Spikes) -> list[str]:

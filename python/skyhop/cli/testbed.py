@@ -396,6 +396,26 @@ def abort(
 
 
 @app.command()
+def reschedule(
+    name: RunName,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="INSTANT", help="No earlier than this; else in half an hour."
+        ),
+    ] = None,
+    credential: As = None,
+    as_json: Json = False,
+) -> None:
+    """Move an `at` run that is still to come to the nearest time at which its nodes are free."""
+    from_ns = instant_ns(begin, 0)
+    with opened(credential) as testbed:
+        found = testbed.reschedule(name, from_ns)
+    said = dt.datetime.fromtimestamp(found["start_ns"] / 1e9, dt.UTC).isoformat(timespec="seconds")
+    print_made(found, f"run {found['id']} takes its place, {said}", as_json)
+
+
+@app.command()
 def nodes(
     credential: As = None,
     active: Annotated[bool, typer.Option("--active", help="Only those heard of lately.")] = False,

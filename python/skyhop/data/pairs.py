@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import skyhop
-from skyhop import _core
+from skyhop import _core, tables
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, shown
 from skyhop.data.scenarios import load_scenario
@@ -125,25 +125,39 @@ def all_pairs(
     return read_all_pairs(file)
 
 
-def read_all_pairs(file: str | os.PathLike[str]) -> AllPairs:
+def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) -> AllPairs:
     """Read a file of all pairs.
 
+    Args:
+        file: its name.
+        force_size: read it even if it takes more than a gigabyte of memory.
+
     Raises:
-        InputError: the file is missing, cut, or something else.
+        InputError: the file is missing, cut, too large, or something else.
     """
     name = os.fspath(file)
     try:
         # Threads of Arrow may outlive the interpreter, which then aborts.
         parquet = pq.ParquetFile(name, pre_buffer=False)
         header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
+        if not _is_of_pairs(parquet.schema_arrow, header):
+            raise _none(name)
+        most = None if force_size else tables.MOST_BYTES
+        tables.check_size(tables.leaf_bytes(parquet.metadata), parquet.metadata.num_rows, most)
         table = parquet.read(use_threads=False)
         table.validate(full=True)
+    except tables.TooLargeError as error:
+        raise InputError(f"{name}: {error}: read it with force_size=True") from None
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{name}: cannot read: {reason}") from None
-    if not _is_of_pairs(table, header):
-        raise InputError(f"{name}: not a file of all pairs, or damaged: compute it again")
+    if not _has_all_pairs(table, header):
+        raise _none(name)
     return AllPairs(table, header)
+
+
+def _none(name: str) -> InputError:
+    return InputError(f"{name}: not a file of all pairs, or damaged: compute it again")
 
 
 _NODES = pa.list_(pa.int32())
@@ -154,8 +168,8 @@ _COLUMNS = {
 }
 
 
-def _is_of_pairs(table: pa.Table, header: Any) -> bool:
-    """Whether it has a delay of every pair at every step, and what else `AllPairs` relies on."""
+def _is_of_pairs(schema: pa.Schema, header: Any) -> bool:
+    """Whether it is a file of all pairs, by what it says of itself."""
     if not isinstance(header, dict) or header.get("source") != "skyhop all pairs":
         return False
     sites = header.get("sites")
@@ -163,12 +177,15 @@ def _is_of_pairs(table: pa.Table, header: Any) -> bool:
         isinstance(site, dict) and isinstance(site.get("name"), str) for site in sites
     ):
         return False
-    if table.column_names != list(_COLUMNS) or not all(
-        _is_like(table.schema.field(name).type, t) for name, t in _COLUMNS.items()
-    ):
-        return False
+    return schema.names == list(_COLUMNS) and all(
+        _is_like(schema.field(name).type, kind) for name, kind in _COLUMNS.items()
+    )
+
+
+def _has_all_pairs(table: pa.Table, header: dict[str, Any]) -> bool:
+    """Whether it has a delay of every pair at every step, and nothing that is null."""
     delays = pc.list_value_length(table["delay_dd_ns"])
-    count = len(sites) * (len(sites) - 1) // 2
+    count = len(header["sites"]) * (len(header["sites"]) - 1) // 2
     return not any(c.null_count for c in table.columns) and pc.all(pc.equal(delays, count)).as_py()
 
 

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skyhop.predict.ahead import rates_ahead
     from skyhop.predict.frame import read_frame, write_frame
+    from skyhop.predict.live import Live
     from skyhop.predict.model import Model, Outcome, load_model
     from skyhop.predict.sources import Data, Options, read_data
     from skyhop.predict.training import Plan, train
 
 __all__ = [
     "Data",
+    "Live",
     "Model",
     "Options",
     "Outcome",
@@ -37,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "Data": "sources",
+    "Live": "live",
     "Model": "model",
     "Options": "sources",
     "Plan": "training",

@@ -169,7 +169,10 @@ def read_card(file: Path) -> Card:
     """
     try:
         with file.open("rb") as stream:
-            content = json.loads(stream.read(_LARGEST_FILE).decode())
+            text = stream.read(_LARGEST_FILE + 1)
+        if len(text) > _LARGEST_FILE:
+            raise InputError(f"{file}: is larger than {_LARGEST_FILE >> 20} MB: is no model card")
+        content = json.loads(text.decode())
         # Halves of letters, which JSON can write and nothing can print.
         json.dumps(content, ensure_ascii=False).encode()
     except FileNotFoundError:

@@ -107,13 +107,22 @@ class Model:
             InputError: it has no such horizon, or the file of it is damaged.
             RunError: the file cannot be read.
         """
-        predictor = self._predictors.get(windows.horizon_s)
-        if predictor is None:
-            predictor = self._predictors[windows.horizon_s] = self._read(windows.horizon_s)
+        predictor = self.load(windows.horizon_s)
         with np.errstate(over="ignore", invalid="ignore"):
             found = predictor(windows)
         # Neither times nor rates are negative.
         return np.maximum(np.nan_to_num(found, nan=0.0, posinf=np.finfo(np.float64).max), 0.0)
+
+    def load(self, horizon_s: int) -> Predictor:
+        """Read the file of a horizon, once.
+
+        Raises:
+            InputError: it has no such horizon, or the file of it is damaged or too large.
+            RunError: the file cannot be read.
+        """
+        if horizon_s not in self._predictors:
+            self._predictors[horizon_s] = self._read(horizon_s)
+        return self._predictors[horizon_s]
 
     def test(self, data: Data) -> list[Outcome]:
         """Return predictions beside what came, a horizon each.
@@ -125,7 +134,7 @@ class Model:
         """
         self._check_has_features(data.frame)
         tested = [
-            outcome_of(self.predict, self._unseen(data.frame, windows))
+            outcome_of(self.predict, self.unseen(data.frame, windows))
             for horizon_s in self.horizons
             for windows in [windows_of(data.frame, self.features, horizon_s)]
         ]
@@ -136,7 +145,7 @@ class Model:
             )
         return tested
 
-    def _unseen(self, frame: pl.DataFrame, windows: Windows) -> Windows:
+    def unseen(self, frame: pl.DataFrame, windows: Windows) -> Windows:
         """Return the windows that are not of the time of the same node that it was trained on."""
         parts = {part.node: part for part in self.card.parts}
         names = frame["node"].unique(maintain_order=True).to_list()
@@ -176,9 +185,13 @@ class Model:
         file = self.directory / found[0].file
         try:
             with file.open("rb") as stream:
-                content = stream.read(_LARGEST_FILE)
+                content = stream.read(_LARGEST_FILE + 1)
         except OSError as error:
             raise RunError(f"{file}: cannot read: {error.strerror}") from None
+        if len(content) > _LARGEST_FILE:
+            raise InputError(
+                f"{file}: is larger than {_LARGEST_FILE >> 20} MB: train a smaller one"
+            )
         if hashlib.sha256(content).hexdigest() != found[0].sha256:
             raise InputError(f"{file}: is not the file that its card is of: train the model again")
         try:

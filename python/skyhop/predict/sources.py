@@ -185,9 +185,26 @@ def _of_telemetry(place: Path, options: Options) -> pl.DataFrame:
     store = Store(place)
     if not store.nodes():
         raise InputError(f"{place}: is neither a run directory nor one of telemetry")
+    return _of_samples(store.read(fields=fields_of_telemetry(options)), options)
+
+
+def fields_of_telemetry(options: Options) -> list[str]:
+    """Return those of telemetry's fields that the frame knows."""
     names = [*_TELEMETRY, *_LATENCIES, *_LATENCIES.values(), _capacity(options)]
-    rows = store.read(fields=list(dict.fromkeys(names)))
-    return _of_samples(rows, options)
+    return list(dict.fromkeys(names))
+
+
+def seconds_of_telemetry(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
+    """Return telemetry as `read_data` makes a frame of it.
+
+    Args:
+        rows: `node`, `time_ns` and `fields_of_telemetry`, as the store reads them.
+        options: how.
+
+    Raises:
+        InputError: there is none.
+    """
+    return _timed(whole(_of_samples(rows, options)))
 
 
 def _of_importer(place: Path, options: Options) -> tuple[str, pl.DataFrame]:

@@ -15,6 +15,8 @@ TRAIN_SHARE = 0.8
 """Of each node's time; T3P has 19 h of 24 h."""
 CHECK_SHARE = 0.15
 """Of the training part, its end: what training stops early by."""
+LEAST_TRAIN, LEAST_OTHERS = 100, 30
+"""Fewer windows are too few to train, and to check or test with."""
 
 
 @dataclass(frozen=True)

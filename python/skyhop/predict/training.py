@@ -20,7 +20,15 @@ from skyhop.predict.model import Model, Outcome, load_model, outcome_of
 from skyhop.predict.models import Kind, kinds
 from skyhop.predict.models.kind import check_libraries
 from skyhop.predict.sources import Data
-from skyhop.predict.split import GAP_S, TRAIN_SHARE, Bounds, bounds_of, parts_of
+from skyhop.predict.split import (
+    GAP_S,
+    LEAST_OTHERS,
+    LEAST_TRAIN,
+    TRAIN_SHARE,
+    Bounds,
+    bounds_of,
+    parts_of,
+)
 from skyhop.predict.windows import (
     LONGEST_HORIZON_S,
     TARGETS,
@@ -32,9 +40,6 @@ from skyhop.predict.windows import (
     target_column,
     windows_of,
 )
-
-LEAST_TRAIN, LEAST_OTHERS = 100, 30
-"""Fewer windows are too few to train, and to check or test with."""
 
 Told = Callable[[str], None]
 

@@ -217,7 +217,7 @@ class _Table:
 
 
 def _table(frame: pl.DataFrame, features: Features) -> _Table:
-    names = [name for name in features.beside if name not in _OF_CLOCK]
+    names = [name for name in features.beside if name not in OF_CLOCK]
     for name in (*features.past, *names):
         if name not in frame.columns:
             raise InputError(f"a model wants {name}, which no frame has: it is of another skyhop")
@@ -255,8 +255,8 @@ def _beside(
     """Return the features beside the past; `then` is -1 where nothing is known of that second."""
     columns = []
     for name in features.beside:
-        if name in _OF_CLOCK:
-            columns.append(_OF_CLOCK[name](end_ns))
+        if name in OF_CLOCK:
+            columns.append(OF_CLOCK[name](end_ns))
         elif name in _OF_NOW:
             columns.append(table.columns[name][now])
         else:
@@ -274,7 +274,7 @@ def _hour_angle(end_ns: IntArray) -> FloatArray:
     return 2 * np.pi * ((end_ns // SECOND_NS) % _DAY_S) / _DAY_S
 
 
-_OF_CLOCK: dict[str, Callable[[IntArray], FloatArray]] = {
+OF_CLOCK: dict[str, Callable[[IntArray], FloatArray]] = {
     "grid_phase_s": _phase_s,
     "hour_sin": lambda end_ns: np.sin(_hour_angle(end_ns)),
     "hour_cos": lambda end_ns: np.cos(_hour_angle(end_ns)),

@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skyhop import tables
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import brought_together, checked, schema, table_of, time_of
@@ -30,7 +31,6 @@ from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 DAY_NS = 86_400 * 10**9
 _NODE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -456,8 +456,8 @@ def _samples(lines: bytes) -> list[Sample]:
 
 def _known(file: Path) -> set[str]:
     """Return the names of a day's columns; none where there is no file."""
-    with _opened(file) as there:
-        return set() if there is None else set(there.schema_arrow.names)
+    with _opened(file) as content:
+        return set() if content is None else set(_names_in(content))
 
 
 def _folded(file: Path, names: Sequence[str]) -> pa.Table:
@@ -465,13 +465,14 @@ def _folded(file: Path, names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     columns = schema(names)
-    with _opened(file) as there:
-        if there is None:
+    with _opened(file) as content:
+        if content is None:
             return columns.empty_table()
-        if TIME not in there.schema_arrow.names:
+        there = _names_in(content)
+        if TIME not in there:
             raise ValueError(f"it has no column {TIME}")
-        known = [name for name in columns.names if name in there.schema_arrow.names]
-        rows = there.read(columns=known, use_threads=False)
+        known = [name for name in columns.names if name in there]
+        rows = tables.read_table(content, known, tables.MOST_BYTES)
         # A field that came later is not in older files.
         arrays = [
             rows[column.name].cast(column.type)
@@ -480,17 +481,23 @@ def _folded(file: Path, names: Sequence[str]) -> pa.Table:
             for column in columns
         ]
         rows = pa.Table.from_arrays(arrays, schema=columns)
-        rows.validate(full=True)
         if rows[TIME].null_count:
             raise ValueError("rows without a time")
     return rows
 
 
+def _names_in(content: pa.BufferReader) -> list[str]:
+    import pyarrow.parquet as pq
+
+    names: list[str] = pq.ParquetFile(content).schema_arrow.names
+    content.seek(0)
+    return names
+
+
 @contextmanager
-def _opened(file: Path) -> Iterator[pq.ParquetFile | None]:
+def _opened(file: Path) -> Iterator[pa.BufferReader | None]:
     """Open a day's file, None where there is none; what is wrong with it is said in one line."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
         content = file.read_bytes()
@@ -500,7 +507,9 @@ def _opened(file: Path) -> Iterator[pq.ParquetFile | None]:
     except OSError as error:
         raise RunError(f"{file}: cannot read: {error.strerror}") from None
     try:
-        yield pq.ParquetFile(pa.BufferReader(content))
+        yield pa.BufferReader(content)
+    except tables.TooLargeError as error:
+        raise InputError(f"{file}: {error}: move it away, or split it") from None
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         why = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None

@@ -189,6 +189,15 @@ class Testbed:
         """Stop a run, or take it off the calendar."""
         return self._values("AbortRun", pb.AbortRunRequest(run=name, reason=reason))
 
+    def reschedule(self, name: str, from_ns: int = 0) -> dict[str, Any]:
+        """Move an `at` run that is to come to the nearest free time; return the one in its place.
+
+        Args:
+            name: the run's.
+            from_ns: it begins no earlier; half an hour from now where this is 0.
+        """
+        return self._values("RescheduleRun", pb.RescheduleRunRequest(run=name, from_ns=from_ns))
+
     def fetch(self, name: str, directory: Path) -> list[Path]:
         """Copy a run's files into a directory; what is there already is not fetched again."""
         made = []

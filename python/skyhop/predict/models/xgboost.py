@@ -9,7 +9,7 @@ that a seed gives one model.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ _PARAMETERS = {
 }  # fmt: skip
 _WHAT = "xgboost file"
 _MOST_DEPTH = 64
+_MOST_AT_ONCE = 10_000
+"""Leaves: so many trees and rows fit the processor's memory."""
 
 
 def matrix(windows: Windows) -> npt.NDArray[np.float32]:
@@ -75,16 +77,40 @@ class _Tree:
     missing_left: npt.NDArray[np.bool_]
     depth: int
 
-    def of(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the value of each row's leaf."""
-        at = np.zeros(len(rows), dtype=np.int64)
+
+@dataclass(frozen=True)
+class _Forest:
+    """All trees' nodes in one row of arrays, so that a step down is one of all trees."""
+
+    nodes: _Tree
+    roots: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(trees: Sequence[_Tree]) -> _Forest:
+        roots = np.cumsum([0, *(len(tree.left) for tree in trees)])[:-1].astype(np.int64)
+        pairs = list(zip(trees, roots, strict=True))
+        nodes = _Tree(
+            np.concatenate([np.where(tree.left < 0, -1, tree.left + root) for tree, root in pairs]),
+            np.concatenate([tree.right + root for tree, root in pairs]),
+            np.concatenate([tree.feature for tree in trees]),
+            np.concatenate([tree.threshold for tree in trees]),
+            np.concatenate([tree.missing_left for tree in trees]),
+            max(tree.depth for tree in trees),
+        )
+        return _Forest(nodes, roots)
+
+    def sums(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the sum of each row's leaves, added tree by tree as XGBoost does."""
+        nodes = self.nodes
+        at = np.repeat(self.roots[:, None], len(rows), axis=1)
         every = np.arange(len(rows))
-        for _ in range(self.depth):
-            value = rows[every, self.feature[at]]
-            goes_left = np.where(np.isnan(value), self.missing_left[at], value < self.threshold[at])
-            below = np.where(goes_left, self.left[at], self.right[at])
-            at = np.where(self.left[at] < 0, at, below)
-        return self.threshold[at]
+        for _ in range(nodes.depth):
+            value = rows[every, nodes.feature[at]]
+            missing = nodes.missing_left[at]
+            goes_left = np.where(np.isnan(value), missing, value < nodes.threshold[at])
+            below = np.where(goes_left, nodes.left[at], nodes.right[at])
+            at = np.where(nodes.left[at] < 0, at, below)
+        return np.asarray(np.cumsum(nodes.threshold[at], axis=0)[-1])
 
 
 def _read(content: bytes, columns: int, beside: int) -> Predictor:
@@ -104,11 +130,15 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
     if not (np.isfinite(base) and np.isfinite(scale)):
         raise damaged(_WHAT, "a number is none")
 
+    forest = _Forest.of(trees) if trees else None
+    at_once = max(_MOST_AT_ONCE // max(len(trees), 1), 1)
+
     def predict(windows: Windows) -> FloatArray:
         rows = matrix(windows)
         total = np.zeros(len(rows), dtype=np.float32)
-        for tree in trees:
-            total += tree.of(rows)
+        for first in range(0, len(rows) if forest else 0, at_once):
+            assert forest is not None, "there are trees"
+            total[first : first + at_once] = forest.sums(rows[first : first + at_once])
         return (total + np.float32(base)).astype(np.float64) * scale
 
     return predict

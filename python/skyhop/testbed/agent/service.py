@@ -43,6 +43,7 @@ from skyhop.testbed.agent.life import Life, key_of, length_s
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.agent.policy import Policy
+from skyhop.testbed.agent.predicting import Predicting
 from skyhop.testbed.agent.probing import Prober
 from skyhop.testbed.agent.running import Runner, is_to_go_on, run_entry, task_entry_of
 from skyhop.testbed.agent.sensing import Counted, Host, Watch
@@ -102,7 +103,7 @@ def run_agent(state: Path, *, options: Options | None = None) -> int:
 
     Raises:
         InputError: the node is not enrolled, another agent has the directory, or the owner's
-            settings are wrong.
+            settings or a model that they name are wrong.
         RunError: the directory cannot be written.
     """
     chosen = options or Options()
@@ -171,6 +172,7 @@ class Agent:
         self._host = Host(options.interface, options.net_dev)
         self._prober = Prober(settings.probe, options.say)
         self._around = Surroundings(settings, options.dish, state, options.say)
+        self._predicting = Predicting(settings, self._around.of_second, options.say)
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -202,6 +204,7 @@ class Agent:
     def run(self) -> None:
         """Work until it is told to end."""
         node = self._node
+        self._predicting.start()
         self._say(f"node {node.name}: follows {self._identity.agents}")
         for life in self._lives.values():
             if is_to_go_on(life) and life.state is not State.ARMED:
@@ -217,6 +220,7 @@ class Agent:
 
     def _close(self) -> None:
         self._watch.close()
+        self._predicting.close()
         self._around.close()
         self._prober.close()
         limit = time.monotonic() + 3.0
@@ -533,7 +537,7 @@ class Agent:
     # What terminal and host say.
 
     def _take_samples(self, samples: Sequence[Sample]) -> None:
-        self._samples.put(samples)
+        self._samples.put(self._predicting.complemented(samples))
         self._node.waking.set()
 
     def _take_map(self, content: bytes) -> None:

@@ -14,6 +14,10 @@
     [probe]                                # nothing without this table
     target = "8.8.8.8"                     # pinged; with a port, connected to
 
+    [predict]                              # nothing without this table
+    model = "models/xgboost"               # beside this file; a list of one of each target
+    horizon = 1                            # s; each model's shortest where not given
+
 In `[orbit]`, `path = "site.parquet"` with `begins = "2026-12-01T10:00:00Z"` is for emulated links,
 which their path file or scenario tells all about, and `grid = true` for the moments of Starlink's
 grid alone.
@@ -44,6 +48,7 @@ _OLD_AFTER_DAYS = 3.0
 _OLDEST_DAYS = 14.0
 """Element sets older than that no path takes."""
 _LARGEST_FILE = 100_000
+_MOST_MODELS, _LONGEST_HORIZON_S = 2, 30
 _TARGET = re.compile(
     r"(?:(?P<host>[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)"
     r"|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
@@ -76,6 +81,16 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Predict:
+    """What fills `predicted_latency_ms` and `predicted_throughput_bps`."""
+
+    models: tuple[str, ...]
+    """Directories."""
+    horizon_s: int | None = None
+    """How far ahead; None is each model's shortest."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """An owner's; as it is here, of one who has written nothing."""
 
@@ -88,6 +103,7 @@ class Settings:
     weather: str | None = None
     """The address to ask."""
     probe: Probe | None = None
+    predict: Predict | None = None
 
     @property
     def needs_dish(self) -> bool:
@@ -127,7 +143,7 @@ class _WrongError(ValueError):
 
 
 def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
-    _known(content, {"place", "precision_deg", "orbit", "weather", "probe"}, "")
+    _known(content, {"place", "precision_deg", "orbit", "weather", "probe", "predict"}, "")
     place = _text(content, "place", "")
     precision_deg = _number(content, "precision_deg", _PRECISION_DEG, _COARSEST_DEG)
     orbit = None if "orbit" not in content else _orbit(_table(content, "orbit"), directory)
@@ -136,7 +152,8 @@ def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
     if is_placed and place is None:
         raise _WrongError('place: is missing: "LATITUDE,LONGITUDE", a city, or "dish"')
     probe = None if "probe" not in content else _probe(_table(content, "probe"))
-    return Settings(place, precision_deg, orbit, weather, probe)
+    predict = None if "predict" not in content else _predict(_table(content, "predict"), directory)
+    return Settings(place, precision_deg, orbit, weather, probe, predict)
 
 
 def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:
@@ -194,6 +211,22 @@ def _probe(table: Mapping[str, Any]) -> Probe:
         raise _WrongError('probe.target: expected such as "8.8.8.8" or "example.org:443"')
     host = found["six"] or found["host"]
     return Probe(host, int(found["port"]) if found["port"] else None)
+
+
+def _predict(table: Mapping[str, Any], directory: Path) -> Predict:
+    _known(table, {"model", "horizon"}, "predict.")
+    named = table.get("model")
+    asked = named if isinstance(named, list) else [named]
+    models = [name for name in asked if isinstance(name, str) and name and "\0" not in name]
+    if len(models) < len(asked) or not 1 <= len(models) <= _MOST_MODELS:
+        raise _WrongError(
+            "predict.model: expected a model's directory, or a list of one of latency and one of "
+            "throughput"
+        )
+    horizon = table.get("horizon")
+    if horizon is not None and (type(horizon) is not int or not 1 <= horizon <= _LONGEST_HORIZON_S):
+        raise _WrongError(f"predict.horizon: expected seconds from 1 to {_LONGEST_HORIZON_S}")
+    return Predict(tuple(str(directory / name) for name in models), horizon)
 
 
 def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:

@@ -131,18 +131,27 @@ def next_slot(
     return nearest_slot(plans, booked, wanted, length_ns=length, from_ns=from_ns, end_ns=end_ns)
 
 
-def move_run(
-    desk: Desk, row: sa.RowMapping, of: sa.RowMapping, at_ns: int
-) -> dict[str, Any] | None:
-    """Plan a run in the place of one that had to make room; None where there is no room left.
+def soonest_ns(desk: Desk, at_ns: int = 0) -> int:
+    """Return when a run may begin that takes the place of one which was moved at a time."""
+    return max(at_ns, desk.now_ns) + round(desk.settings.reschedule_after_s * _S_NS)
 
-    It begins no earlier than `reschedule_after_s` from now, on the same nodes.
+
+def move_run(
+    desk: Desk, row: sa.RowMapping, of: sa.RowMapping, from_ns: int, *, without: str = ""
+) -> dict[str, Any] | None:
+    """Plan a run in the place of another, at the nearest free time; None where there is none.
+
+    Args:
+        desk: of who moves it.
+        row: the run.
+        of: its job.
+        from_ns: it begins no earlier, on the same nodes.
+        without: a job whose runs do not hinder it.
     """
     spec = spec_of(of)
     nodes = [name for name in (row["client"], row["server"]) if name]
     length = length_ns(spec)
-    from_ns = max(at_ns, desk.now_ns) + round(desk.settings.reschedule_after_s * _S_NS)
-    start_ns = next_slot(desk, nodes, length, from_ns, spec.when.end)
+    start_ns = next_slot(desk, nodes, length, from_ns, spec.when.end, without=without)
     if start_ns is None:
         return None
     made = {"id": new_id(desk.now_ns), "start_ns": start_ns, "end_ns": start_ns + length}

@@ -260,6 +260,7 @@ WRITING: dict[str, Procedure] = {
     "ModifyJob": _modify,
     "CancelJob": _cancel,
     "AbortRun": lambda _, desk, a: _document(runs.abort(desk, a.run, a.reason)),
+    "RescheduleRun": lambda _, desk, a: _document(runs.reschedule(desk, a.run, a.from_ns)),
     "SetScavenger": lambda _, desk, a: _document(nodes.set_scavenger(desk, a.node, a.mode)),
     "SetPolicy": lambda _, desk, a: _document(nodes.set_policy(desk, a.node, _table(a.json))),
     "PutProfile": lambda _, desk, a: _document(people.put_profile(desk, _table(a.json))),

@@ -84,9 +84,9 @@ def _with_another_time(desk: Desk, row: sa.RowMapping, change: Change) -> Change
     found = desk.one(sa.select(job).where(job.c.id == row["job"]))
     if found is None or found["kind"] != JobKind.AT or found["state"] != "active":
         return change
-    from skyhop.testbed.orchestrator.planning import move_run
+    from skyhop.testbed.orchestrator.planning import move_run, soonest_ns
 
-    moved = move_run(desk, row, found, change.at_ns)
+    moved = move_run(desk, row, found, soonest_ns(desk, change.at_ns))
     details = {**change.details, "because": change.reason.value if change.reason else None}
     if moved is None:
         return Change(change.at_ns, change.state, change.actor, Reason.NO_SLOT, details)
@@ -223,6 +223,41 @@ def abort(desk: Desk, name: str, reason: str) -> dict[str, Any]:
     end_tasks(desk, name)
     desk.touch(nodes_of(row))
     return document(desk, name)
+
+
+def reschedule(desk: Desk, name: str, from_ns: int = 0) -> dict[str, Any]:
+    """Move an `at` run that is still to come to the nearest free time; return the one in its place.
+
+    Args:
+        desk: of its user, or an administrator.
+        name: the run's.
+        from_ns: it begins no earlier; `reschedule_after_s` from now where this is 0.
+
+    Raises:
+        NotFoundError, DeniedError: there is none, or it is another's.
+        InputError: it has begun or ended, is of another kind of job, or there is no room.
+    """
+    from skyhop.testbed.orchestrator.planning import move_run, soonest_ns
+
+    row = get(desk, name)
+    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+    assert found is not None, "runs are of jobs"
+    access.check_owns_job(desk, found["owner"], f"run {name}")
+    if State(row["state"]) is not State.PLANNED:
+        raise InputError(f"run {name} is {row['state']}: only what is still to come can be moved")
+    if found["kind"] != JobKind.AT or found["state"] != "active":
+        raise InputError(
+            f"run {name}: only runs of jobs with `at` can be moved: change its job instead"
+        )
+    earliest_ns = max(from_ns, desk.now_ns) if from_ns else soonest_ns(desk)
+    moved = move_run(desk, row, found, earliest_ns, without=row["job"])
+    if moved is None:
+        raise InputError(f"run {name}: its nodes have no room left before its job's end")
+    details = {"run": moved["id"], "start_ns": moved["start_ns"]}
+    apply(
+        desk, row, Change(desk.now_ns, State.RESCHEDULED, desk.caller.actor, Reason.USER, details)
+    )
+    return document(desk, moved["id"])
 
 
 def _right_to_stop(desk: Desk, row: sa.RowMapping) -> Reason:

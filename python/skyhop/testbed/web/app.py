@@ -49,6 +49,7 @@ _PAGES: dict[str, tuple[Page | None, Page | None]] = {
     "/runs/{run}": (runs.show, None),
     "/runs/{run}/state": (runs.state, None),
     "/runs/{run}/abort": (None, runs.abort),
+    "/runs/{run}/reschedule": (None, runs.reschedule),
     "/runs/{run}/log/{side}/{name:path}": (runs.log, None),
     "/runs/{run}/file/{side}/{name:path}": (runs.download, None),
     "/runs/{run}/report/{side}/{name:path}": (runs.report, None),

@@ -24,6 +24,7 @@ _DONE = {
     "modified": "The job is changed; runs that had begun go on as they were.",
     "cancelled": "The job is cancelled.",
     "aborted": "The run is stopped.",
+    "rescheduled": "The run is moved: this one takes its place.",
     "profile": "Your profile is changed.",
     "revoked": "It is revoked.",
     "user": "The user is kept.",

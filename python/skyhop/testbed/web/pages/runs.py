@@ -16,7 +16,7 @@ from skyhop.testbed.web import queries
 from skyhop.testbed.web.ask import Ask
 from skyhop.testbed.web.pages.nodes import charts, series
 from skyhop.testbed.web.pages.pictures import picture
-from skyhop.testbed.words import ACTIVE, ENDED, State
+from skyhop.testbed.words import ACTIVE, ENDED, JobKind, State
 
 _S_NS = 10**9
 _DAY_NS = 86_400 * _S_NS
@@ -131,6 +131,7 @@ def _run(ask: Ask, *, alone: bool = False) -> dict[str, Any]:
         "run": run,
         "has_ended": State(run["state"]) in ENDED,
         "is_users": is_users,
+        "may_move": is_users and run["kind"] == JobKind.AT and run["state"] == State.PLANNED,
         "may_stop": may_stop and State(run["state"]) not in ENDED,
         "files": files,
         "outputs": outputs,
@@ -163,6 +164,13 @@ def abort(ask: Ask) -> Response:
     why = ask.field("why")[:200]
     ask.act("AbortRun", name, lambda desk: runs.abort(desk, name, why))
     return ask.go(f"/runs/{name}", "aborted")
+
+
+def reschedule(ask: Ask) -> Response:
+    """Move a run to the nearest free time, and show the one in its place."""
+    name = ask.path("run")
+    made = ask.act("RescheduleRun", name, lambda desk: runs.reschedule(desk, name))
+    return ask.go(f"/runs/{made['id']}", "rescheduled")
 
 
 def log(ask: Ask) -> Response:

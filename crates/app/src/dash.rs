@@ -160,7 +160,10 @@ impl Dash {
 
     fn check_predicted(&self) -> Result<(), (&'static str, String)> {
         if let Predicted::Oracle { oracle } = &self.predicted {
-            oracle.errors().check().map_err(|(name, what)| ("predicted", format!("{name} {what}")))?;
+            oracle
+                .errors()
+                .check()
+                .map_err(|(name, what)| ("predicted", format!("{name} {what}")))?;
         }
         if self.controller.looks_ahead() && self.predicted.is_nobody() {
             let name = self.controller.name();

@@ -105,11 +105,7 @@ fn steps<'l>(
 }
 
 /// The rate of the slowest of the links that a flow crosses at `at`; 0 while one is down.
-fn rate_at<'l>(
-    flow: &FlowPlan,
-    at: Instant,
-    schedule: &impl Fn(u16) -> &'l LinkSchedule,
-) -> f64 {
+fn rate_at<'l>(flow: &FlowPlan, at: Instant, schedule: &impl Fn(u16) -> &'l LinkSchedule) -> f64 {
     let route = flow.routes.iter().rfind(|route| route.from <= at);
     let links = route.map_or(&[][..], |route| &route.links).iter().map(|link| schedule(*link));
     let rates = links.map(|schedule| match schedule.outage_at(at) {

@@ -61,6 +61,5 @@ pub(super) fn fault_of_looking(
     window: u32,
     mean_s: u32,
 ) -> Option<(&'static str, String, &'static str)> {
-    fault_of(horizon, window)
-        .or_else(|| within("mean_s", mean_s.into(), 1.0..=600.0, "1 to 600"))
+    fault_of(horizon, window).or_else(|| within("mean_s", mean_s.into(), 1.0..=600.0, "1 to 600"))
 }

@@ -36,7 +36,7 @@ fn a_call_is_heard_after_the_path_and_a_packet_on_the_wire() {
     let call = "[[flow]]\nkind = \"call\"\nvideo = \"0 bit/s\"\n";
     let run = simulate(&fixed(2, 300, 100_000, 5, call));
     // 160 B of speech, 12 of RTP, 28 of UDP and IP, 14 of Ethernet.
-    let delay_ms = 150.0 + 214.0 * 8.0 / 2e3;
+    let delay_ms: f64 = 150.0 + 214.0 * 8.0 / 2e3;
     // 20 ms to be spoken, then the way and the jitter buffer.
     let x = ((20.0 + delay_ms + 60.0) / 100.0).log2();
     let root = |value: f64| (1.0 + value.powi(6)).powf(1.0 / 6.0);
@@ -156,5 +156,5 @@ fn what_a_player_is_told_cannot_be_a_rate_of_zero() {
         error.starts_with("x.toml: flow.0.app.predicted: ") && error.contains("0 bit/s throughout"),
         "{error}"
     );
-    drop(experiment(&text.replace("\"10 s\"\n", "\"9 s\"\n")));
+    drop(experiment(&text.replace("outage = \"10 s\"", "outage = \"9 s\"")));
 }

@@ -21,6 +21,12 @@ THROUGHPUT: dict[str, Any] = {
 }  # fmt: skip
 PATH = {"kind": "fixed", "rtt": "40 ms", "start": "2026-01-01T00:00:00Z"}
 PAYLOAD = 1448 / 1514
+FILM = """
+chunk = "4 s"
+chunks = 40
+ladder = { top = "4300 kbit/s", ratio = 3.0, tracks = 3 }
+"""
+"""Fewer tracks than others have: what is the most that can be reached is found sooner."""
 
 
 def film(predicted: Any, **others: Any) -> dict[str, Any]:
@@ -139,7 +145,8 @@ def test_a_model_over_a_rate_on_the_command_line(skyhop: Skyhop, tmp_path: Path)
     made = skyhop("path", "import", "t.trace", "--format", "mahimahi", "-o", "t.parquet")
     assert made.returncode == 0, made.stderr
     constant_model(tmp_path / "low", 0.5e6)
-    play = ["video", "play", "t.parquet", "--controller", "mpc-l", "--json"]
+    (tmp_path / "film.toml").write_text(FILM, "utf-8")
+    play = ["video", "play", "t.parquet", "--film", "film.toml", "--controller", "mpc-l", "--json"]
 
     def bitrate(*words: str) -> float:
         done = skyhop(*play, *words)
@@ -147,8 +154,9 @@ def test_a_model_over_a_rate_on_the_command_line(skyhop: Skyhop, tmp_path: Path)
         return float(json.loads(done.stdout)[0]["bitrate_mbps"])
 
     # Who believes in 0.5 Mbit/s plays lower than who knows of 12.
-    assert bitrate("--predicted", "low") < 0.8 * bitrate()
-    assert bitrate("--mean-error", "-0.97") < bitrate("--predicted", "oracle")
+    knowing = bitrate("--predicted", "oracle")
+    assert bitrate("--predicted", "low") < 0.9 * knowing
+    assert bitrate("--mean-error", "-0.97") < 0.9 * knowing
     for words, expected in [
         (["--predicted", "low", "--relative-sd", "0.1"], "are of the oracle, not of a model"),
         (["--predicted", "nowhere"], "there is no such file: give a directory of a model"),
@@ -159,18 +167,24 @@ def test_a_model_over_a_rate_on_the_command_line(skyhop: Skyhop, tmp_path: Path)
         assert expected in done.stderr
 
 
-def test_pensieves_habits_are_one_switch() -> None:
+def test_pensieves_habits_are_one_switch(tmp_path: Path) -> None:
     from skyhop import _core
 
     rates = (1e6 * (1.0 + np.arange(300) % 7)).tolist()
     trace = _core.RateTrace("rates", [float(s) for s in range(300)], rates, 300.0)
     offsets = np.arange(0.0, 60.0, 20.0)
-    found = playing.play(trace, "robust-mpc", playing.Manner(compat="pensieve"), offsets=offsets)
+    (tmp_path / "film.toml").write_text(FILM, "utf-8")
+    film = str(tmp_path / "film.toml")
+    habits = playing.Manner(film, compat="pensieve")
+    found = playing.play(trace, "robust-mpc", habits, offsets=offsets)
     apart = playing.Manner(
-        without_first=True, environment={"stands_still": True}, playing={"wait_step": "500 ms"}
+        film,
+        without_first=True,
+        environment={"stands_still": True},
+        playing={"wait_step": "500 ms"},
     )
     assert found.chunks.equals(playing.play(trace, "robust-mpc", apart, offsets=offsets).chunks)
-    usual = playing.play(trace, "robust-mpc", offsets=offsets)
+    usual = playing.play(trace, "robust-mpc", playing.Manner(film), offsets=offsets)
     assert not found.chunks.equals(usual.chunks)
-    bound = playing.optimum(trace, playing.Manner(compat="pensieve"), offsets=offsets)
+    bound = playing.optimum(trace, habits, offsets=offsets)
     assert (found.sessions["qoe"].to_numpy() <= bound + 1e-9).all()

@@ -144,6 +144,10 @@ class Experiment:
         path: PathTrace | None = None,
         default_cc: str | None = None,
         for_program: bool = False,
+        foretell: Callable[
+            [str, PathTrace, list[float]], tuple[list[float], float, list[list[float]]]
+        ]
+        | None = None,
     ) -> Experiment: ...
     def to_json(self) -> str: ...
     @staticmethod

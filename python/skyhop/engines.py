@@ -172,8 +172,9 @@ def run_with(
         # A program has no use for the flows'.
         load_cc_files(scenario, for_kernel=engine == "live" and not has_program)
         experiment = _core.Experiment.build(
-            scenario, position_of, watched.path, default_cc=default_cc, for_program=has_program
-        )
+            scenario, position_of, watched.path, default_cc=default_cc, for_program=has_program,
+            foretell=_foretell,
+        )  # fmt: skip
         ended_s, interrupted, program_status = _core.run_engine(
             _engine(engine), experiment, place.directory, options, watched.run
         )
@@ -213,7 +214,9 @@ def run_aside(
     Raises:
         InterruptedRunError: Ctrl-C.
     """
-    experiment = _core.Experiment.build(scenario, position_of, ignore_progress, path)
+    experiment = _core.Experiment.build(
+        scenario, position_of, ignore_progress, path, foretell=_foretell
+    )
     into = _core.RunDirectory.aside(os.fspath(directory))
     outcome = _core.run_engine(_engine(engine), experiment, into, _NO_OPTIONS, ignore_progress)
     _check_whole(outcome)
@@ -227,11 +230,27 @@ def summary_with(
     Raises:
         InterruptedRunError: Ctrl-C.
     """
-    experiment = _core.Experiment.build(scenario, position_of, ignore_progress, path)
+    experiment = _core.Experiment.build(
+        scenario, position_of, ignore_progress, path, foretell=_foretell
+    )
     outcome, text = _core.run_for_summary(_engine(engine), experiment, _NO_OPTIONS, ignore_progress)
     _check_whole(outcome)
     summary: dict[str, Any] = json.loads(text)
     return summary
+
+
+def _foretell(
+    model: str, path: _core.PathTrace, rates_bps: list[float]
+) -> tuple[list[float], float, list[list[float]]]:
+    """Return what a model predicts at the end of each second (s), of steps of so long (s)."""
+    import numpy as np
+
+    from skyhop.data.paths import Path as MeasuredPath
+    from skyhop.predict import foretold
+
+    ahead = foretold(model, MeasuredPath(path), np.array(rates_bps))
+    # A second's own rate is known at its end.
+    return [float(second) for second in range(1, len(ahead) + 1)], 1.0, ahead.tolist()
 
 
 def _check_whole(outcome: _core.Outcome) -> None:

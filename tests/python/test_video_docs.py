@@ -23,7 +23,7 @@ def test_the_pages_commands_run_in_order(
     draws = np.random.default_rng(1).exponential(2.0, 75_000).cumsum().astype(int) + 1
     (tmp_path / "downlink.trace").write_text("".join(f"{t}\n" for t in draws), "utf-8")
     commands = re.findall(r"^    skyhop (.+)$", PAGE, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         # A browser's takes longer, and programs: its own test runs one.
         if not command.startswith("video watch"):

@@ -2,14 +2,14 @@
 //! controller chooses; the server answers with so many bytes.
 
 mod orders;
+mod predicted;
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_model::AppTable;
+use skyhop_model::{AppTable, PlayerCompat};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
-use skyhop_video::ahead::Predictions;
 use skyhop_video::chunk::score;
 use skyhop_video::controllers::ControllerChoice;
 use skyhop_video::qoe::Qoe;
@@ -17,6 +17,7 @@ use skyhop_video::session::{Playing, Request, Session, Step};
 use skyhop_video::{ChunkRow, Film, Summary};
 
 use self::orders::{Order, Orders};
+pub use self::predicted::{Foretold, Oracle, Predicted};
 use crate::{Action, Application, Detail, Event, FlowFacts, Kind, Side, Transaction};
 
 /// After a failure the chunk is asked for again so much later.
@@ -28,6 +29,9 @@ const SEEN: u64 = 16_384;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dash {
+    /// Another player's habits.
+    #[serde(default)]
+    pub compat: PlayerCompat,
     /// What is played: the name of a film that comes with skyhop, a film in TOML, a DASH manifest (.mpd), or a directory of
     /// Pensieve's lists of sizes.
     #[serde(default = "default_film")]
@@ -47,15 +51,16 @@ pub struct Dash {
     /// Above so much in its buffer the player waits before it asks for more.
     #[serde(default = "default_buffer_cap")]
     pub buffer_cap: Duration,
-    /// It waits in whole steps of this; exactly as long as it has to where this is 0 s.
-    #[serde(default)]
-    pub wait_step: Duration,
+    /// It waits in whole steps of this; exactly as long as it has to where this is 0 s, as it is but for compat's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_step: Option<Duration>,
     /// Whether it gives up chunks that come too slowly, for a lower track (dash.js's AbandonRequestsRule).
     #[serde(default)]
     pub abandon: bool,
-    /// For mpc-l and mpc-o: the rates of the seconds of the session, as somebody predicts them at its beginning.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub predicted: Vec<Rate>,
+    /// For mpc-l and mpc-o, what they are told of the rate ahead: a model of `skyhop predict train`, an oracle, or the rates of the
+    /// session's seconds.
+    #[serde(default, skip_serializing_if = "Predicted::is_nobody")]
+    pub predicted: Predicted,
     /// The size of a request.
     #[serde(default = "default_request")]
     pub request: Bytes,
@@ -65,6 +70,9 @@ pub struct Dash {
     /// The film, where it is not one that comes with skyhop: whoever reads files has put it here.
     #[serde(skip)]
     read: Option<Arc<Film>>,
+    /// What a model or an oracle knows: whoever builds the run has put it here.
+    #[serde(skip)]
+    pub foretold: Option<Foretold>,
     /// What requests say, which have no content here.
     #[serde(skip)]
     orders: Orders,
@@ -100,6 +108,11 @@ impl Dash {
         Self { read: Some(Arc::new(film)), ..self }
     }
 
+    /// The same with a model that is at this place, which is the one that `predicted` names.
+    pub fn with_model(self, place: String) -> Self {
+        Self { predicted: Predicted::Model(place), ..self }
+    }
+
     /// What is played.
     ///
     /// # Errors
@@ -131,7 +144,7 @@ impl Dash {
     pub fn summary(&self, rows: &[ChunkRow]) -> (Summary, Option<f64>) {
         let scored = self.film().ok().and_then(|film| {
             let qoe = self.qoe(&film).ok()?;
-            Some(score(rows, &film, &qoe, false))
+            Some(score(rows, &film, &qoe, self.compat == PlayerCompat::Pensieve))
         });
         (Summary::of(rows), scored)
     }
@@ -145,8 +158,27 @@ impl Dash {
         self.qoe(&film).map(|_| ())
     }
 
+    fn check_predicted(&self) -> Result<(), (&'static str, String)> {
+        if let Predicted::Oracle { oracle } = &self.predicted {
+            oracle
+                .errors()
+                .check()
+                .map_err(|(name, what)| ("predicted", format!("{name} {what}")))?;
+        }
+        if self.controller.looks_ahead() && self.predicted.is_nobody() {
+            let name = self.controller.name();
+            let what = format!(
+                "{name} plans with predictions; expected `predicted`: a model's directory, {{ oracle = {{}} }}, or a list of \
+                 rates, one per second"
+            );
+            return Err(("controller", what));
+        }
+        Ok(())
+    }
+
     fn playing(&self) -> Playing {
-        let Self { start_track, buffer_cap, wait_step, abandon, .. } = *self;
+        let Self { start_track, buffer_cap, abandon, .. } = *self;
+        let wait_step = self.wait_step.unwrap_or(Playing::wait_step_of(self.compat));
         Playing { start_track, buffer_cap, wait_step, abandon }
     }
 
@@ -155,10 +187,8 @@ impl Dash {
         let qoe = Arc::new(self.qoe(&film).ok()?);
         let mut session =
             Session::new(film, qoe, &self.controller, self.playing(), flow.start, flow.seed);
-        let rates = self.predicted.iter().map(|rate| rate.bits_per_second() as f64).collect();
-        if let Ok(ahead) = Predictions::new(0.0, 1.0, rates) {
-            session.look_ahead(Arc::new(ahead));
-        }
+        let foretold = self.foretold.as_ref();
+        self.predicted.tell(&mut session, foretold, flow.start, flow.seed).ok()?;
         Some(session)
     }
 }
@@ -196,14 +226,7 @@ impl Kind for Dash {
         if self.timeout == Duration::ZERO {
             return Err(("timeout", "must be above 0 s".to_owned()));
         }
-        if self.controller.looks_ahead() && self.predicted.is_empty() {
-            let name = self.controller.name();
-            let what = format!(
-                "{name} plans with predictions; expected `predicted`, a list of rates, one per second"
-            );
-            return Err(("controller", what));
-        }
-        Ok(())
+        self.check_predicted()
     }
 
     fn sends(&self) -> Side {

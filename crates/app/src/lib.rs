@@ -36,7 +36,7 @@ use skyhop_units::{Bytes, Instant, Rate};
 pub use bulk::Bulk;
 pub use call::Call;
 pub use constant_rate::ConstantRate;
-pub use dash::Dash;
+pub use dash::{Dash, Foretold, Oracle, Predicted};
 pub use draw::{Distribution, Draw, Quantity};
 pub use emodel::Codec;
 pub use kinds::{APPS, App, AppEntry};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use skyhop_app::Kind as _;
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_model::{AppTable, Counts, Drops};
-use skyhop_record::{AppRow, FileError, Piece, RunData, SCHEMA_VERSION, Sink};
+use skyhop_record::{AppDetail, AppRow, FileError, Piece, RunData, SCHEMA_VERSION, Sink};
 use skyhop_units::{Duration, Instant};
 
 use crate::{Control, Engine, run_in_memory};
@@ -90,6 +90,14 @@ fn applications_have_rows_and_a_summary(experiment: &Experiment, run: &RunData) 
         let rows: Vec<_> = of_table.filter(|row| row.flow == flow.id as i32).collect();
         assert!(!rows.is_empty(), "{table} of flow {}", flow.id);
         *expected.entry(table).or_default() += rows.len();
+        for (parts, rows) in &run.apps {
+            let is_part = |row: &&AppRow| matches!(row.detail, AppDetail::Object { .. });
+            let of_flow = rows.iter().filter(is_part).filter(|row| row.flow == flow.id as i32);
+            let found = of_flow.count();
+            if found > 0 {
+                *expected.entry(*parts).or_default() += found;
+            }
+        }
         let completed = rows.iter().filter(|row| row.latency_ns.is_some()).count() as u64;
         let counts = (completed, rows.len() as u64 - completed);
         assert_eq!((summary.completed, summary.failed), counts, "{table} of flow {}", flow.id);

@@ -19,3 +19,15 @@ words! {
         Chunks = "chunks",
     }
 }
+
+words! {
+    /// Another player's habits.
+    #[derive(Default)]
+    PlayerCompat ["compatibility mode"] {
+        /// None.
+        #[default]
+        None = "none",
+        /// Those of Pensieve's simulator.
+        Pensieve = "pensieve",
+    }
+}

@@ -21,7 +21,7 @@ mod path;
 mod plain;
 mod tcp;
 
-pub use app::AppTable;
+pub use app::{AppTable, PlayerCompat};
 pub use cc::{
     CcLanguage, MOST_CC_LETTERS, OUR_CC, cc_label, cc_language, cc_table, our_cc_name,
     plain_cc_name,

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyImportError, PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
+use skyhop_app::{App, Foretold, Predicted};
 use skyhop_ccfile::{Sources, bpf_objects};
-use skyhop_experiment::{Experiment, FlowPlan};
+use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_model::{CcLanguage, cc_language};
 use skyhop_orbit::Geodetic;
 use skyhop_path::Place;
@@ -20,6 +21,7 @@ use crate::errors::{Fallible, input_error, run_error};
 use crate::paths::PyPathTrace;
 use crate::progress::PyProgress;
 use crate::python_cc;
+use crate::video::made;
 
 /// A checked scenario.
 #[pyclass(name = "Scenario", frozen)]
@@ -137,9 +139,11 @@ pub(crate) struct PyExperiment {
 impl PyExperiment {
     /// `path` is the scenario's path where it is known already: it is then shared, not computed. `default_cc` is what a
     /// program's sockets have, which may be a file of the user's, too; `for_program`: the path goes on beyond the
-    /// scenario.
+    /// scenario. `foretell(file, path, rates_bps) -> (at_s, every_s, rates_bps)` asks a model of throughput what it predicts along a
+    /// path and the rate of its seconds.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false))]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, foretell=None))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
@@ -148,6 +152,7 @@ impl PyExperiment {
         path: Option<&PyPathTrace>,
         default_cc: Option<&str>,
         for_program: bool,
+        foretell: Option<Py<PyAny>>,
     ) -> Fallible<Self> {
         load_cc_files(py, &scenario.0)?;
         let known = path.map(|path| Arc::clone(&path.trace));
@@ -156,6 +161,7 @@ impl PyExperiment {
             None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
         })?;
+        ask_models(py, &mut experiment, foretell.as_ref())?;
         if let Some(file) = default_cc.filter(|cc| cc_language(cc).is_some()) {
             experiment.cc_files.extend(Sources::read(Path::new(file))?.digests().clone());
         }
@@ -186,6 +192,34 @@ impl PyExperiment {
     fn duration_s(&self) -> f64 {
         self.experiment.duration.as_secs_f64()
     }
+}
+
+/// Asks the models that tell players of the rate ahead, which Python has.
+fn ask_models(
+    py: Python<'_>,
+    experiment: &mut Experiment,
+    foretell: Option<&Py<PyAny>>,
+) -> Fallible<()> {
+    let trace = Arc::clone(&experiment.links[usize::from(experiment.path_link())].trace);
+    let seconds = experiment.duration.as_secs_f64().floor() as usize;
+    for flow in &mut experiment.flows {
+        let Traffic::Tcp { app: App::Dash(dash), .. } = &mut flow.traffic else { continue };
+        let (Predicted::Model(file), Some(Foretold::Truth(truth))) =
+            (&dash.predicted, &dash.foretold)
+        else {
+            continue;
+        };
+        let Some(foretell) = foretell else {
+            return Err(input_error(&format!("{file}: there is nobody to ask the model")));
+        };
+        let path = PyPathTrace { trace: Arc::clone(&trace), file: None };
+        let rates: Vec<f64> = (0..seconds)
+            .map(|second| truth.trace.mean_bps(second as f64, (second + 1) as f64))
+            .collect();
+        let found = foretell.call1(py, (&file[..], Py::new(py, path)?, rates))?;
+        dash.foretold = Some(Foretold::Made(made(found.extract(py)?, truth.payload_share)?));
+    }
+    Ok(())
 }
 
 /// A reserved output directory.

@@ -8,9 +8,10 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Deserialize;
+use skyhop_model::PlayerCompat;
 use skyhop_scenario::films::film;
 use skyhop_units::Rate;
-use skyhop_video::ahead::{Ahead, Predictions};
+use skyhop_video::ahead::{Ahead, Errors, Made, Predictions};
 use skyhop_video::chunk::score;
 use skyhop_video::controllers::{CONTROLLERS, Come, Controller, ControllerChoice, View};
 use skyhop_video::over_rate::{Environment, Played, Setting, Told, play};
@@ -125,34 +126,34 @@ struct Options {
     playing: Playing,
     environment: Environment,
     without_first: bool,
-    relative_sd: Option<f64>,
+    compat: PlayerCompat,
+    /// How wrong the truth is that controllers are told.
+    oracle: Option<Errors>,
 }
 
 impl Options {
     fn read(text: &str) -> Fallible<Self> {
-        let options: Self = serde_json::from_str(text).map_err(|error| {
+        let mut options: Self = serde_json::from_str(text).map_err(|error| {
             input_error(&format!("the session: {}", skyhop_model::plain_error(&error.to_string())))
         })?;
+        let errors = options.oracle.unwrap_or_default();
         let checked = options.playing.check().and_then(|()| options.environment.check());
+        let checked = checked.and_then(|()| errors.check());
         checked.map_err(|(key, what)| input_error(&format!("the session's {key} {what}")))?;
-        if let Some(sd) = options.relative_sd.filter(|sd| !(0.0..=10.0).contains(sd)) {
-            return Err(input_error(&format!(
-                "the session's relative_sd is {sd}; expected 0 to 10"
-            )));
+        if options.compat == PlayerCompat::Pensieve {
+            options.playing.wait_step = Playing::wait_step_of(options.compat);
+            options.environment.stands_still = true;
+            options.without_first = true;
         }
         Ok(options)
     }
 }
 
 /// Predictions by when they were made, and of each the rates of the steps that follow.
-type Predicted = (Vec<f64>, f64, Vec<Vec<f64>>);
+pub(crate) type Predicted = (Vec<f64>, f64, Vec<Vec<f64>>);
 
-fn told(options: &Options, predicted: Option<Predicted>) -> Fallible<Told> {
-    let Some((at_s, every_s, rows)) = predicted else {
-        return Ok(options
-            .relative_sd
-            .map_or(Told::Truth, |relative_sd| Told::Erring { relative_sd }));
-    };
+/// The same as players take them; `share` of a rate is the film's.
+pub(crate) fn made((at_s, every_s, rows): Predicted, share: f64) -> Fallible<Made> {
     if at_s.len() != rows.len() {
         return Err(input_error(&format!(
             "{} instants of predictions, but {} rows",
@@ -160,13 +161,18 @@ fn told(options: &Options, predicted: Option<Predicted>) -> Fallible<Told> {
             rows.len()
         )));
     }
-    if at_s.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return Err(input_error("the instants of predictions do not ascend"));
+    let predictions = at_s.into_iter().zip(rows).map(|(at_s, bps)| {
+        Predictions::new(at_s, every_s, bps.into_iter().map(|bps| bps * share).collect())
+    });
+    let predictions: Result<Vec<Predictions>, String> = predictions.collect();
+    predictions.and_then(Made::new).map_err(|what| input_error(&what))
+}
+
+fn told(options: &Options, predicted: Option<Predicted>) -> Fallible<Told> {
+    match predicted {
+        Some(predicted) => Ok(Told::Predicted(made(predicted, 1.0)?)),
+        None => Ok(options.oracle.map_or(Told::Truth, Told::Erring)),
     }
-    let predictions =
-        at_s.into_iter().zip(rows).map(|(at_s, bps)| Predictions::new(at_s, every_s, bps));
-    let predictions: Result<Arc<[Predictions]>, String> = predictions.collect();
-    Ok(Told::Predicted(predictions.map_err(|what| input_error(&what))?))
 }
 
 /// A controller by its name, or by JSON of a table.

@@ -1,5 +1,8 @@
 //! dash.js's estimate of the throughput: the lower of two exponentially weighted means, a fast and a slow one, weighted by how long
-//! transfers took (ThroughputController.js, EwmaThroughput; Sabre has the same).
+//! transfers took (ThroughputController.js of dash.js 5.2.1; Sabre has the same without the factor).
+
+/// A second of a transfer counts so much (weightDownloadTimeMultiplicationFactor, there per ms).
+const WEIGHT_PER_S: f64 = 1.5;
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
@@ -24,8 +27,8 @@ impl Ewma {
 
     /// A transfer of this throughput took so long.
     pub(crate) fn add(&mut self, bps: f64, took_s: f64) {
-        self.fast.add(bps, took_s);
-        self.slow.add(bps, took_s);
+        self.fast.add(bps, WEIGHT_PER_S * took_s);
+        self.slow.add(bps, WEIGHT_PER_S * took_s);
     }
 
     /// `None` before the first transfer.

@@ -56,7 +56,7 @@ struct State {
 impl Bound<'_> {
     /// The most per chunk of a session that begins at `offset_s` of the trace.
     pub fn over(&self, trace: &Arc<RateTrace>, offset_s: f64) -> f64 {
-        let path = OverPath {
+        let mut path = OverPath {
             trace: trace.clone(),
             offset_s: offset_s.rem_euclid(trace.length_s()),
             payload_share: self.environment.payload_share,
@@ -76,6 +76,9 @@ impl Bound<'_> {
         states[first].push(State { at_s: begins_s, stalled_s: 0.0, value });
         for chunk in 1..film.chunks() {
             let left = film.chunks() - 1 - chunk;
+            if self.environment.stands_still {
+                path.offset_s -= path.delay_s;
+            }
             states = (0..film.tracks.len())
                 .map(|track| {
                     let come = states.iter().enumerate().flat_map(|(before, states)| {

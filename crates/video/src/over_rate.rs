@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Duration, Instant};
 
-use crate::ahead::{Ahead, Erring, OverPath, Predictions};
+use crate::ahead::{Ahead as _, Errors, Made, OverPath};
 use crate::chunk::score;
 use crate::controllers::ControllerChoice;
 use crate::qoe::Qoe;
@@ -23,12 +23,14 @@ pub struct Environment {
     pub payload_share: f64,
     /// What each request takes beside its transfer.
     pub delay: Duration,
+    /// Whether the trace stands still meanwhile.
+    pub stands_still: bool,
 }
 
 impl Default for Environment {
     /// As Pensieve's simulator.
     fn default() -> Self {
-        Self { payload_share: 0.95, delay: Duration::from_millis(80) }
+        Self { payload_share: 0.95, delay: Duration::from_millis(80), stands_still: false }
     }
 }
 
@@ -58,12 +60,9 @@ pub enum Told {
     #[default]
     Truth,
     /// The truth with an error.
-    Erring {
-        /// Of each second's rate.
-        relative_sd: f64,
-    },
-    /// A model's predictions, by when they were made, in the trace's time: at each decision the last that were made by then.
-    Predicted(Arc<[Predictions]>),
+    Erring(Errors),
+    /// A model's predictions, in the trace's time.
+    Predicted(Made),
 }
 
 /// Everything about a session but where in the trace it begins.
@@ -115,42 +114,45 @@ pub fn play(
     let Setting { film, controller, qoe, playing, .. } = setting;
     let mut session =
         Session::new(film.clone(), qoe.clone(), controller, *playing, Instant::START, seed);
+    let mut oracle = None;
     if controller.looks_ahead() {
         match &setting.told {
-            Told::Truth => session.look_ahead(Arc::new(path.clone())),
-            Told::Erring { relative_sd } => {
-                session.look_ahead(Arc::new(Erring::new(&path, *relative_sd, seed)?));
-            }
-            Told::Predicted(_) => {}
+            Told::Truth => oracle = Some(path.clone()),
+            Told::Erring(errors) => oracle = Some(path.erring(*errors, seed)?),
+            Told::Predicted(made) => session.look_ahead_by(made.for_session_at(path.offset_s)),
         }
     }
-    drive(&mut session, &path, &setting.told);
+    drive(&mut session, path, oracle, setting.environment.stands_still);
     let rows = session.rows().to_vec();
     let qoe = score(&rows, film, qoe, setting.without_first);
     Ok(Played { summary: Summary::of(&rows), rows, qoe })
 }
 
-/// Has the session ask, wait and receive until it is done.
-fn drive(session: &mut Session, path: &OverPath, told: &Told) {
+/// Has the session ask, wait and receive until it is done. `oracle` is what it is told of the path.
+fn drive(
+    session: &mut Session,
+    mut path: OverPath,
+    mut oracle: Option<OverPath>,
+    stands_still: bool,
+) {
     let mut now = Instant::START;
+    oracle.iter().for_each(|oracle| session.look_ahead(Arc::new(oracle.clone())));
     loop {
-        tell(session, now, path.offset_s, told);
         match session.poll(now) {
-            Step::Ask(request) => now = transfer(session, path, now, request.size_bytes),
+            Step::Ask(request) => {
+                now = transfer(session, &path, now, request.size_bytes);
+                if stands_still {
+                    path.offset_s -= path.delay_s;
+                    if let Some(oracle) = &mut oracle {
+                        oracle.offset_s = path.offset_s;
+                        session.look_ahead(Arc::new(oracle.clone()));
+                    }
+                }
+            }
             Step::Wait(until) => now = until,
             Step::Abandon => {}
             Step::Done => return,
         }
-    }
-}
-
-/// The last predictions made by now.
-fn tell(session: &mut Session, now: Instant, offset_s: f64, told: &Told) {
-    let Told::Predicted(predictions) = told else { return };
-    let in_trace_s = now.as_secs_f64() + offset_s;
-    let made = predictions.partition_point(|prediction| prediction.from_s() <= in_trace_s);
-    if let Some(last) = made.checked_sub(1).and_then(|last| predictions.get(last)) {
-        session.look_ahead(Arc::new(last.since(offset_s)));
     }
 }
 

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use skyhop_model::PlayerCompat;
 use skyhop_units::{Duration, Instant};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Made};
 use crate::controllers::{Come, Controller, ControllerChoice, View};
 use crate::qoe::Qoe;
 use crate::{ChunkRow, Film};
@@ -44,6 +45,15 @@ impl Default for Playing {
 }
 
 impl Playing {
+    /// How long the steps are in which a player waits for room in its buffer, where nothing else is said of it.
+    pub const fn wait_step_of(compat: PlayerCompat) -> Duration {
+        match compat {
+            PlayerCompat::None => Duration::ZERO,
+            // DRAIN_BUFFER_SLEEP_TIME of its env.py.
+            PlayerCompat::Pensieve => Duration::from_millis(500),
+        }
+    }
+
     /// What cannot be: the key and why.
     ///
     /// # Errors
@@ -91,6 +101,7 @@ pub struct Session {
     qoe: Arc<Qoe>,
     controller: Box<dyn Controller>,
     ahead: Option<Arc<dyn Ahead>>,
+    made: Option<Made>,
     playing: Playing,
     /// When it began: times count from here.
     began: Instant,
@@ -170,6 +181,7 @@ impl Session {
             qoe,
             controller,
             ahead: None,
+            made: None,
             playing,
             began,
             state: State::Ready { since: began, failed_bytes: None },
@@ -182,6 +194,11 @@ impl Session {
     /// What lies ahead, for controllers that want to know it.
     pub fn look_ahead(&mut self, ahead: Arc<dyn Ahead>) {
         self.ahead = Some(ahead);
+    }
+
+    /// Predictions by when they were made, likewise: before each choice the last that were made by then.
+    pub fn look_ahead_by(&mut self, made: Made) {
+        self.made = Some(made);
     }
 
     /// What it plays.
@@ -286,13 +303,17 @@ impl Session {
                 abandoned_bytes,
             );
         }
+        let now_s = now.saturating_since(self.began).as_secs_f64();
+        if let Some(last) = self.made.as_ref().and_then(|made| made.by(now_s)) {
+            self.ahead = Some(Arc::new(last));
+        }
         let view = View {
             film: &self.film,
             qoe: &self.qoe,
             chunk: self.chunk,
             last_track: self.last_track,
             buffer_s: self.buffer(now).as_secs_f64(),
-            now_s: now.saturating_since(self.began).as_secs_f64(),
+            now_s,
             cap_s: self.playing.buffer_cap.as_secs_f64(),
             ahead: self.ahead.as_deref(),
         };

@@ -26,11 +26,16 @@ came of it is printed per controller, below the most that any could have reached
 controllers", "films" and "qoes" say what there is. Over TCP a film is an application of a flow:
 "skyhop app show dash".
 
+mpc-l and mpc-o look ahead at the true rate; --predicted has them told what a model of throughput
+(skyhop predict train) makes of the path, --relative-sd and --mean-error the truth with an error.
+
 Examples:
 
   skyhop video play drive.parquet --film six-tracks --controller robust-mpc --controller bola
 
   skyhop video play drive.parquet --every "6 min" -o sessions.parquet --plot first.png
+
+  skyhop video play drive.parquet --controller mpc-l --predicted models/xgboost --every "6 min"
 """
 
 _WATCH = """\
@@ -51,6 +56,8 @@ Examples:
 """
 
 _TABLES = (".parquet", ".csv")
+
+_ORACLE = "oracle"
 
 _Film = Annotated[
     str,
@@ -81,6 +88,23 @@ def play(
     every: Annotated[
         str | None, typer.Option("--every", metavar="TIME", help="Or: a session every so long.")
     ] = None,
+    predicted: Annotated[
+        str,
+        typer.Option(
+            "--predicted", metavar="MODEL|oracle", help="Who tells of the rate ahead: a directory."
+        ),
+    ] = _ORACLE,
+    relative_sd: Annotated[
+        float | None,
+        typer.Option("--relative-sd", min=0.0, max=10.0, help="Of the oracle's errors."),
+    ] = None,
+    mean_error: Annotated[
+        float | None,
+        typer.Option("--mean-error", min=-0.99, max=10.0, help="Of the oracle, relative."),
+    ] = None,
+    compat: Annotated[
+        str, typer.Option("--compat", metavar="none|pensieve", help="Another player's habits.")
+    ] = "none",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of what controllers draw.")] = 1,
     output: Annotated[
         Path | None,
@@ -94,6 +118,7 @@ def play(
 ) -> None:
     """Play a film over a path's rate."""
     from skyhop.data.figure_files import figure_kind
+    from skyhop.data.paths import read_path
     from skyhop.errors import InputError
     from skyhop.video import playing
 
@@ -103,11 +128,19 @@ def play(
         raise InputError(f"{output}: expected a name that ends with {' or '.join(_TABLES)}")
     if plot is not None:
         figure_kind(plot)
-    manner = playing.Manner(film, top, qoe)
-    trace = playing.rate_trace(path)
+    if predicted != _ORACLE and (relative_sd, mean_error) != (None, None):
+        raise InputError("--relative-sd and --mean-error are of the oracle, not of a model")
+    manner = playing.Manner(
+        film, top, qoe, relative_sd=relative_sd, mean_error=mean_error, compat=compat
+    )
+    measured = read_path(path)
+    trace = playing.rate_trace(measured, str(path))
+    told = None
+    if predicted != _ORACLE:
+        told = playing.foretold(measured, trace, predicted, manner)
     offsets = playing.offsets_s(trace, sessions, every)
     played = {
-        name: playing.play(trace, name, manner, offsets=offsets, seed=seed)
+        name: playing.play(trace, name, manner, offsets=offsets, seed=seed, predictions=told)
         for name in dict.fromkeys(controller or ["robust-mpc"])
     }
     best = playing.optimum(trace, manner, offsets=offsets)

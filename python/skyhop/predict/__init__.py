@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.predict.ahead import rates_ahead
+    from skyhop.predict.ahead import foretold, rates_ahead
     from skyhop.predict.frame import read_frame, write_frame
     from skyhop.predict.live import Live
     from skyhop.predict.model import Model, Outcome, load_model
@@ -29,6 +29,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Plan",
+    "foretold",
     "load_model",
     "rates_ahead",
     "read_data",
@@ -44,6 +45,7 @@ _HOMES = {
     "Options": "sources",
     "Plan": "training",
     "Outcome": "model",
+    "foretold": "ahead",
     "load_model": "model",
     "rates_ahead": "ahead",
     "read_data": "sources",

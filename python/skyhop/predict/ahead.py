@@ -9,11 +9,15 @@ import numpy as np
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.predict.frame import whole
-from skyhop.predict.model import Model, nearest_horizon
+from skyhop.predict.model import Model, load_model, nearest_horizon
 from skyhop.predict.windows import LONGEST_HORIZON_S, SECOND_NS, windows_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
+
+    from skyhop.data.paths import Path as MeasuredPath
 
 _FEW = 5
 
@@ -40,13 +44,48 @@ def rates_ahead(
     Raises:
         InputError: the model predicts something else, or is given more than a series has.
     """
-    card = model.card
-    if card.target != "throughput":
-        raise InputError(f"{model.directory}: predicts {card.target}: give a model of throughput")
+    _check_predicts_throughput(model)
     series = np.asarray(series_bps, dtype=np.float64)
     if not len(series):
         return np.zeros((0, LONGEST_HORIZON_S))
-    frame = _frame_of(model, series, first_end_ns)
+    return _along(model, series, _frame_of(model, series, first_end_ns))
+
+
+def foretold(place: str | Path, path: MeasuredPath, rates_bps: FloatArray) -> FloatArray:
+    """Return what a model predicts along a path whose link has these rates: as `rates_ahead`.
+
+    The model is given what is known before a run: the rates of the seconds so far, the path's
+    round trips, losses and satellites, and the grid; nothing that a session measures.
+
+    Args:
+        place: the model's directory.
+        path: the path.
+        rates_bps: of the seconds of it, shape (n,).
+
+    Raises:
+        InputError: there is no such model, it predicts something else, or is given more than that.
+        RunError: it cannot be read.
+    """
+    from skyhop.predict.sources import of_path_and_rates
+
+    model = load_model(place)
+    _check_predicts_throughput(model)
+    rates = np.asarray(rates_bps, dtype=np.float64)
+    if not len(rates):
+        return np.zeros((0, LONGEST_HORIZON_S))
+    frame = of_path_and_rates(path, rates, model.card.column)
+    model.check_has_features(frame, "a path and the rate of its link")
+    return _along(model, rates, frame)
+
+
+def _check_predicts_throughput(model: Model) -> None:
+    if model.card.target != "throughput":
+        raise InputError(
+            f"{model.directory}: predicts {model.card.target}: give a model of throughput"
+        )
+
+
+def _along(model: Model, series: FloatArray, frame: pl.DataFrame) -> FloatArray:
     ahead = np.repeat(_harmonic_means(series)[:, None], LONGEST_HORIZON_S, axis=1)
     first_ns = int(frame["time_ns"][0])
     for horizon_s in sorted({nearest_horizon(model.horizons, h) for h in _HORIZONS}):

@@ -132,7 +132,7 @@ class Model:
         Raises:
             InputError: the data lack what the model is given, or are too short.
         """
-        self._check_has_features(data.frame)
+        self.check_has_features(data.frame)
         tested = [
             outcome_of(self.predict, self.unseen(data.frame, windows))
             for horizon_s in self.horizons
@@ -159,7 +159,12 @@ class Model:
                 is_unseen &= is_apart | (windows.nodes != number)
         return windows.chosen(is_unseen)
 
-    def _check_has_features(self, frame: pl.DataFrame) -> None:
+    def check_has_features(self, frame: pl.DataFrame, what: str = "these data") -> None:
+        """Check that a frame knows what the model is given; `what` it is of, for the message.
+
+        Raises:
+            InputError: it does not.
+        """
         wanted, card = self.features, self.card
         has = features_of(frame, card.target, card.column, card.features)
         lacking = [
@@ -171,7 +176,7 @@ class Model:
         if lacking:
             raise InputError(
                 f"{self.directory}: the model is given {', '.join(lacking[:5])}"
-                f"{' and others' if len(lacking) > 5 else ''}, which these data do not have: train "  # noqa: PLR2004
+                f"{' and others' if len(lacking) > 5 else ''}, which {what} do not have: train "  # noqa: PLR2004
                 "one with --features that they have"
             )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import polars as pl
 
 from skyhop.errors import InputError
@@ -22,6 +23,7 @@ from skyhop.predict.windows import CLOCKED_NS
 from skyhop.telemetry.fields import TIME
 
 if TYPE_CHECKING:
+    from skyhop.data.arrays import FloatArray
     from skyhop.data.paths import Path as MeasuredPath
 
 Direction = Literal["down", "up"]
@@ -304,6 +306,27 @@ def _of_flows(flows: pl.DataFrame, start_ns: int) -> pl.DataFrame:
     second = ((pl.col("t_ns") - 1) // SECOND_NS + 1) * SECOND_NS + start_ns
     bits = (pl.col("goodput_bps") * pl.col("lasts")).sum() / SECOND_NS
     return each.group_by(second.alias(TIME)).agg(bits.alias("rx_bps"))
+
+
+def of_path_and_rates(path: MeasuredPath, rates_bps: FloatArray, column: str) -> pl.DataFrame:
+    """Return the seconds of a path as a frame, with the rates of a link along it as one column.
+
+    Where there are more rates than the path has seconds it begins again.
+
+    Args:
+        path: whose round trips, losses and satellites are known.
+        rates_bps: of its seconds, shape (n,).
+        column: the frame's column that they are.
+    """
+    rows = _of_path(path, "path").sort(TIME)
+    first_ns = _start_ns(path.header) // SECOND_NS * SECOND_NS + SECOND_NS
+    again = np.arange(len(rates_bps)) % max(rows.height, 1)
+    ends_ns = first_ns + np.arange(len(rates_bps)) * SECOND_NS
+    known = pl.DataFrame({TIME: ends_ns, "node": ["path"] * len(ends_ns), column: rates_bps})
+    others = rows.drop(*{TIME, "node", column} & set(rows.columns))
+    if rows.height:
+        known = known.hstack(others[again])
+    return _timed(whole(known))
 
 
 def _of_path(path: MeasuredPath, node: str) -> pl.DataFrame:

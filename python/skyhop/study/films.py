@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.video.playing import Predictions
 
-LAYOUT = 1
+LAYOUT = 2
 """Counts up when sessions change, so that finished runs are made again."""
 
 _SHARE = 0.5

@@ -32,7 +32,11 @@ class Manner:
         qoe: what controllers plan with, and what sessions are scored by.
         playing: of the player: `start_track`, `buffer_cap`, `wait_step`, `abandon`.
         environment: of what carries chunks: `payload_share` of the rate, `delay` of each.
-        relative_sd: how wrong the rate is that mpc-l and mpc-o look ahead at, of each second.
+        relative_sd: how wrong the rate is that mpc-l and mpc-o look ahead at: the standard
+            deviation of each second's error, relative to the truth.
+        mean_error: the mean of these errors, likewise: 0.1 is a tenth too high.
+        compat: "pensieve" plays as Pensieve's simulator does: waits in steps of 500 ms, a trace
+            that stands still in the delay of each request, and a score without the first chunk.
         without_first: whether the first chunk does not count, as in Pensieve's published sums.
     """
 
@@ -42,6 +46,8 @@ class Manner:
     playing: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     relative_sd: float | None = None
+    mean_error: float | None = None
+    compat: str = "none"
     without_first: bool = False
 
     def read_film(self) -> _core.Film:
@@ -57,10 +63,15 @@ class Manner:
         options = {
             "playing": dict(self.playing) or None,
             "environment": dict(self.environment) or None,
-            "relative_sd": self.relative_sd,
+            "oracle": self._oracle() or None,
+            "compat": self.compat,
             "without_first": self.without_first,
         }
         return json.dumps({key: value for key, value in options.items() if value is not None})
+
+    def _oracle(self) -> dict[str, float]:
+        errors = {"relative_sd": self.relative_sd, "mean_error": self.mean_error}
+        return {key: value for key, value in errors.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -88,13 +99,13 @@ class Sessions:
     sessions: pl.DataFrame
 
 
-def rate_trace(path: Path | str | os.PathLike[str]) -> _core.RateTrace:
-    """Return the rate of a path over time.
+def rate_trace(path: Path | str | os.PathLike[str], name: str | None = None) -> _core.RateTrace:
+    """Return the rate of a path over time; errors call it by its file, or by `name`.
 
     Raises:
         InputError: the file is no path's, or its path has no rate.
     """
-    origin = "the path" if isinstance(path, Path) else os.fspath(path)
+    origin = name or ("the path" if isinstance(path, Path) else os.fspath(path))
     frames = (path if isinstance(path, Path) else read_path(path)).frames
     t_s = frames["t_ns"].to_numpy() / _NS
     rates = frames["rate_bps"].to_numpy(zero_copy_only=False).astype(np.float64)
@@ -124,6 +135,36 @@ def offsets_s(trace: _core.RateTrace, count: int | None, every: str | None) -> F
             )
         return np.arange(int(trace.length_s / step_s + 1e-9), dtype=np.float64) * step_s
     return np.arange(count or 1, dtype=np.float64) * trace.length_s / (count or 1)
+
+
+def foretold(path: Path, trace: _core.RateTrace, model: str, manner: Manner) -> Predictions:
+    """Return what a model of throughput predicts along a path's rate.
+
+    Args:
+        path: whose rate it is.
+        trace: that rate.
+        model: a directory of `skyhop predict train`.
+        manner: of the sessions that are told.
+
+    Raises:
+        InputError: there is no such model, it predicts something else, or is given more than what
+            is known of a path beforehand.
+    """
+    from skyhop import predict
+
+    film = manner.read_film()
+    # The trace begins again once it is over, and films take longer than they last.
+    until_s = trace.length_s + _PATIENCE * film.chunk_s * film.chunks
+    rates = np.array([trace.mean_bps(second, second + 1.0) for second in range(int(until_s))])
+    ahead = predict.foretold(model, path, rates)
+    share = manner.environment.get("payload_share", _PAYLOAD_SHARE)
+    return Predictions(np.arange(1, len(ahead) + 1, dtype=np.float64), 1.0, ahead * share)
+
+
+_PATIENCE = 4.0
+"""So many times its own length a film may take."""
+_PAYLOAD_SHARE = 0.95
+"""Of a rate, where `environment` says nothing else."""
 
 
 def play(

@@ -2,7 +2,7 @@
 
 use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;
-use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_live::LiveEngine;
 use skyhop_model::{Counts, End, EventKind, HandoverKind, LossReason, PhaseKind};
 use skyhop_signal::Announcement;
@@ -113,7 +113,18 @@ fn the_live_engine_conforms() {
         ..application(id, End::From, "cubic", app(json), TcpOptions::default())
     };
     let bulk = tcp(0, End::From, "cubic", None);
-    experiment.flows = vec![bulk, probe(1, ms(10)), over_tcp(2, ask), over_tcp(3, say)];
+    let load = r#"{"kind": "page", "objects": 3, "think": "300 ms"}"#;
+    let play = r#"{"kind": "dash", "start_track": 0, "controller": "bba"}"#;
+    experiment.flows = vec![
+        bulk,
+        probe(1, ms(10)),
+        over_tcp(2, ask),
+        over_tcp(3, say),
+        over_tcp(4, load),
+        over_tcp(5, play),
+    ];
+    let call = Traffic::Udp { app: app(r#"{"kind": "call", "video": "200 kbit/s"}"#) };
+    experiment.flows.push(FlowPlan { id: 6, stop: at(2000), traffic: call, ..probe(6, ms(10)) });
     // Says why where this system allows no runs.
     if lab::run(&experiment).is_some() {
         check_engine(&LiveEngine::default(), &experiment);

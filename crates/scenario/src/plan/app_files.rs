@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use skyhop_app::{App, Dash, Page};
+use skyhop_app::{App, Dash, Page, Predicted};
 
 use crate::ScenarioError;
 use crate::catalogue::find_file;
@@ -52,7 +52,31 @@ impl NamedScenario {
         let read = film(&dash.film, self.base(), &self.origin, &format!("{key}.film"))?;
         let dash = dash.with_film(read);
         dash.check_film().map_err(|(name, what)| self.wrong(format!("{key}.{name}"), what))?;
-        Ok(dash)
+        let Predicted::Model(name) = &dash.predicted else { return Ok(dash) };
+        let place = self.given_model(name).ok_or_else(|| {
+            let what = format!(
+                "there is no model \"{name}\", neither beside the scenario nor here; expected a directory of `skyhop \
+                 predict train`"
+            );
+            self.wrong(format!("{key}.predicted"), what)
+        })?;
+        Ok(dash.with_model(place.display().to_string()))
+    }
+
+    /// The directory of the model called `name`, or the card in it.
+    fn given_model(&self, name: &str) -> Option<PathBuf> {
+        let places = [self.base().join(name), PathBuf::from(name)];
+        places.into_iter().find(|place| !name.is_empty() && place.exists())
+    }
+
+    /// Gives the model that tells an application's player of the rate ahead its whole name.
+    pub(crate) fn name_model_wholly(&self, app: &mut serde_json::Value) {
+        let Some(name) = app.get_mut("predicted") else { return };
+        let whole = |path: &Path| std::path::absolute(path).ok();
+        let given = name.as_str().and_then(|name| self.given_model(name));
+        if let Some(whole) = given.as_deref().and_then(whole) {
+            *name = serde_json::json!(whole.to_string_lossy());
+        }
     }
 
     /// Gives the film of an application that is a file or a directory beside the scenario its whole name.

@@ -66,14 +66,16 @@ impl NamedScenario {
         let run = &scenario.run;
         let trace = with_rtts(path, &self.changes_of(PATH_LINK));
         let hops = self.hops(&trace)?;
-        let flows = self.flow_plans(&self.path_links(&hops))?;
+        let mut flows = self.flow_plans(&self.path_links(&hops))?;
+        let links = self.links(Arc::clone(&trace), &hops, &flows, find_place, progress)?;
+        self.foretell(&mut flows, &links)?;
         Ok(Experiment {
             scenario: self.resolved(&trace),
             notes: self.path_notes()?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,
-            links: self.links(trace, &hops, &flows, find_place, progress)?,
+            links,
             flows,
             tcp: scenario.tcp.values(),
             duration: run.duration,
@@ -103,6 +105,7 @@ impl NamedScenario {
             if let Some(app) = flow.get_mut("app") {
                 self.name_files_wholly(app, &["file"]);
                 self.name_film_wholly(app);
+                self.name_model_wholly(app);
             }
             if let Some(cc) = flow.get_mut("cc") {
                 *cc = serde_json::json!(self.whole_cc(cc.as_str().unwrap_or_default()));

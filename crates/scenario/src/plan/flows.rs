@@ -71,7 +71,7 @@ impl NamedScenario {
     }
 
     /// The ids of the flows that a `[[flow]]` stands for.
-    fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
+    pub(crate) fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
         let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.common.count);
         let first: u32 = before.sum();
         let count = self.scenario.flow.get(entry as usize).map_or(0, |flow| flow.common.count);

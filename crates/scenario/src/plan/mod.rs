@@ -7,6 +7,7 @@ mod cc_files;
 mod change;
 mod flows;
 mod forecast;
+mod foretold;
 mod hops;
 mod links;
 mod notes;

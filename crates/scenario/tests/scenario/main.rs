@@ -4,4 +4,5 @@ mod damaged;
 mod forecast;
 mod links;
 mod parsing;
+mod predicted;
 mod sizes;

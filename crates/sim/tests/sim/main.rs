@@ -6,6 +6,7 @@ mod blind;
 mod cake;
 mod codel;
 mod every_module;
+mod fixed_paths;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;
 mod oracle;

@@ -112,7 +112,10 @@ fn the_simulator_conforms() {
     let flows = "[[flow]]\n[[flow]]\nkind = \"probe\"\n\
                  [[flow]]\napp = { kind = \"request-response\", response = \"10 kB\" }\n\
                  [[flow]]\napp = { kind = \"on-off\", on = \"100 ms\", off = \"200 ms\" }\n\
-                 [[flow]]\napp = { kind = \"constant-rate\", rate = \"64 kbit/s\" }\n";
+                 [[flow]]\napp = { kind = \"constant-rate\", rate = \"64 kbit/s\" }\n\
+                 [[flow]]\napp = { kind = \"page\", think = \"300 ms\" }\n\
+                 [[flow]]\nkind = \"call\"\nvideo = \"200 kbit/s\"\n\
+                 [[flow]]\napp = { kind = \"dash\", buffer_cap = \"1 s\" }\n";
     let text = fixed(10, 30, 75_000, 4, flows);
     skyhop_engine::conformance::check_engine(&Simulator, &experiment(&text));
 }

@@ -5,47 +5,65 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use rand_distr::{Distribution as _, Normal};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{Ahead, OverPath};
+use super::OverPath;
 use crate::{RateTrace, RateTraceError};
 
 /// The least factor: a rate that is believed to be zero throughout would never end.
 const LEAST: f64 = 0.01;
 
-/// See the [module](self).
-#[derive(Debug, Clone)]
-pub struct Erring(OverPath);
+/// How wrong an oracle is: of each second's rate by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Errors {
+    /// The mean error, relative to the truth: 0.1 is a tenth too high.
+    pub mean_error: f64,
+    /// The errors' standard deviation, relative to the truth.
+    pub relative_sd: f64,
+}
 
-impl Erring {
-    /// The truth with errors of this relative standard deviation, normal around 1 and at least 0.01. The same seed errs the same.
+impl Errors {
+    /// What cannot be: the key and why.
+    ///
+    /// # Errors
+    /// A number is out of range.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if !(-0.99..=10.0).contains(&self.mean_error) {
+            let what = format!("is {}; expected -0.99 to 10", self.mean_error);
+            return Err(("mean_error", what));
+        }
+        if !(0.0..=10.0).contains(&self.relative_sd) {
+            return Err(("relative_sd", format!("is {}; expected 0 to 10", self.relative_sd)));
+        }
+        Ok(())
+    }
+}
+
+impl OverPath {
+    /// The same with each second's rate times a factor, normal around 1 + the mean error and at least 0.01. The same seed errs the
+    /// same.
     ///
     /// # Errors
     /// Nothing of the trace is left.
-    pub fn new(truth: &OverPath, relative_sd: f64, seed: u64) -> Result<Self, RateTraceError> {
+    pub fn erring(&self, errors: Errors, seed: u64) -> Result<Self, RateTraceError> {
+        if errors == Errors::default() {
+            return Ok(self.clone());
+        }
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let factors = Normal::new(1.0, relative_sd.max(0.0));
-        let seconds = truth.trace.length_s().ceil().max(1.0) as usize;
+        let factors = Normal::new(1.0 + errors.mean_error, errors.relative_sd.max(0.0));
+        let end_s = self.trace.length_s();
         let (mut starts_s, mut rates_bps) = (Vec::new(), Vec::new());
-        let end_s = truth.trace.length_s();
-        for second in 0..seconds {
+        for second in 0..end_s.ceil().max(1.0) as usize {
             let [from_s, until_s] = [second as f64, ((second + 1) as f64).min(end_s)];
             let factor = factors.map_or(1.0, |factors| factors.sample(&mut rng).max(LEAST));
             if until_s > from_s {
                 starts_s.push(from_s);
-                rates_bps.push((truth.trace.mean_bps(from_s, until_s) * factor).max(0.0));
+                rates_bps.push((self.trace.mean_bps(from_s, until_s) * factor).max(0.0));
             }
         }
         let trace = Arc::new(RateTrace::new("what lies ahead", &starts_s, &rates_bps, end_s)?);
-        Ok(Self(OverPath { trace, ..truth.clone() }))
-    }
-}
-
-impl Ahead for Erring {
-    fn arrives_s(&self, from_s: f64, bytes: f64) -> f64 {
-        self.0.arrives_s(from_s, bytes)
-    }
-
-    fn bps(&self, from_s: f64, seconds: usize) -> Vec<f64> {
-        self.0.bps(from_s, seconds)
+        Ok(Self { trace, ..self.clone() })
     }
 }

@@ -2,13 +2,15 @@
 
 mod constant;
 mod erring;
+mod made;
 mod over_path;
 mod predictions;
 
 use std::fmt;
 
 pub use constant::Constant;
-pub use erring::Erring;
+pub use erring::Errors;
+pub use made::Made;
 pub use over_path::OverPath;
 pub use predictions::Predictions;
 

@@ -7,7 +7,7 @@ use super::Ahead;
 use crate::RateTrace;
 
 /// See the [module](self).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OverPath {
     /// The rate over time.
     pub trace: Arc<RateTrace>,

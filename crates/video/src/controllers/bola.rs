@@ -1,5 +1,5 @@
 //! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016): the track whose utility, with what is left of the buffer, is worth most per
-//! bit. As dash.js has it (BolaRule.js): the throughput decides until the buffer holds a chunk, a raise goes no further than the
+//! bit. As dash.js 5.2.1 has it (BolaRule.js): the throughput decides until the buffer holds a chunk, a raise goes no further than the
 //! throughput allows (BOLA-O), a virtual "placeholder" buffer stands for time that the player waited on its own account, and the
 //! player waits rather than fill its buffer with low tracks. The basic form is algorithm 1 alone.
 
@@ -175,12 +175,6 @@ impl Bola {
             is_starting: true,
             placeholder_s: 0.0,
         }
-    }
-
-    /// The throughput decides again, until the buffer holds a chunk.
-    pub(super) fn restart(&mut self) {
-        self.is_starting = true;
-        self.placeholder_s = 0.0;
     }
 
     fn start(&mut self, view: &View<'_>, within_rate: usize) -> usize {

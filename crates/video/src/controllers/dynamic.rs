@@ -1,5 +1,5 @@
-//! dash.js's DYNAMIC (AbrController.js): the throughput rule while the buffer is short, BOLA once it is long, with hysteresis in
-//! between; and never more than what is left in the buffer can wait for (InsufficientBufferRule.js).
+//! dash.js's DYNAMIC (AbrController.js of dash.js 5.2.1): the throughput rule while the buffer is short, BOLA once it is long, with
+//! hysteresis in between; and never more than what is left in the buffer can wait for (InsufficientBufferRule.js).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,12 @@ use crate::qoe::Qoe;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamicConfig {
-    /// Above so much in the buffer BOLA decides (bufferTimeDefault).
-    pub stable_buffer_s: f64,
+    /// From so much in the buffer on BOLA decides (hybridSwitchBufferTime).
+    pub switch_buffer_s: f64,
     /// Below this share of that the throughput does.
     pub back_share: f64,
+    /// What the player wants to have in its buffer, for BOLA (bufferTimeDefault).
+    pub stable_buffer_s: f64,
     /// The share of the throughput that the bitrate may be (bandwidthSafetyFactor).
     pub safety: f64,
     /// The share of the throughput with which a chunk must come before the buffer is empty (throughputSafetyFactor).
@@ -29,8 +31,9 @@ pub struct DynamicConfig {
 impl Default for DynamicConfig {
     fn default() -> Self {
         Self {
-            stable_buffer_s: 18.0,
+            switch_buffer_s: 12.0,
             back_share: 0.5,
+            stable_buffer_s: 18.0,
             safety: 0.9,
             buffer_safety: 0.7,
             ignored_chunks: 2,
@@ -55,8 +58,11 @@ impl Parameters for DynamicConfig {
     }
 
     fn fault(&self) -> Option<(&'static str, String, &'static str)> {
-        within("stable_buffer_s", self.stable_buffer_s, 0.1..=3600.0, "0.1 to 3600")
+        within("switch_buffer_s", self.switch_buffer_s, 0.1..=3600.0, "0.1 to 3600")
             .or_else(|| within("back_share", self.back_share, 0.0..=1.0, "0 to 1"))
+            .or_else(|| {
+                within("stable_buffer_s", self.stable_buffer_s, 0.1..=3600.0, "0.1 to 3600")
+            })
             .or_else(|| within("safety", self.safety, 0.01..=10.0, "0.01 to 10"))
             .or_else(|| within("buffer_safety", self.buffer_safety, 0.01..=10.0, "0.01 to 10"))
     }
@@ -74,18 +80,17 @@ struct Dynamic {
 
 impl Controller for Dynamic {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        let stable_s = self.config.stable_buffer_s;
-        let threshold_s = if self.by_buffer { self.config.back_share * stable_s } else { stable_s };
-        let was_by_buffer = std::mem::replace(&mut self.by_buffer, view.buffer_s > threshold_s);
-        if was_by_buffer && !self.by_buffer {
-            self.bola.restart();
-        }
-        // BOLA follows all the while, so that it is where it should be when its turn comes.
-        let of_bola = self.bola.choose(view);
+        let switch_s = self.config.switch_buffer_s;
+        let threshold_s = if self.by_buffer { self.config.back_share * switch_s } else { switch_s };
+        self.by_buffer = view.buffer_s >= threshold_s;
         let believed_bps = self.ewma.bps();
-        let of_rate =
-            believed_bps.map_or(0, |bps| view.film.track_within(bps * self.config.safety));
-        let chosen = if self.by_buffer { of_bola } else { Choice::at_once(of_rate, believed_bps) };
+        // Who does not decide is not asked either: BOLA goes on from where it was.
+        let chosen = if self.by_buffer {
+            self.bola.choose(view)
+        } else {
+            let bps = believed_bps.unwrap_or(0.0) * self.config.safety;
+            Choice::at_once(view.film.track_within(bps), believed_bps)
+        };
         match self.most(view) {
             Some(most) if most < chosen.track => Choice::at_once(most, believed_bps),
             _ => chosen,

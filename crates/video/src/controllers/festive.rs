@@ -13,7 +13,7 @@ use crate::Film;
 use crate::history::Window;
 use crate::qoe::Qoe;
 
-/// The parameters of `festive`; the defaults are the paper's.
+/// The parameters of `festive`; the defaults are the paper's: 20 chunks, p = 0.85, alpha = 12, changes of 20 s, 30 s of buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FestiveConfig {
@@ -102,7 +102,8 @@ impl Festive {
         }
     }
 
-    /// Section 4.4: whichever of both has the lower sum of scores.
+    /// Section 4.4: whichever of both has the lower sum of scores. With a change more the score of stability doubles, so that another
+    /// change costs the more the more there were; others have read it as 2^n + 1.
     fn balanced(&self, view: &View<'_>, before: usize, reference: usize, bps: f64) -> usize {
         let rate = |track: usize| view.film.bitrate_bps(track) as f64;
         let right = (self.config.safety * bps).min(rate(reference));

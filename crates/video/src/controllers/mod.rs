@@ -9,6 +9,7 @@ mod choice;
 mod dynamic;
 mod fast_mpc;
 mod festive;
+mod looking;
 mod mpc;
 mod mpc_d;
 mod mpc_l;
@@ -25,7 +26,8 @@ use thiserror::Error;
 
 pub use bba::BbaMap;
 pub use bola::BolaForm;
-pub use mpc::{Looking, Ties};
+pub use looking::Looking;
+pub use mpc::Ties;
 
 use crate::Film;
 use crate::ahead::Ahead;

@@ -19,17 +19,6 @@ pub enum Ties {
     First,
 }
 
-/// How what lies ahead is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Looking {
-    /// Each chunk's time is worked out from the rates of the time in which it comes.
-    #[default]
-    Along,
-    /// One rate, the harmonic mean of the next few seconds (Narayanan et al., SIGCOMM 2021).
-    Mean,
-}
-
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Mpc {

@@ -4,8 +4,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::mpc::{Looking, Mpc, Ties, fault_of};
-use super::{Choice, Come, Controller, Parameters, View, within};
+use super::looking::{DOUBTED, Looker, Looking, NO_DOUBT, fault_of_looking};
+use super::mpc::{Mpc, Ties};
+use super::{Controller, Parameters};
 use crate::Film;
 use crate::qoe::Qoe;
 
@@ -33,40 +34,20 @@ impl Default for MpcOConfig {
 
 impl Parameters for MpcOConfig {
     fn controller(&self, _film: &Film, _qoe: &Qoe, _seed: u64) -> Box<dyn Controller> {
-        let mpc = Mpc::new(self.horizon, self.window, self.ties);
-        Box::new(MpcO { mpc, looking: self.looking, mean_s: self.mean_s as usize })
+        Box::new(Looker {
+            mpc: Mpc::new(self.horizon, self.window, self.ties),
+            looking: self.looking,
+            mean_s: self.mean_s,
+            along: NO_DOUBT,
+            mean: DOUBTED,
+        })
     }
 
     fn fault(&self) -> Option<(&'static str, String, &'static str)> {
-        fault_of(self.horizon, self.window)
-            .or_else(|| within("mean_s", self.mean_s.into(), 1.0..=600.0, "1 to 600"))
+        fault_of_looking(self.horizon, self.window, self.mean_s)
     }
 
     fn looks_ahead(&self) -> bool {
         true
-    }
-}
-
-#[derive(Debug)]
-struct MpcO {
-    mpc: Mpc,
-    looking: Looking,
-    mean_s: usize,
-}
-
-impl Controller for MpcO {
-    /// Where nobody claims to know what lies ahead it plans as `robust-mpc`.
-    fn choose(&mut self, view: &View<'_>) -> Choice {
-        match (view.ahead, self.looking) {
-            (None, _) => self.mpc.by_past(view, |doubt| doubt.divisor()),
-            (Some(ahead), Looking::Along) => self.mpc.along(view, ahead, |_| 1.0),
-            (Some(ahead), Looking::Mean) => {
-                self.mpc.by_mean_ahead(view, ahead, self.mean_s, |doubt| doubt.divisor())
-            }
-        }
-    }
-
-    fn on_chunk(&mut self, come: &Come) {
-        self.mpc.on_chunk(come);
     }
 }

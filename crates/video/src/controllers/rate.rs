@@ -1,4 +1,4 @@
-//! The throughput rule of dash.js (ThroughputRule.js): the highest track within a share of what its two weighted means say.
+//! The throughput rule of dash.js 5.2.1 (ThroughputRule.js): the highest track within a share of what its two weighted means say.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,28 +1,29 @@
-//! Giving up a chunk that comes too slowly, as dash.js does (AbandonRequestsRule.js).
+//! Giving up a chunk that comes too slowly, as dash.js does (AbandonRequestsRule.js of dash.js 5.2.1, with its settings). There it is
+//! done once per chunk, too, and the time counts from the first byte.
 
 use skyhop_units::Duration;
 
 use super::Request;
 use crate::Film;
 
-/// A chunk is given up if it would take longer than so many times its length (abandonDurationMultiplier).
+/// A chunk is given up if all of it would take longer than so many times its length (abandonDurationMultiplier).
 const MOST_LENGTHS: f64 = 1.8;
-/// No chunk is given up before so long (graceTimeThreshold).
+/// No chunk is given up within so long of its first byte (minSegmentDownloadTimeThresholdInMs).
 const GRACE: Duration = Duration::from_millis(500);
-/// The rate is the mean of so many measurements (minThroughputSamplesThreshold).
-const MEASUREMENTS: usize = 6;
-/// The share of that rate that the new track's bitrate may be (throughputSafetyFactor).
-const SAFETY: f64 = 0.7;
-/// With so much left to play nothing is given up (bufferTimeDefault).
+/// Nor before so many measurements (minThroughputSamplesThreshold).
+const MEASUREMENTS: u32 = 6;
+/// With more left to play nothing is given up (bufferTimeDefault).
 const STABLE_BUFFER: Duration = Duration::from_secs(18);
-/// Measurements are at least so far apart.
+/// Measurements are at least so far apart: browsers tell of progress so often.
 const APART: Duration = Duration::from_millis(50);
 
 /// What was measured of the request that is out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Abandoning {
+    /// The first: what had come by then is left out, since the request's own delay is in it.
+    first: Option<(Duration, u64)>,
     measured_at: Duration,
-    bps: Vec<f64>,
+    measurements: u32,
 }
 
 impl Abandoning {
@@ -35,25 +36,22 @@ impl Abandoning {
         received: u64,
         buffer: Duration,
     ) -> Option<usize> {
-        if elapsed < self.measured_at + APART {
+        let (first_at, first_bytes) = *self.first.get_or_insert((elapsed, received));
+        if self.measurements > 0 && elapsed < self.measured_at + APART {
             return None;
         }
-        self.measured_at = elapsed;
-        self.bps.push(received as f64 * 8.0 / elapsed.as_secs_f64());
-        if elapsed < GRACE
-            || self.bps.len() < MEASUREMENTS
-            || buffer > STABLE_BUFFER
-            || request.track == 0
-        {
+        (self.measured_at, self.measurements) = (elapsed, self.measurements + 1);
+        let since_first = elapsed.saturating_sub(first_at);
+        let is_early = since_first <= GRACE || self.measurements < MEASUREMENTS;
+        if is_early || buffer > STABLE_BUFFER || request.track == 0 {
             return None;
         }
-        let last = &self.bps[self.bps.len() - MEASUREMENTS..];
-        let bps = last.iter().sum::<f64>() / MEASUREMENTS as f64;
+        let bps = (received - first_bytes) as f64 * 8.0 / since_first.as_secs_f64();
         let whole_s = request.size_bytes as f64 * 8.0 / bps;
         if whole_s < MOST_LENGTHS * film.chunk.as_secs_f64() {
             return None;
         }
-        let track = film.track_within(bps * SAFETY);
+        let track = film.track_within(bps);
         let left = request.size_bytes - received;
         (track < request.track && left > film.size_bytes(request.chunk, track)).then_some(track)
     }

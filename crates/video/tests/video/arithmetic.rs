@@ -26,7 +26,8 @@ fn near(ns: u64, seconds: f64) -> bool {
 #[test]
 fn above_the_bitrate_nothing_stalls_and_the_buffer_fills_to_its_cap() {
     let mut setting = setting(one_track(), "rate", "pensieve-linear");
-    setting.environment = Environment { payload_share: 1.0, delay: Duration::ZERO };
+    setting.environment =
+        Environment { payload_share: 1.0, delay: Duration::ZERO, ..Environment::default() };
     setting.playing.wait_step = Duration::ZERO;
     let played = play(&setting, &steady(4e6), 0.0, 1).unwrap();
     // Each chunk takes 2 s and adds 4 s: the buffer is 4 s, 6 s, … until it would be over the cap of 60 s.
@@ -43,7 +44,11 @@ fn above_the_bitrate_nothing_stalls_and_the_buffer_fills_to_its_cap() {
 #[test]
 fn below_the_bitrate_every_chunk_stalls_for_what_is_lacking() {
     let mut setting = setting(one_track(), "rate", "pensieve-linear");
-    setting.environment = Environment { payload_share: 0.8, delay: Duration::from_millis(100) };
+    setting.environment = Environment {
+        payload_share: 0.8,
+        delay: Duration::from_millis(100),
+        ..Environment::default()
+    };
     // 1.6 Mbit/s of 2 Mbit/s are the film's: 8 Mbit take 5 s, and 100 ms.
     let played = play(&setting, &steady(2e6), 0.0, 1).unwrap();
     for (number, row) in played.rows.iter().enumerate() {
@@ -69,7 +74,8 @@ fn a_controller_settles_on_the_highest_track_that_a_constant_rate_carries() {
 #[test]
 fn an_outage_stalls_for_as_long_as_the_buffer_is_empty() {
     let mut setting = setting(one_track(), "rate", "pensieve-linear");
-    setting.environment = Environment { payload_share: 1.0, delay: Duration::ZERO };
+    setting.environment =
+        Environment { payload_share: 1.0, delay: Duration::ZERO, ..Environment::default() };
     // Three chunks come in 6 s, of which 4 s have been played; then nothing comes for 20 s.
     let trace = RateTrace::new("outage", &[0.0, 6.0, 26.0], &[4e6, 0.0, 4e6], 1000.0).unwrap();
     let rows = play(&setting, &Arc::new(trace), 0.0, 1).unwrap().rows;

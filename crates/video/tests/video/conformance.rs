@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use skyhop_needs::cases;
+use skyhop_video::ahead::Errors;
 use skyhop_video::controllers::{CONTROLLERS, ControllerChoice};
 use skyhop_video::film::film_names;
 use skyhop_video::over_rate::{Told, play};
@@ -41,8 +42,11 @@ fn every_controller_plays_every_film_over_anything_and_does_the_same_again() {
             let mut setting = setting(film, "rate", "pensieve-linear");
             setting.controller = choice.clone();
             setting.playing.abandon = seed % 2 == 1;
-            setting.told =
-                if seed % 3 == 1 { Told::Erring { relative_sd: 0.5 } } else { Told::Truth };
+            setting.told = if seed % 3 == 1 {
+                Told::Erring(Errors { relative_sd: 0.5, mean_error: 0.1 })
+            } else {
+                Told::Truth
+            };
             let played = play(&setting, &steps.trace(), 3.0, seed).unwrap();
             assert_eq!(played.rows.len(), setting.film.chunks(), "{choice:?}");
             for (pair, number) in played.rows.windows(2).zip(1_u32..) {

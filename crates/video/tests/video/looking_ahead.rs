@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skyhop_needs::cases;
-use skyhop_video::ahead::{Ahead, Erring, OverPath, Predictions};
+use skyhop_video::ahead::{Ahead, Errors, Made, OverPath, Predictions};
 use skyhop_video::controllers::{CONTROLLERS, ControllerChoice};
 use skyhop_video::optimum::Bound;
 use skyhop_video::over_rate::{Setting, Told, play};
@@ -35,7 +35,7 @@ fn who_knows_more_does_better_in_the_mean_and_nobody_beats_the_optimum() {
     for seed in 0..runs {
         let trace = Steps::random(&mut Dice::of(seed), 4.3e6).trace();
         let setting = setting(varied_film(seed), "mpc-o", "pensieve-linear");
-        let erring = Told::Erring { relative_sd: 0.4 };
+        let erring = Told::Erring(Errors { mean_error: 0.0, relative_sd: 0.4 });
         let [own, model, truth] =
             [("mpc-d", Told::Truth), ("mpc-l", erring), ("mpc-o", Told::Truth)]
                 .map(|(controller, told)| qoe_of(&setting, controller, told, &trace));
@@ -115,11 +115,25 @@ fn the_bound_is_just_above_the_best_of_all_sequences() {
 fn the_same_seed_errs_the_same_and_no_error_is_the_truth() {
     let trace = Steps::random(&mut Dice::of(4), 4e6).trace();
     let truth = OverPath { trace, offset_s: 11.0, payload_share: 0.95, delay_s: 0.08 };
-    let erring = |sd, seed| Erring::new(&truth, sd, seed).unwrap().arrives_s(5.0, 3e6);
+    let erring = |relative_sd, seed| {
+        truth.erring(Errors { mean_error: 0.0, relative_sd }, seed).unwrap().arrives_s(5.0, 3e6)
+    };
     assert_eq!(erring(0.3, 1).to_bits(), erring(0.3, 1).to_bits());
     assert!((erring(0.3, 1) - erring(0.3, 2)).abs() > 1e-3);
-    // Seconds are not the trace's own steps, so that it is near the truth only.
-    assert!((erring(0.0, 1) - truth.arrives_s(5.0, 3e6)).abs() < 1.0);
+    assert_eq!(erring(0.0, 1).to_bits(), truth.arrives_s(5.0, 3e6).to_bits());
+}
+
+#[test]
+fn an_oracles_errors_are_those_that_it_states() {
+    let trace = Arc::new(RateTrace::new("flat", &[0.0], &[8e6], 20_000.0).unwrap());
+    let truth = OverPath { trace, offset_s: 0.0, payload_share: 1.0, delay_s: 0.0 };
+    let told = truth.erring(Errors { mean_error: 0.25, relative_sd: 0.1 }, 5).unwrap();
+    let errors: Vec<f64> = told.bps(0.0, 20_000).iter().map(|bps| bps / 8e6 - 1.0).collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    let variance = errors.iter().map(|error| (error - mean).powi(2)).sum::<f64>();
+    let sd = (variance / errors.len() as f64).sqrt();
+    // Five standard errors of 20,000 draws.
+    assert!((mean - 0.25).abs() < 0.0036 && (sd - 0.1).abs() < 0.0025, "{mean} {sd}");
 }
 
 #[test]
@@ -135,11 +149,22 @@ fn predictions_hold_for_their_steps_and_the_last_for_good() {
 }
 
 #[test]
+fn predictions_out_of_their_order_are_refused() {
+    let at = |at_s: f64| Predictions::new(at_s, 1.0, vec![1e6]).unwrap();
+    assert!(Made::new(vec![at(2.0), at(2.0)]).unwrap_err().contains("do not ascend"));
+    let made = Made::new(vec![at(2.0), at(5.0)]).unwrap().for_session_at(1.0);
+    assert_eq!(made.by(0.5), None);
+    assert_eq!(made.by(3.9).unwrap().from_s(), 1.0);
+    assert_eq!(made.by(4.0).unwrap().from_s(), 4.0);
+}
+
+#[test]
 fn predictions_count_only_once_they_are_made() {
     let trace = Arc::new(RateTrace::new("steps", &[0.0, 40.0], &[6e6, 0.6e6], 1000.0).unwrap());
     let setting = setting(Film::shipped("pensieve").unwrap(), "mpc-l", "pensieve-linear");
     let of = |made: Vec<Predictions>| {
-        let setting = Setting { told: Told::Predicted(made.into()), ..setting.clone() };
+        let setting =
+            Setting { told: Told::Predicted(Made::new(made).unwrap()), ..setting.clone() };
         play(&setting, &trace, 0.0, 1).unwrap().rows
     };
     let drop = |at_s: f64| Predictions::new(at_s, 1.0, vec![0.6e6]).unwrap();

@@ -60,7 +60,16 @@ impl Link<'_> {
     }
 }
 
-fn restated(film: &Film, steps: &Steps, offset_s: f64, mut rule: Rule<'_>) -> Vec<Chunk> {
+/// `still`: whether the trace stands still in each request's 80 ms, as it does in fixed_env.py.
+fn restated(
+    film: &Film,
+    steps: &Steps,
+    offset_s: f64,
+    still: bool,
+    mut rule: Rule<'_>,
+) -> Vec<Chunk> {
+    // How long the trace has stood still.
+    let mut stood_s = 0.0;
     let mut link = Link { steps, now_s: offset_s };
     let (mut chunks, mut past) = (Vec::<Chunk>::new(), Vec::new());
     let (mut buffer_s, mut slept_s, mut last, mut delay_s) = (0.0, 0.0, 1, 0.0);
@@ -72,16 +81,20 @@ fn restated(film: &Film, steps: &Steps, offset_s: f64, mut rule: Rule<'_>) -> Ve
         };
         link.now_s += wait_s;
         buffer_s = f64::max(buffer_s - wait_s, 0.0);
-        // Each request's 80 ms come after its transfer, and the trace goes on while they pass.
-        let asked_s = link.now_s;
+        // Each request's 80 ms come after its transfer.
+        let asked_s = link.now_s + stood_s;
         let bytes = film.size_bytes(chunk, track) as f64;
         link.transfer(bytes);
-        link.now_s += 0.08;
-        let took_s = link.now_s - asked_s;
+        if still {
+            stood_s += 0.08;
+        } else {
+            link.now_s += 0.08;
+        }
+        let took_s = link.now_s + stood_s - asked_s;
         delay_s += took_s;
         let stall_s = if chunk == 0 { 0.0 } else { f64::max(took_s - buffer_s, 0.0) };
         buffer_s = f64::max(buffer_s - took_s, 0.0) + film.chunk.as_secs_f64();
-        let arrived_s = link.now_s - offset_s;
+        let arrived_s = link.now_s + stood_s - offset_s;
         chunks.push(Chunk { track, asked_s: asked_s - offset_s, arrived_s, stall_s, buffer_s });
         past.push((bytes * 8.0 / took_s, took_s));
         slept_s = if buffer_s > 60.0 { ((buffer_s - 60.0) / 0.5).ceil() * 0.5 } else { 0.0 };
@@ -95,6 +108,10 @@ fn restated(film: &Film, steps: &Steps, offset_s: f64, mut rule: Rule<'_>) -> Ve
 
 /// Plays the same session both ways on so many random traces.
 fn compare(controller: &str, traces: u32, rule: impl Fn(&Film) -> Rule<'_>) {
+    compare_over(controller, traces, false, rule);
+}
+
+fn compare_over(controller: &str, traces: u32, still: bool, rule: impl Fn(&Film) -> Rule<'_>) {
     let mut switches = 0;
     for seed in 0..u64::from(cases(traces)) {
         let mut dice = Dice::of(seed);
@@ -103,8 +120,13 @@ fn compare(controller: &str, traces: u32, rule: impl Fn(&Film) -> Rule<'_>) {
         let film = varied_film(seed);
         let mut setting = setting(film.clone(), "rate", "pensieve-linear");
         setting.controller = serde_json::from_str(controller).unwrap();
+        setting.environment.stands_still = still;
+        setting.without_first = still;
         let played = play(&setting, &trace, offset_s, 1).unwrap();
-        let expected = restated(&film, &steps, offset_s, rule(&film));
+        let expected = restated(&film, &steps, offset_s, still, rule(&film));
+        if still {
+            assert!((played.qoe - pensieves_sum(&film, &expected)).abs() < 1e-4, "seed {seed}");
+        }
         assert_eq!(played.rows.len(), expected.len());
         for (row, chunk) in played.rows.iter().zip(&expected) {
             let near = |ns: u64, seconds: f64| (ns as f64 / 1e9 - seconds).abs() < 1e-5;
@@ -125,6 +147,15 @@ fn compare(controller: &str, traces: u32, rule: impl Fn(&Film) -> Rule<'_>) {
         switches += played.summary.switches;
     }
     assert!(switches > u64::from(traces), "{controller} hardly ever switched");
+}
+
+/// The mean reward of Pensieve's plots: of all chunks but the first.
+fn pensieves_sum(film: &Film, chunks: &[Chunk]) -> f64 {
+    let reward = |pair: &[Chunk]| {
+        let [before, rate] = [&pair[0], &pair[1]].map(|chunk| megabits(film, chunk.track));
+        rate - 4.3 * pair[1].stall_s - (rate - before).abs()
+    };
+    chunks.windows(2).map(reward).sum::<f64>() / (chunks.len() - 1) as f64
 }
 
 fn megabits(film: &Film, track: usize) -> f64 {
@@ -175,6 +206,11 @@ fn mpc(film: &Film, is_robust: bool) -> Rule<'_> {
 #[test]
 fn robust_mpc_is_pensieves() {
     compare("\"robust-mpc\"", 200, |film| mpc(film, true));
+}
+
+#[test]
+fn with_its_habits_a_session_is_pensieves_simulators() {
+    compare_over("\"robust-mpc\"", 60, true, |film| mpc(film, true));
 }
 
 #[test]
@@ -247,14 +283,15 @@ fn basic_bola_is_algorithm_1() {
     });
 }
 
-/// EwmaThroughput of dash.js and Sabre, from all that came.
+/// The weighted means of dash.js 5.2.1, from all that came: a ms of a transfer weighs 0.0015.
 fn ewma(past: &[(f64, f64)]) -> f64 {
     let of = |half_life_s: f64| {
         let (mut value, mut total_s) = (0.0, 0.0);
         for (bps, took_s) in past {
-            let alpha = f64::powf(0.5, took_s / half_life_s);
+            let weight = 0.0015 * 1000.0 * took_s;
+            let alpha = f64::powf(0.5, weight / half_life_s);
             value = alpha * value + (1.0 - alpha) * bps;
-            total_s += took_s;
+            total_s += weight;
         }
         value / (1.0 - f64::powf(0.5, total_s / half_life_s))
     };
@@ -325,6 +362,25 @@ fn bola(film: &Film) -> Rule<'_> {
 #[test]
 fn bola_is_dash_jss() {
     compare("\"bola\"", 200, bola);
+}
+
+/// AbrController.js and InsufficientBufferRule.js: who decides from 12 s of buffer on until it is below 6 s, and the limit by it.
+fn dynamic(film: &Film) -> Rule<'_> {
+    let (mut by_buffer, mut bola) = (false, bola(film));
+    Box::new(move |seen| {
+        by_buffer = seen.buffer_s >= if by_buffer { 6.0 } else { 12.0 };
+        let throughput = ewma(seen.past);
+        let (track, wait_s) =
+            if by_buffer { bola(seen) } else { (within(film, 0.9 * throughput), 0.0) };
+        let most = within(film, 0.7 * throughput * seen.buffer_s / 4.0);
+        // It does not count for the first two chunks.
+        if seen.past.len() >= 2 && most < track { (most, 0.0) } else { (track, wait_s) }
+    })
+}
+
+#[test]
+fn dynamic_is_dash_jss() {
+    compare("\"dynamic\"", 200, dynamic);
 }
 
 #[test]

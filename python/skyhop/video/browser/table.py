@@ -11,6 +11,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.data.files import write_files
 from skyhop.runs import Run
+from skyhop.video.browser.server import PORT
 
 _NS = 1_000_000_000
 _TABLE = "chunks"
@@ -100,8 +101,8 @@ def add_film(
 
 
 def _busiest(run: Run) -> int:
-    """Return the flow that carried most: the film."""
-    flows = run.summary["flows"]
+    """Return the flow that carried most of what the film's server sent."""
+    flows = [flow for flow in run.summary["flows"] if f":{PORT} ->" in flow["connection"]]
     return int(max(flows, key=lambda flow: flow.get("goodput_bps") or 0)["id"]) if flows else 0
 
 

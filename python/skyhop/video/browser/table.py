@@ -15,6 +15,8 @@ from skyhop.video.browser.server import PORT
 
 _NS = 1_000_000_000
 _TABLE = "chunks"
+_SHORTEST_STALL_S = 0.01
+"""Less is two events in one breath, as where the picture first moves."""
 _SMALL = ("flow", "connection", "chunk", "track")
 
 
@@ -42,7 +44,6 @@ def chunk_rows(told: Mapping[str, Any], bitrates_bps: Sequence[int]) -> list[dic
                 "asked_ns": _ns(kept["asked_s"]),
                 "arrived_ns": _ns(kept["arrived_s"]),
                 "stall_ns": 0,
-                # What has just come is not yet in dash.js's buffer.
                 "buffer_ns": _ns(kept["buffer_s"]),
                 "waited_ns": max(0, _ns(kept["asked_s"] - before_s)) if rows else 0,
                 "abandoned_bytes": wasted + sum(one["received_bytes"] for one in given_up),
@@ -137,6 +138,8 @@ def _stalls(
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield how long the picture stood still, each time with the chunk that ended it."""
     for stall in told["stalls"]:
+        if stall["took_s"] < _SHORTEST_STALL_S:
+            continue
         ended_ns = _ns(stall["at_s"] + stall["took_s"])
         in_time = [row for row in rows if row["arrived_ns"] <= ended_ns]
         if in_time:

@@ -61,6 +61,7 @@ class Viewing:
     top: str | None
     """The bitrate of the film's top track, where it is another than the film's own."""
     qoe: str
+    chunk_s: float
     dash_js: str
     limit_s: float
     """When the film has to be over."""

@@ -150,7 +150,8 @@ def _viewing(wish: Wish, offer: Offer, *, is_quiet: bool) -> Viewing:
     check_programs()
     return Viewing(
         controller=wish.controller, rules=rules, is_asking=not is_own,
-        film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe, dash_js=str(dash_js()),
+        film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe,
+        chunk_s=offer.chunk_s, dash_js=str(dash_js()),
         limit_s=_START_S + _PATIENCE * offer.chunk_s * len(offer.sizes_bytes),
         buffer_cap_s=wish.buffer_cap_s or (None if is_own else BUFFER_CAP_S), seed=wish.seed,
         downloads=wish.downloads, is_quiet=is_quiet,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +30,7 @@ from skyhop.predict import frame
 from skyhop.study import load_study, run_study
 from skyhop.study.claims import judge
 from skyhop.video import playing
-from skyhop.video.browser import clip, server, table, viewer, watching
+from skyhop.video.browser import clip, downloads, server, table, viewer, watching
 from skyhop.video.browser.film_folder import Offer
 
 EXAMPLES = ROOT / "examples"
@@ -305,6 +306,25 @@ def test_what_a_browser_needs_is_named_with_how_to_get_it(
         watching.dash_js()
     with pytest.raises(InputError, match=r"expected rate, bba, .*dash\.js-bola"):
         watching.watch("any-program", None, watching.Wish(controller="mind"))
+
+
+def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "PORT", 0)
+    with downloads.DownloadServer() as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        monkeypatch.setattr(downloads, "PORT", served.server_address[1])
+        with downloads.Downloads("127.0.0.1", 2) as going:
+            assert not going.ended.wait(0.2)
+        served.shutdown()
+    assert not going.ended.is_set()
+
+
+def test_a_download_that_ends_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setattr(downloads, "PORT", listening.getsockname()[1])
+        with downloads.Downloads("127.0.0.1", 1) as going:
+            listening.accept()[0].close()
+            assert going.ended.wait(5)
 
 
 def needs_browser() -> None:

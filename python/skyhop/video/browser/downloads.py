@@ -32,27 +32,35 @@ class DownloadServer(socketserver.ThreadingTCPServer):
 
 
 class Downloads:
-    """So many downloads, for as long as the block lasts."""
+    """So many downloads, for as long as the block lasts.
+
+    Attributes:
+        ended: is set once one has ended before that.
+    """
 
     def __init__(self, server: str, count: int) -> None:
         self._server, self._count = server, count
+        self.ended = threading.Event()
+        self._is_over = False
         self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Downloads:
         for _ in range(self._count):
             opened = socket.create_connection((self._server, PORT))
             self._sockets.append(opened)
-            threading.Thread(target=_drain, args=(opened,), daemon=True).start()
+            threading.Thread(target=self._drain, args=(opened,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over = True
         for opened in self._sockets:
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
 
-
-def _drain(opened: socket.socket) -> None:
-    place = bytearray(len(_BLOCK))
-    with suppress(OSError):
-        while opened.recv_into(place):
-            pass
+    def _drain(self, opened: socket.socket) -> None:
+        place = bytearray(len(_BLOCK))
+        with suppress(OSError):
+            while opened.recv_into(place):
+                pass
+        if not self._is_over:
+            self.ended.set()

@@ -146,7 +146,7 @@ def main() -> int:
     page = _Page(viewing, f"http://{server}:{PORT}/film.mpd", _decider(viewing))
     threading.Thread(target=page.serve_forever, daemon=True).start()
     with (
-        Downloads(server, viewing.downloads),
+        Downloads(server, viewing.downloads) as downloads,
         _browser(f"http://127.0.0.1:{page.server_port}/", folder) as shown,
     ):
         until = time.monotonic() + viewing.limit_s
@@ -156,6 +156,8 @@ def main() -> int:
     if page.over is None:
         why = "the browser ended" if shown.returncode is not None else "no word of it"
         return _failed(folder, f"the film did not come to its end: {why}")
+    if downloads.ended.is_set():
+        return _failed(folder, "a download beside the film ended before it")
     (folder / SESSION).write_text(json.dumps(page.over), "utf-8")
     if not viewing.is_quiet:
         how, chunks, why = page.over["how"], len(page.over["chunks"]), page.over["why"]

@@ -19,7 +19,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.study.file import Duration
 from skyhop.study.films import SESSION_METRICS, by_every_qoe
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.prediction import resolved_of
+from skyhop.study.prediction import find_data, resolved_of
 
 LAYOUT = 1
 """Counts up when sessions change, so that finished runs are made again."""
@@ -68,6 +68,11 @@ class Asked:
     sets: tuple[str, ...]
     origin: str
 
+    @property
+    def film(self) -> str:
+        """The film: a file beside the study, or as the table has it."""
+        return str(find_data(self.table.film, Path(self.origin).parent))
+
     def scenario(self, seed: int) -> _core.Scenario:
         """Return the checked scenario of a run.
 
@@ -93,18 +98,19 @@ def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Asked:
     asked.scenario(seed=1)
     try:
         check_controller(table.controller)
-        _core.Film.read(table.film, table.top)
+        _core.Film.read(asked.film, table.top)
     except InputError as error:
         raise InputError(f"{origin}: browser: {error}") from None
     return asked
 
 
-def data_of(_asked: Asked) -> Sequence[str]:
-    """Return which data a run needs: none."""
-    return []
+def data_of(asked: Asked) -> Sequence[str]:
+    """Return which data a run needs: the film, where it is not one of skyhop's."""
+    is_shipped = asked.table.film in [entry.name for entry in _core.list_films()]
+    return [] if is_shipped else [asked.table.film]
 
 
-def rows_of(metrics: MetricSet, asked: Asked, seed: int, beside: Path) -> list[dict[str, Any]]:  # noqa: ARG001
+def rows_of(metrics: MetricSet, asked: Asked, seed: int, _beside: Path) -> list[dict[str, Any]]:
     """Watch the film, and return the run's row.
 
     Raises:
@@ -119,12 +125,12 @@ def rows_of(metrics: MetricSet, asked: Asked, seed: int, beside: Path) -> list[d
     table = asked.table
     cap_s = None if table.buffer_cap is None else seconds(table.buffer_cap)
     wish = Wish(
-        table.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
+        asked.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
         table.downloads,
     )  # fmt: skip
     run = watch(asked.scenario(seed), None, wish, cc=table.cc, observer=Observer(), is_quiet=True)
     (app,) = run.summary["apps"]
-    film = _core.Film.read(table.film, table.top)
+    film = _core.Film.read(asked.film, table.top)
     if app["completed"] < (expected := min(film.chunks, table.chunks or film.chunks)):
         raise RunError(f"the film ended after {app['completed']} of {expected} chunks")
     chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))

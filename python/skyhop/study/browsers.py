@@ -146,11 +146,17 @@ def rows_of(metrics: MetricSet, asked: Asked, seed: int, _beside: Path) -> list[
 
 def _of_transport(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
     """Return what the film's connection came to, and the downloads beside it."""
+    from skyhop.video.browser import downloads
+
     flows = {flow["id"]: flow for flow in summary["flows"]}
     carried = flows.pop(film)
     return {
         **{key: carried[key] for key in ("goodput_bps", "srtt_mean_us", "retransmits")},
-        "beside_bps": sum(flow["goodput_bps"] or 0 for flow in flows.values()),
+        "beside_bps": sum(
+            flow["goodput_bps"] or 0
+            for flow in flows.values()
+            if f":{downloads.PORT} ->" in flow["connection"]
+        ),
         "utilisation_back": summary["link"]["utilisation_back"],
         "lateness_p99_us": (summary.get("lateness_us") or {}).get("p99"),
     }

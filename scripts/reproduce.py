@@ -23,7 +23,7 @@ from skyhop.analysis.tables import Table
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.progress import progress_bar
 from skyhop.data.quantities import seconds
-from skyhop.errors import SkyhopError
+from skyhop.errors import RunError, SkyhopError
 from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
@@ -34,6 +34,7 @@ from skyhop.study.page import numbers_text, verdict_text
 from skyhop.study.plan import describe
 from skyhop.study.prediction import find_data
 from skyhop.study.tables import table_of
+from skyhop.video.browser.watching import check_programs
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "studies"
@@ -109,6 +110,9 @@ def main() -> int:
     ran = []
     try:
         names = arguments.names or known
+        for entry in list_studies() if not arguments.names else ():
+            if entry.name not in known:
+                print_note(f"{entry.name}: left out: {lacking(find_study(entry.name))}")
         left = Left({name: simulated_s(name) for name in names}, times_of(read_sections(page())))
         for place, name in enumerate(names, start=1):
             print_note(f"{place} of {len(names)} studies{left.told()}")
@@ -129,16 +133,33 @@ def main() -> int:
 
 
 def is_whole(file: Path) -> bool:
-    """Return whether a study can be run with what is here: others' measurements may be missing."""
+    """Return whether a study can be run with what is here."""
+    return lacking(file) is None
+
+
+def lacking(file: Path) -> str | None:
+    """Return what a study lacks here: others' measurements may be missing, or programs."""
     study = load_study(file).file
+    if study.engine == "browser":
+        return no_browser()
     if study.engine in OTHERS:
-        return has_data(file)
+        return None if has_data(file) else "its data or libraries are not here"
     if study.engine == "elements":
-        return elements() is not None
+        return None if elements() is not None else "its element sets are not here"
     points = [point for axis in study.axis for point in (axis.points or {}).values()]
     paths = [path for point in points if isinstance(path := point.get("path"), dict)]
     named = [str(path["file"]) for path in paths if "file" in path]
-    return all((file.parent / name).is_file() or Path(name).is_file() for name in named)
+    gone = [n for n in named if not ((file.parent / n).is_file() or Path(n).is_file())]
+    return f"{gone[0]} is not here" if gone else None
+
+
+def no_browser() -> str | None:
+    """Return which program is missing that studies in a browser need."""
+    try:
+        check_programs()
+    except RunError as error:
+        return str(error)
+    return None
 
 
 def elements() -> tuple[Path, Path] | None:

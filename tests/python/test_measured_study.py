@@ -39,6 +39,10 @@ def test_it_is_left_out_until_its_files_are_there(
     assert reproduce.is_whole(find_study("satpipe-fig13"))
     # What studies of element sets compare is among the files that others published, or missing.
     assert reproduce.is_whole(find_study("satcp-fig4")) == (reproduce.elements() is not None)
+    monkeypatch.setenv("SKYHOP_DASH_JS", str(tmp_path / "dash.js"))
+    lacking = reproduce.lacking(find_study("satpipe-fig19-20-browser"))
+    assert lacking is not None
+    assert "install" in lacking
     monkeypatch.setattr(reproduce, "found", {}.get)
     assert not reproduce.is_whole(find_study("satcp-fig4"))
     # Beside a copy of the study they are not, but in the current directory.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import films_in_browsers
 import numpy as np
 import polars as pl
 import pytest
@@ -21,12 +24,13 @@ import skyhop
 from skyhop import _core
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.data.reading import run_record
+from skyhop.data.toml import toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.predict import frame
 from skyhop.study import load_study, run_study
 from skyhop.study.claims import judge
 from skyhop.video import playing
-from skyhop.video.browser import clip, server, table, viewer, watching
+from skyhop.video.browser import clip, downloads, server, table, viewer, watching
 from skyhop.video.browser.film_folder import Offer
 
 EXAMPLES = ROOT / "examples"
@@ -304,12 +308,27 @@ def test_what_a_browser_needs_is_named_with_how_to_get_it(
         watching.watch("any-program", None, watching.Wish(controller="mind"))
 
 
-@pytest.mark.alone
-@pytest.mark.usefixtures("namespaces")
-@pytest.mark.parametrize("controller", ["rate", "dash.js"])
-def test_a_film_in_a_browser_over_a_live_run(
-    skyhop: Skyhop, tmp_path: Path, controller: str
-) -> None:
+def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "PORT", 0)
+    with downloads.DownloadServer() as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        monkeypatch.setattr(downloads, "PORT", served.server_address[1])
+        with downloads.Downloads("127.0.0.1", 2) as going:
+            assert not going.ended.wait(0.2)
+        served.shutdown()
+    assert not going.ended.is_set()
+
+
+def test_a_download_that_ends_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setattr(downloads, "PORT", listening.getsockname()[1])
+        with downloads.Downloads("127.0.0.1", 1) as going:
+            listening.accept()[0].close()
+            assert going.ended.wait(5)
+
+
+def needs_browser() -> None:
+    """Skip where no film can be watched."""
     needs_program("ffmpeg", "ffmpeg")
     if viewer.browser() is None:
         missing("chromium", "there is no browser")
@@ -317,6 +336,15 @@ def test_a_film_in_a_browser_over_a_live_run(
         watching.dash_js()
     except RunError as error:
         missing("dash.js", str(error))
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("controller", ["rate", "dash.js"])
+def test_a_film_in_a_browser_over_a_live_run(
+    skyhop: Skyhop, tmp_path: Path, controller: str
+) -> None:
+    needs_browser()
     film = "chunk = '1 s'\nchunks = 8\n" + "".join(
         f"[[track]]\nbitrate = '{kbps} kbit/s'\n" for kbps in (200, 400, 800)
     )
@@ -336,3 +364,95 @@ def test_a_film_in_a_browser_over_a_live_run(
     assert run.info["film"]["controller"] == controller
     drawn = skyhop("report", "run", "-o", "report.html")
     assert drawn.returncode == 0, drawn.stderr
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_a_film_stalls_in_a_browser_as_over_simulated_tcp(tmp_path: Path) -> None:
+    needs_browser()
+    path = replace(films_in_browsers.PATHS[0], chunks=6)
+    film = path.write_film(tmp_path)
+    seen, _ = films_in_browsers.in_browser(path, film, attempts=1)
+    ours, over_rate = (way(path, film) for way in (films_in_browsers.over_tcp,
+                                                   films_in_browsers.over_rate))  # fmt: skip
+    # 2.4 Mbit take 2.5 s and a round trip, of which 2 s are seen.
+    assert over_rate.stall_s == pytest.approx(5 * (2.4 * 1514 / 1448 + 0.1 - 2), rel=0.01)
+    assert seen.stall_s > 2
+    assert films_in_browsers.is_within(ours, seen), (ours, seen)
+    assert films_in_browsers.is_within(over_rate, seen), (over_rate, seen)
+
+
+FIXED = {"path": {"kind": "fixed", "rtt": "20 ms"}, "run": {"duration": "1 min"}}
+
+
+def browser_study(tmp_path: Path, **others: Any) -> dict[str, Any]:
+    film = {"description": "x", "source": "x", "chunk": "1 s", "chunks": 4,
+            "track": [{"bitrate": "200 kbit/s"}, {"bitrate": "800 kbit/s"}]}  # fmt: skip
+    (tmp_path / "short.toml").write_text(toml_text(film), "utf-8")
+    return {
+        "title": "Browsers", "question": "Which?", "engine": "browser",
+        "browser": {
+            "film": str(tmp_path / "short.toml"), "controller": "rate", "cc": "reno",
+            "scenario": FIXED,
+        },
+        "axis": [
+            {"name": "load", "points": {
+                "none": {"downloads": 0, "scenario.link.rate": "8 Mbit/s"},
+                "one": {"downloads": 1, "scenario.link.rate": "9 Mbit/s"},
+            }},
+        ],
+        "claim": [{"text": "all is used", "check": 'beside(load="one") > 1'}],
+        **others,
+    }  # fmt: skip
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_a_study_in_a_browser_plays_a_session_per_run(tmp_path: Path) -> None:
+    needs_browser()
+    study = load_study(browser_study(tmp_path))
+    done = run_study(study, tmp_path / "study", jobs=2)
+    assert not done.failures
+    rows = {row["load"]: row for row in done.results.frame.to_dicts()}
+    assert rows["none"]["beside_bps"] < 1e5
+    assert [v.verdict for v in judge(study.claims, done.results)] == ["holds"]
+    assert 200_000 <= rows["one"]["mean_bitrate_bps"] <= 800_000
+    assert rows["one"]["qoe_pensieve_hd"] is None, "a table of six tracks"
+    assert rows["one"]["qoe"] == rows["one"]["qoe_pensieve_linear"]
+    again = run_study(study, tmp_path / "study")
+    assert again.results.frame.equals(done.results.frame)
+
+
+def test_runs_in_a_browser_are_known_by_all_that_they_do(tmp_path: Path) -> None:
+    def ids(**others: Any) -> set[str]:
+        return {run.run_id for run in load_study(browser_study(tmp_path, **others)).runs()}
+
+    usual, base = ids(), browser_study(tmp_path)["browser"]
+    assert len(usual) == 2
+    scenario = base["scenario"]
+    for other in (
+        {**base, "cc": "bbr"}, {**base, "chunks": 3},
+        {**base, "scenario": {**scenario, "path": {"kind": "fixed", "rtt": "21 ms"}}},
+    ):  # fmt: skip
+        assert not usual & ids(browser=other)
+    assert usual < ids(repeats=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"scenario": {}, "flim": "x"}, "browser.flim"),
+        ({}, "browser.scenario"),
+        ({"scenario": {"paht": {}}}, "paht"),
+        ({"scenario": FIXED, "controller": "mind"}, 'no controller "mind"'),
+        ({"scenario": FIXED, "film": "gone"}, 'unknown film "gone"'),
+        ({"scenario": {}, "downloads": -1}, "browser.downloads"),
+    ],
+)
+def test_what_is_wrong_with_a_study_in_a_browser_is_said(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        list(load_study(browser_study(tmp_path, browser=change, axis=[], claim=[])).runs())
+    assert expected in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -262,6 +262,9 @@ def watch(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of what the controller draws.")] = 1,
+    downloads: Annotated[
+        int, typer.Option("--downloads", min=0, max=100, help="Beside the film, with CUBIC.")
+    ] = 0,
     sets: Sets = None,
     force: Force = False,
 ) -> None:
@@ -274,7 +277,7 @@ def watch(
     from skyhop.video.browser.watching import Wish, watch
 
     stop_on_signals()
-    wish = Wish(film, top, controller, qoe, chunks, buffer_cap_s, seed)
+    wish = Wish(film, top, controller, qoe, chunks, buffer_cap_s, seed, downloads)
     run = watch(scenario, output, wish, sets=sets or [], cc=cc, force=force)
     print_runs([run.directory])
     print_warnings([run.directory])

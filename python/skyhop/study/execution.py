@@ -25,7 +25,7 @@ class Recipe:
     base: Mapping[str, Any]
     """The scenario that each run's overrides change."""
     origin: str
-    engine: Literal["sim", "live", "predict", "video"]
+    engine: Literal["sim", "live", "predict", "video", "browser"]
     keep: Literal["series", "rows"]
     metrics: MetricSet
 

@@ -573,11 +573,12 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live", "elements", "predict", "video"] = "sim"
+    engine: Literal["sim", "live", "elements", "predict", "video", "browser"] = "sim"
     """elements: nothing is run; two snapshots of element sets that the user gives are compared.
 
     predict: each run trains a predictor and tests it, as [prediction] says. video: each plays a
-    film over what was measured, as [video] says.
+    film over what was measured, as [video] says. browser: each plays one in a real browser over a
+    live run, as [browser] says.
     """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
@@ -590,6 +591,8 @@ class StudyFile(_Strict):
     """Keys of `prediction.Prediction`, with engine = "predict"; axes set the others."""
     video: dict[str, Any] | None = None
     """Keys of `films.Video`, with engine = "video", likewise."""
+    browser: dict[str, Any] | None = None
+    """Keys of `browsers.Browser`, with engine = "browser", likewise."""
     axis: list[Axis] = []
     exclude: list[Choice] = []
     metric: list[Metric] = []
@@ -603,10 +606,11 @@ class StudyFile(_Strict):
             if self.base or self.scenario or self.axis or self.metric:
                 raise ValueError('engine = "elements" takes no scenario, axes or metrics')
             return self
-        for engine, name in (("predict", "prediction"), ("video", "video")):
+        tables = {"predict": "prediction", "video": "video", "browser": "browser"}
+        for engine, name in tables.items():
             if (self.engine == engine) != (getattr(self, name) is not None):
                 raise ValueError(f'[{name}] goes with engine = "{engine}", which needs it')
-        if self.engine in ("predict", "video"):
+        if self.engine in tables:
             if self.base or self.scenario:
                 raise ValueError(f'engine = "{self.engine}" takes no scenario')
             for metric in self.metric:

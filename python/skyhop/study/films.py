@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LAYOUT = 2
 """Counts up when sessions change, so that finished runs are made again."""
+IS_LIVE = False
 
 _SHARE = 0.5
 """Of each node's seconds: before it is learned from, after it is played over."""
@@ -69,16 +70,34 @@ def _of_qoe(name: str) -> str:
     return f"qoe_{name.replace('-', '_')}"
 
 
-METRICS: tuple[MetricInfo, ...] = (
+SESSION_METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("bitrate", "mean_bitrate_bps", "mean bitrate", "Mbit/s", 1e-6),
     MetricInfo("startup", "startup_ns", "start-up", "s", 1e-9),
     MetricInfo("stalled", "stall_ns", "stalled", "s", 1e-9),
     MetricInfo("stalls", "stalls", "stalls", ""),
     MetricInfo("switches", "switches", "switches", ""),
     MetricInfo("qoe", "qoe", "QoE", ""),
-    MetricInfo("qoe_bound", "qoe_bound", "the most that can be reached", ""),
     *_qoe_metrics(),
 )
+"""Of every session, however it was played."""
+METRICS: tuple[MetricInfo, ...] = (
+    *SESSION_METRICS,
+    MetricInfo("qoe_bound", "qoe_bound", "the most that can be reached", ""),
+)
+
+
+def by_every_qoe(
+    film: _core.Film, tracks: list[int], stalls_ns: list[int]
+) -> dict[str, float | None]:
+    """Return what chunks in these tracks, each after such a stall, are worth by every QoE."""
+    found: dict[str, float | None] = {}
+    for entry in _core.list_qoes():
+        try:
+            found[_of_qoe(entry.name)] = _core.score_chunks(film, entry.name, tracks, stalls_ns)
+        except InputError:
+            # It is a table of another film's tracks.
+            found[_of_qoe(entry.name)] = None
+    return found
 
 
 def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
@@ -127,9 +146,12 @@ def rows_of(metrics: MetricSet, asked: Video, seed: int, beside: Path) -> list[d
     film = manner.read_film()
     tracks, stalls = (played.chunks[name].to_list() for name in ("track", "stall_ns"))
     row: dict[str, Any] = {"flow": None, "qoe_bound": float(bound[0])}
-    row |= {info.column: played.sessions[info.column][0] for info in METRICS[:6]}
-    for entry in _core.list_qoes():
-        row[_of_qoe(entry.name)] = _core.score_chunks(film, entry.name, tracks, stalls)
+    row |= by_every_qoe(film, tracks, stalls)
+    row |= {
+        info.column: played.sessions[info.column][0]
+        for info in SESSION_METRICS
+        if info.column not in row
+    }
     return [{**metrics.with_expressions(row), WARNINGS: []}]
 
 

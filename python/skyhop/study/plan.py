@@ -117,6 +117,8 @@ class Study:
             for seed in range(1, self.file.repeats + 1):
                 what = {OTHERS[self.file.engine][0]: resolved, "seed": seed, "files": files,
                         "engine": self.file.engine, "layout": by_other.LAYOUT}  # fmt: skip
+                if by_other.IS_LIVE:
+                    what |= {"kernel": os.uname().release, "core": core_digest()}
                 yield PlannedRun(_digest(what), point.labels, seed, (*self.sets, *sets), None,
                                  {**resolved, "seed": seed})  # fmt: skip
 

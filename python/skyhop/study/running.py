@@ -21,7 +21,7 @@ from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.metrics import WARNINGS
-from skyhop.study.others import OTHERS
+from skyhop.study.others import OTHERS, is_live
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
 from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
@@ -174,7 +174,7 @@ class _Workers:
 
 
 def _jobs(study: Study, jobs: int | None) -> int:
-    if study.file.engine == "live":
+    if is_live(study.file.engine):
         # Live runs share the machine's time: side by side they would measure each other.
         return 1
     return jobs or len(os.sched_getaffinity(0))
@@ -210,7 +210,7 @@ def _start(
 ) -> Iterator[Failure | None]:
     if workers.engine == "local":
         return run_locally(recipe, tasks, root, workers.jobs)
-    if recipe.engine == "live":
+    if is_live(recipe.engine):
         raise InputError("--engine ray: live runs need this machine to themselves; leave it out")
     from skyhop.study.cluster import run_on_ray
 

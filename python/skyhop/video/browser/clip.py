@@ -23,6 +23,18 @@ _FREE_BYTES = 8
 """Of a box's own head: its length, and its name."""
 
 
+def encoder() -> str:
+    """Return the program that encodes.
+
+    Raises:
+        RunError: it is not there.
+    """
+    program = shutil.which("ffmpeg")
+    if program is None:
+        raise RunError("ffmpeg is not there, which encodes the film: sudo apt-get install ffmpeg")
+    return program
+
+
 def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int) -> None:
     """Encode `init.mp4`, `1.m4s`, `2.m4s` … into a directory.
 
@@ -35,9 +47,7 @@ def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int)
     Raises:
         RunError: ffmpeg is not there, fails, or makes more than there is room for.
     """
-    program = shutil.which("ffmpeg")
-    if program is None:
-        raise RunError("ffmpeg is not there, which encodes the film: sudo apt-get install ffmpeg")
+    program = encoder()
     every = max(1, round(chunk_s * _FRAMES_PER_S))
     rate = every / chunk_s
     source = f"testsrc2=size={WIDTH}x{HEIGHT}:rate={rate:.6f}"

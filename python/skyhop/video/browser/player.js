@@ -10,6 +10,9 @@ let player = null;
 let standingSince = null;
 let next = 0;
 let told = 0;
+let loadedTo = 0;
+// What has come is in the buffer, though dash.js appends it somewhat later.
+const buffer_s = () => Math.max(0, loadedTo * viewing.chunk_s - video.currentTime);
 
 // The rule that asks the near end which track comes next: all of skyhop's controllers are behind it.
 function AskingRule() {
@@ -27,7 +30,7 @@ function AskingRule() {
     asked.send(JSON.stringify({
       chunk: next,
       now_s: now(),
-      buffer_s: player.getBufferLength("video") || 0,
+      buffer_s: buffer_s(),
       came: seen.chunks.slice(told),
       last_track: last ? last.track : null,
     }));
@@ -62,13 +65,14 @@ function settings() {
 function came({ request }) {
   if (request.type !== "MediaSegment") return;
   next = request.index + 1;
+  loadedTo = Math.max(loadedTo, next);
   seen.chunks.push({
     chunk: request.index,
     track: Number(request.representation.id),
     size_bytes: request.bytesTotal,
     asked_s: (request.startDate - epoch) / 1000,
     arrived_s: (request.endDate - epoch) / 1000,
-    buffer_s: player.getBufferLength("video") || 0,
+    buffer_s: buffer_s(),
   });
 }
 

@@ -10,15 +10,30 @@ from __future__ import annotations
 import http.server
 import re
 import sys
+import threading
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from skyhop.video.browser.clip import INIT, filled_up
+from skyhop.video.browser.downloads import DownloadServer
 from skyhop.video.browser.film_folder import Offer
 
 PORT = 8080
+"""Of the film; downloads beside it have one of their own."""
 _CHUNK = re.compile(r"/(\d{1,3})/(\d{1,6})\.m4s")
 _INIT = re.compile(rf"/\d{{1,3}}/{re.escape(INIT)}")
+
+
+class QuietServer(http.server.ThreadingHTTPServer):
+    """Says nothing of a browser that went away."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of errors, other than that nobody listens any more."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def answer_type(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
@@ -65,8 +80,11 @@ def answer_type(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
 
 def main() -> None:
     """Serve until stopped."""
-    with http.server.ThreadingHTTPServer(("", PORT), answer_type(Path(sys.argv[1]))) as server:
-        server.daemon_threads = True
+    with (
+        DownloadServer() as downloads,
+        QuietServer(("", PORT), answer_type(Path(sys.argv[1]))) as server,
+    ):
+        threading.Thread(target=downloads.serve_forever, daemon=True).start()
         server.serve_forever()
 
 

@@ -11,9 +11,12 @@ from typing import Any
 from skyhop import _core
 from skyhop.data.files import write_files
 from skyhop.runs import Run
+from skyhop.video.browser.server import PORT
 
 _NS = 1_000_000_000
 _TABLE = "chunks"
+_SHORTEST_STALL_S = 0.01
+"""Less is two events in one breath, as where the picture first moves."""
 _SMALL = ("flow", "connection", "chunk", "track")
 
 
@@ -41,7 +44,6 @@ def chunk_rows(told: Mapping[str, Any], bitrates_bps: Sequence[int]) -> list[dic
                 "asked_ns": _ns(kept["asked_s"]),
                 "arrived_ns": _ns(kept["arrived_s"]),
                 "stall_ns": 0,
-                # What has just come is not yet in dash.js's buffer.
                 "buffer_ns": _ns(kept["buffer_s"]),
                 "waited_ns": max(0, _ns(kept["asked_s"] - before_s)) if rows else 0,
                 "abandoned_bytes": wasted + sum(one["received_bytes"] for one in given_up),
@@ -100,8 +102,8 @@ def add_film(
 
 
 def _busiest(run: Run) -> int:
-    """Return the flow that carried most: the film."""
-    flows = run.summary["flows"]
+    """Return the flow that carried most of what the film's server sent."""
+    flows = [flow for flow in run.summary["flows"] if f":{PORT} ->" in flow["connection"]]
     return int(max(flows, key=lambda flow: flow.get("goodput_bps") or 0)["id"]) if flows else 0
 
 
@@ -136,6 +138,8 @@ def _stalls(
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield how long the picture stood still, each time with the chunk that ended it."""
     for stall in told["stalls"]:
+        if stall["took_s"] < _SHORTEST_STALL_S:
+            continue
         ended_ns = _ns(stall["at_s"] + stall["took_s"])
         in_time = [row for row in rows if row["arrived_ns"] <= ended_ns]
         if in_time:

@@ -26,9 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
-from skyhop.video.browser.server import PORT
+from skyhop.video.browser.downloads import Downloads
+from skyhop.video.browser.server import PORT, QuietServer
 
 SESSION = "session.json"
+FAILED = "failed.txt"
+"""Why there was no session."""
 _VIEWING = "viewing.json"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SERVER_WITHIN_S = 15.0
@@ -58,12 +61,16 @@ class Viewing:
     top: str | None
     """The bitrate of the film's top track, where it is another than the film's own."""
     qoe: str
+    chunk_s: float
     dash_js: str
     limit_s: float
     """When the film has to be over."""
     buffer_cap_s: float | None = None
     start_bps: float | None = None
     seed: int = 0
+    downloads: int = 0
+    """How many go on beside the film."""
+    is_quiet: bool = False
 
     def write(self, folder: Path) -> None:
         """Write it into a folder."""
@@ -80,10 +87,8 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
-class _Page(http.server.ThreadingHTTPServer):
+class _Page(QuietServer):
     """Has the page, and hears of it."""
-
-    daemon_threads = True
 
     def __init__(self, viewing: Viewing, manifest: str, decide: Callable[[Any], Any]) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -137,24 +142,32 @@ def main() -> int:
     viewing = Viewing.read(folder)
     server = os.environ["SKYHOP_SERVER"]
     if not _is_answering(server):
-        print("the film's server does not answer", file=sys.stderr)
-        return 1
+        return _failed(folder, "the film's server does not answer")
     page = _Page(viewing, f"http://{server}:{PORT}/film.mpd", _decider(viewing))
     threading.Thread(target=page.serve_forever, daemon=True).start()
-    with _browser(f"http://127.0.0.1:{page.server_port}/", folder) as shown:
+    with (
+        Downloads(server, viewing.downloads) as downloads,
+        _browser(f"http://127.0.0.1:{page.server_port}/", folder) as shown,
+    ):
         until = time.monotonic() + viewing.limit_s
         while not page.is_over.wait(0.2) and time.monotonic() < until and shown.poll() is None:
             pass
     page.shutdown()
     if page.over is None:
         why = "the browser ended" if shown.returncode is not None else "no word of it"
-        print(f"the film did not come to its end: {why}", file=sys.stderr)
-        return 1
+        return _failed(folder, f"the film did not come to its end: {why}")
+    if downloads.ended.is_set():
+        return _failed(folder, "a download beside the film ended before it")
     (folder / SESSION).write_text(json.dumps(page.over), "utf-8")
-    print(
-        f"the film {page.over['how']}: {len(page.over['chunks'])} chunks {page.over['why']}".strip()
-    )
+    if not viewing.is_quiet:
+        how, chunks, why = page.over["how"], len(page.over["chunks"]), page.over["why"]
+        print(f"the film {how}: {chunks} chunks {why}".strip())
     return 0
+
+
+def _failed(folder: Path, why: str) -> int:
+    (folder / FAILED).write_text(why, "utf-8")
+    return 1
 
 
 def _decider(viewing: Viewing) -> Callable[[Any], Any]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from skyhop import _core
 from skyhop.data.scenarios import Scenario
 from skyhop.engines import Observer, Program, live
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, ProgramError, RunError
 from skyhop.runs import Run
-from skyhop.video.browser.clip import make_clip
+from skyhop.video.browser.clip import encoder, make_clip
 from skyhop.video.browser.film_folder import Offer
 from skyhop.video.browser.table import add_film, chunk_rows
-from skyhop.video.browser.viewer import BUFFER_CAP_S, SESSION, Viewing, browser
+from skyhop.video.browser.viewer import BUFFER_CAP_S, FAILED, SESSION, Viewing, browser
 
 DASH_JS = "5.2.1"
 """The version that is asked for."""
@@ -55,6 +55,7 @@ class Wish:
         buffer_cap_s: how much is kept ahead; where not given, 60 s, or dash.js's own where it
             decides.
         seed: of what a controller draws.
+        downloads: how many go on beside the film, from the same host, with CUBIC.
     """
 
     film: str = "pensieve"
@@ -64,6 +65,7 @@ class Wish:
     chunks: int | None = None
     buffer_cap_s: float | None = None
     seed: int = 1
+    downloads: int = 0
 
 
 def watch(
@@ -75,6 +77,7 @@ def watch(
     cc: str | None = None,
     force: bool = False,
     observer: Observer | None = None,
+    is_quiet: bool = False,
 ) -> Run:
     """Play a film in a browser at the near end, from a server at the far end.
 
@@ -86,13 +89,14 @@ def watch(
         cc: the congestion control of the server's side, and of the browser's.
         force: use `output` even if it is not empty.
         observer: is told how far the path's computation is; a bar where not given.
+        is_quiet: whether nothing is printed.
 
     Raises:
         InputError: scenario, film or controller are wrong.
         RunError: the browser, ffmpeg or dash.js is not there, or the run failed.
     """
     film, offer = _offer(wish)
-    viewing = _viewing(wish, offer)
+    viewing = _viewing(wish, offer, is_quiet=is_quiet)
     # Both ends of a run see this machine's files.
     with tempfile.TemporaryDirectory(prefix="skyhop-film-") as place:
         folder = Path(place)
@@ -105,9 +109,14 @@ def watch(
             [*module, "skyhop.video.browser.viewer", place],
             shlex.join([*module, "skyhop.video.browser.server", place]),
         )
-        run = live(
-            scenario, output, sets=sets, program=program, cc=cc, force=force, observer=observer
-        )
+        try:
+            run = live(
+                scenario, output, sets=sets, program=program, cc=cc, force=force, observer=observer
+            )
+        except ProgramError:
+            if (folder / FAILED).is_file():
+                raise RunError((folder / FAILED).read_text("utf-8")) from None
+            raise
         told = json.loads((folder / SESSION).read_text("utf-8"))
     watched = {**asdict(wish), "player": "dash.js"}
     add_film(run, watched, film, chunk_rows(told, offer.bitrates_bps), told["started_s"])
@@ -123,20 +132,42 @@ def _offer(wish: Wish) -> tuple[_core.Film, Offer]:
     )
 
 
-def _viewing(wish: Wish, offer: Offer) -> Viewing:
+def check_controller(name: str) -> None:
+    """Check that there is a controller of that name for a browser.
+
+    Raises:
+        InputError: there is none.
+    """
+    names = [*(entry.name for entry in _core.list_controllers()), *OWN_RULES]
+    if name not in names:
+        raise InputError(f'no controller "{name}"; expected {", ".join(names)}')
+
+
+def _viewing(wish: Wish, offer: Offer, *, is_quiet: bool) -> Viewing:
     is_own = wish.controller in OWN_RULES
-    if not is_own and wish.controller not in (names := [c.name for c in _core.list_controllers()]):
-        expected = ", ".join([*names, *OWN_RULES])
-        raise InputError(f'no controller "{wish.controller}"; expected {expected}')
+    check_controller(wish.controller)
     rules = OWN_RULES[wish.controller] if is_own else dict.fromkeys(_ALL_RULES, False)
-    if browser() is None:
-        raise RunError("there is no browser: sudo apt-get install chromium")
+    check_programs()
     return Viewing(
         controller=wish.controller, rules=rules, is_asking=not is_own,
-        film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe, dash_js=str(dash_js()),
+        film=_from_anywhere(wish.film), top=wish.top, qoe=wish.qoe,
+        chunk_s=offer.chunk_s, dash_js=str(dash_js()),
         limit_s=_START_S + _PATIENCE * offer.chunk_s * len(offer.sizes_bytes),
         buffer_cap_s=wish.buffer_cap_s or (None if is_own else BUFFER_CAP_S), seed=wish.seed,
+        downloads=wish.downloads, is_quiet=is_quiet,
     )  # fmt: skip
+
+
+def check_programs() -> None:
+    """Check that what plays a film is on this machine.
+
+    Raises:
+        RunError: chromium, ffmpeg or dash.js is not; the message says how to get it.
+    """
+    if browser() is None:
+        raise RunError("there is no browser: sudo apt-get install chromium")
+    encoder()
+    dash_js()
 
 
 def _from_anywhere(film: str) -> str:

@@ -1,0 +1,191 @@
+"""The same film in virtual time and in a browser, over fixed paths, with the same controller.
+
+By itself it prints the table, and puts it into docs/validation.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import skyhop
+from skyhop import _core
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.toml import toml_text
+from skyhop.engines import Observer
+from skyhop.errors import RunError, SkyhopError
+from skyhop.video import playing
+from skyhop.video.browser.watching import Wish, check_programs, watch
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "validation.md"
+CONTROLLER = "robust-mpc"
+BITRATE_TOLERANCE = 0.05
+STALL_TOLERANCE_S = 1.0
+ATTEMPTS = 3
+"""A live run that warns of its lateness is repeated, so often at most."""
+PAYLOAD_SHARE = 1448 / 1514
+"""TCP payload of a 1500-byte packet with timestamps, over its size on the wire."""
+
+
+@dataclass(frozen=True)
+class FixedPath:
+    """A fixed path, and the film that is played over it."""
+
+    rate_mbps: int
+    rtt_ms: int
+    ladder_kbps: tuple[int, ...]
+    chunks: int
+    chunk_s: int = 2
+
+    def __str__(self) -> str:
+        return f"{self.rate_mbps} Mbit/s, {self.rtt_ms} ms"
+
+    def scenario(self) -> dict[str, Any]:
+        """Return it as a scenario, whose two directions are alike."""
+        return {
+            "path": {"kind": "fixed", "rtt": f"{self.rtt_ms} ms"},
+            "link": {"rate": f"{self.rate_mbps} Mbit/s", "queue": "2 BDP"},
+            "run": {"duration": "3 min"},
+        }
+
+    def write_film(self, place: Path) -> str:
+        """Write the film into a directory, and return its file."""
+        tracks = [{"bitrate": f"{kbps} kbit/s"} for kbps in self.ladder_kbps]
+        content = {
+            "description": "for a comparison", "source": "made up", "chunk": f"{self.chunk_s} s",
+            "chunks": self.chunks, "track": tracks,
+        }  # fmt: skip
+        (place / "film.toml").write_text(toml_text(content), "utf-8")
+        return str(place / "film.toml")
+
+
+PATHS = (
+    # The lowest track is above the rate: the picture stands still at every chunk.
+    FixedPath(1, 100, (1200, 2400), 12),
+    FixedPath(6, 40, (300, 750, 1200, 1850, 2850, 4300, 6450), 18),
+    FixedPath(20, 60, (1000, 2400, 4800, 9600, 14400), 18),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a session came to."""
+
+    bitrate_mbps: float
+    stall_s: float
+    switches: int
+    startup_s: float
+
+    @staticmethod
+    def of(summary: dict[str, Any]) -> Seen:
+        """Return it from a summary's application, or from a row of sessions."""
+        return Seen(
+            summary["mean_bitrate_bps"] / 1e6,
+            summary["stall_ns"] / 1e9,
+            round(summary["switches"]),
+            summary["startup_ns"] / 1e9,
+        )
+
+
+def over_tcp(path: FixedPath, film: str) -> Seen:
+    """Play it over the simulator's TCP."""
+    app = {"kind": "dash", "film": film, "controller": CONTROLLER, "start_track": 0}
+    run = skyhop.sim({**path.scenario(), "flow": [{"app": app}]}, observer=Observer())
+    return Seen.of(run.summary["apps"][0])
+
+
+def over_rate(path: FixedPath, film: str) -> Seen:
+    """Play it over the rate alone."""
+    manner = playing.Manner(
+        film,
+        playing={"start_track": 0, "wait_step": "0 s"},
+        environment={"payload_share": PAYLOAD_SHARE, "delay": f"{path.rtt_ms} ms"},
+    )
+    trace = _core.RateTrace(str(path), [0.0], [path.rate_mbps * 1e6], 3600.0)
+    return Seen.of(playing.play(trace, CONTROLLER, manner).sessions.row(0, named=True))
+
+
+def in_browser(path: FixedPath, film: str, attempts: int = ATTEMPTS) -> tuple[Seen, bool]:
+    """Play it in Chromium over a live run; return whether that was late to the end, too."""
+    for _ in range(attempts):
+        run = watch(
+            path.scenario(), None, Wish(film, None, CONTROLLER), observer=Observer(), is_quiet=True
+        )
+        if not run.summary["warnings"]:
+            break
+    return Seen.of(run.summary["apps"][0]), bool(run.summary["warnings"])
+
+
+def is_within(one: Seen, other: Seen) -> bool:
+    """Return whether two sessions differ by no more than the tolerances."""
+    return (
+        abs(one.bitrate_mbps / other.bitrate_mbps - 1) <= BITRATE_TOLERANCE
+        and abs(one.stall_s - other.stall_s) <= STALL_TOLERANCE_S
+    )
+
+
+HEAD = """\
+| path | played | bitrate (Mbit/s) | differs by | stalled (s) | differs by (s) | switches \
+| start-up (s) | within |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def table(attempts: int = ATTEMPTS) -> str:
+    """Return the table; a line that names what is missing where no film can be watched."""
+    try:
+        check_programs()
+    except RunError as error:
+        return f"Left out: {error}."
+    lines = [HEAD]
+    for path in PATHS:
+        with tempfile.TemporaryDirectory(prefix="skyhop-film-") as place:
+            film = path.write_film(Path(place))
+            print_note(f"a film in a browser: {path}")
+            seen, was_late = in_browser(path, film, attempts)
+            ways = {"over TCP": over_tcp(path, film), "over the rate": over_rate(path, film)}
+        how = "in Chromium, late" if was_late else "in Chromium"
+        lines.append(f"| {path} | {how} | {_figures(seen, None)} | |")
+        for name, ours in ways.items():
+            within = "yes" if is_within(ours, seen) else "**no**"
+            lines.append(f"| | {name} | {_figures(ours, seen)} | {within} |")
+    return "\n".join(lines)
+
+
+def _figures(ours: Seen, browser: Seen | None) -> str:
+    bitrate, stall = "", ""
+    if browser is not None:
+        bitrate = f"{100 * (ours.bitrate_mbps / browser.bitrate_mbps - 1):+.1f} %"
+        stall = f"{ours.stall_s - browser.stall_s:+.2f}"
+    return (
+        f"{ours.bitrate_mbps:.2f} | {bitrate} | {ours.stall_s:.2f} | {stall} | {ours.switches} "
+        f"| {ours.startup_s:.2f}"
+    )
+
+
+SECTION = re.compile(r"(?<=\n)\| path \| played \|.*?\n(?=\n|\Z)", re.DOTALL)
+"""Of the page: the table as it stands."""
+
+
+def main() -> int:
+    """Print the table, and put it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="at runs that are late")
+    try:
+        made = table(parser.parse_args().attempts)
+    except SkyhopError as error:
+        print_error(str(error))
+        return 1
+    print(made)
+    page, count = SECTION.subn(lambda _: made + "\n", PAGE.read_text("utf-8"))
+    if count:
+        PAGE.write_text(page, "utf-8")
+    return 0 if count else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -215,7 +215,7 @@ def _rate_alone(file: str, direction: str) -> Data:
 def _told(file: str, direction: str, kind: str) -> Predictions:
     """Return what a model, trained on the first halves, predicts along what is played over."""
     from skyhop import predict
-    from skyhop.video.playing import Predictions
+    from skyhop.video.playing import PAYLOAD_SHARE, Predictions
 
     plan = predict.Plan("throughput", _HORIZONS, ("history",), train_share=_SHARE)
     with Scratch() as place:
@@ -224,9 +224,9 @@ def _told(file: str, direction: str, kind: str) -> Predictions:
         ahead = [
             predict.rates_ahead(model, series)[begin:] for series, begin in _series(file, direction)
         ]
-    rates = np.concatenate(ahead)
-    # A second's own is known at its end.
-    return Predictions(np.arange(1, len(rates) + 1, dtype=np.float64), 1.0, np.maximum(rates, 0.0))
+    # Headers take their part, as of the trace; a second's own is known at its end.
+    rates = np.maximum(np.concatenate(ahead), 0.0) * PAYLOAD_SHARE
+    return Predictions(np.arange(1, len(rates) + 1, dtype=np.float64), 1.0, rates)
 
 
 def resolved_dict(asked: Video) -> dict[str, Any]:

@@ -157,13 +157,13 @@ def foretold(path: Path, trace: _core.RateTrace, model: str, manner: Manner) -> 
     until_s = trace.length_s + _PATIENCE * film.chunk_s * film.chunks
     rates = np.array([trace.mean_bps(second, second + 1.0) for second in range(int(until_s))])
     ahead = predict.foretold(model, path, rates)
-    share = manner.environment.get("payload_share", _PAYLOAD_SHARE)
+    share = manner.environment.get("payload_share", PAYLOAD_SHARE)
     return Predictions(np.arange(1, len(ahead) + 1, dtype=np.float64), 1.0, ahead * share)
 
 
 _PATIENCE = 4.0
 """So many times its own length a film may take."""
-_PAYLOAD_SHARE = 0.95
+PAYLOAD_SHARE = 0.95
 """Of a rate, where `environment` says nothing else."""
 
 

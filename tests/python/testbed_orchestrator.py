@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +325,9 @@ class AgentProcess:
         if self.process is not None:
             self.kill()
         for pid in self.executors():
-            os.kill(pid, signal.SIGKILL)
+            # One may go with another.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def wait_for(what: Callable[[], object], seconds: float = 15.0, why: object = "") -> None:

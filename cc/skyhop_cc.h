@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What a congestion control may see and use, for both of its homes: the Linux kernel (clang -target bpf,
- * struct_ops) and the simulator (the host's compiler, hosted by crates/cc).
+ * What a congestion control may see and use, for its three homes: the Linux kernel through BPF (clang -target bpf,
+ * struct_ops), the simulator (the host's compiler, hosted by crates/cc), and a module of a kernel without struct_ops,
+ * such as guests boot (the kernel's own build: kernel_module.h).
  *
  * An algorithm is one file, cc/<name>.c, which holds in this order:
  *
@@ -17,14 +18,17 @@
  * cong_avoid (PRR sets the window during recovery) and cong_control (it sets window and pacing at all times).
  *
  * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, flight.h,
- * cubic_core.h, bbr_core.h, bbr23_core.h), and no #ifdef for its target: everything that differs between the two is below. The kernel's verifier
+ * cubic_core.h, bbr_core.h, bbr23_core.h), and no #ifdef for its target: everything that differs between them is below. The kernel's verifier
  * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
  * pointer that skyhop_state() returns compared with NULL before its use.
  */
 #ifndef SKYHOP_CC_H
 #define SKYHOP_CC_H
 
-#ifdef __bpf__
+#ifdef __KERNEL__
+#include <linux/version.h>
+#include <net/tcp.h>
+#elif defined(__bpf__)
 #include <linux/types.h>
 #include <linux/bpf.h>
 typedef __u8 u8;
@@ -62,6 +66,7 @@ typedef long long s64;
  * crates/cc/src/bindings.rs is generated from, comments included: a test there says how.
  */
 
+#ifndef __KERNEL__
 /* A windowed minimum or maximum: the three best samples, each with the time it was taken at. */
 struct minmax_sample {
 	u32 t;
@@ -213,6 +218,7 @@ enum tcp_ca_ack_event_flags {
 	CA_ACK_WIN_UPDATE = 1 << 1, /* it advances, or opens the window */
 	CA_ACK_ECE = 1 << 2,        /* the receiver echoes an ECN mark */
 };
+#endif
 
 /* What cong_control is told in `flag` (tcp_input.c). The simulator's ACKs carry no data. */
 enum tcp_ack_flags {
@@ -236,6 +242,7 @@ enum tcp_ack_flags {
 	FLAG_DSACK_TLP = 0x20000,         /* the D-SACK is about a loss probe */
 };
 
+#ifndef __KERNEL__
 enum sk_pacing {
 	SK_PACING_NONE = 0,
 	SK_PACING_NEEDED = 1,
@@ -274,6 +281,8 @@ struct tcp_congestion_ops {
 #define USEC_PER_SEC 1000000UL
 #define NSEC_PER_USEC 1000UL
 #define NSEC_PER_MSEC 1000000UL
+#define NSEC_PER_SEC 1000000000UL
+#endif
 
 /* ---- A handover that has been announced ---- */
 
@@ -291,12 +300,13 @@ struct skyhop_handover {
 	u32 valid;     /* 0: nothing is announced */
 };
 
-/* ---- What a module does about it, for whoever watches ---- */
+/* ---- What a module does about it, and what else it does, for whoever watches ---- */
 
 enum skyhop_phase_kind {
 	SKYHOP_HOLD = 0,      /* the window is not reduced */
 	SKYHOP_DRAIN = 1,     /* the window is closed, so that nothing piles up */
 	SKYHOP_PROBE_RTT = 2, /* the window stays closed to see the new path's RTT */
+	SKYHOP_FALLBACK = 3,  /* nothing was decided for so long that the base algorithm decides from its end on */
 };
 
 struct skyhop_phase {
@@ -305,7 +315,7 @@ struct skyhop_phase {
 	u64 kind; /* enum skyhop_phase_kind */
 };
 
-/* ---- What the kernel's modules and the loader share in maps ---- */
+/* ---- What the kernel's modules and the loader share: in BPF maps, or by reading and writing a module's file ---- */
 
 /* Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
  * length of 64 bits is the whole namespace, up to 96 with the destination. */
@@ -324,7 +334,85 @@ struct skyhop_told {
 	u32 unused;
 };
 
-/* ---- For the algorithm's file, the same for both targets ----
+/* ---- What a connection reports, and what is decided for it elsewhere: policy.c ---- */
+
+/* A connection at the end of an interval. What grows is counted from its beginning, so that whoever misses a report finds
+ * it in the next. Packets, unless said otherwise. */
+struct skyhop_report {
+	u64 id;               /* the connection's, drawn at random */
+	u64 netns_cookie;     /* 0 in the simulator */
+	u64 at_ns;            /* on the clock of skyhop_now_ns() */
+	u64 began_ns;         /* when the interval began */
+	u64 pacing_rate;      /* bytes per second; all ones: there is no bound */
+	u64 bytes_acked;
+	u64 bytes_sent;       /* again or for the first time */
+	u64 rate_sum;         /* of the interval's samples of the delivery rate: packets per us, of SKYHOP_RATE_ONE */
+	u64 rtt_sum_us;       /* of the interval's samples of the round trip */
+	struct skyhop_handover handover;
+	u32 rate_samples;     /* how many */
+	u32 rtt_samples;
+	u32 rtt_least_us;
+	u32 rtt_most_us;
+	u32 rtt_first_us;
+	u32 rtt_last_us;
+	u32 srtt_us;
+	u32 rttvar_us;
+	u32 min_rtt_us;       /* as TCP has it; all ones: unknown */
+	u32 delivered;
+	u32 delivered_ce;
+	u32 lost;
+	u32 retransmitted;
+	u32 sent;             /* with data, again or for the first time */
+	u32 acks;             /* of the interval */
+	u32 rate_packets;     /* delivered, as TCP's own sample of the delivery rate has it, */
+	u32 rate_interval_us; /* and in which time; 0: there is none */
+	u32 cwnd;
+	u32 ssthresh;
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 mss;              /* bytes */
+	u32 state;            /* enum tcp_ca_state */
+	u32 flags;            /* SKYHOP_APP_LIMITED ... */
+	u16 local_port;
+	u16 remote_port;      /* in network order */
+	u32 remote_ipv4;      /* in network order */
+};
+
+/* What `flags` is made of. */
+#define SKYHOP_APP_LIMITED 0x1  /* the application had nothing to send */
+#define SKYHOP_CWND_LIMITED 0x2 /* the window was used up */
+#define SKYHOP_OBEYS 0x4        /* decisions govern; else the base algorithm does */
+#define SKYHOP_LAST_REPORT 0x8  /* the connection ends */
+
+struct skyhop_decision {
+	u64 report_ns;   /* at_ns of the report that it answers; 0: there is none */
+	u64 pacing_rate; /* bytes per second; 0: what follows from the window */
+	u32 cwnd;        /* packets; 0: as it is */
+	u32 factor;      /* what the window is multiplied by, of SKYHOP_FACTOR_ONE; 0: not */
+};
+
+#define SKYHOP_FACTOR_ONE 1024
+#define SKYHOP_RATE_ONE 16777216
+
+/* The first thing that is written to a module's file: what it shall be called, and its parameters, in the order of its
+ * table. */
+#define SKYHOP_MOST_PARAMS 64
+
+struct skyhop_registration {
+	char name[16];
+	u64 params_len;
+	u64 params[SKYHOP_MOST_PARAMS];
+};
+
+/* What is written to it afterwards. A handover that is not valid takes back what was announced. */
+struct skyhop_announcement {
+	struct skyhop_signal_key key;
+	struct skyhop_handover handover;
+};
+
+/* ---- For the algorithm's file, the same for all targets ----
  *
  * SKYHOP_PARAMS(LIST)   LIST(P) has one line per parameter:
  *                       P(name, scale, initial, least, most, unit, "one line about it")
@@ -339,12 +427,17 @@ struct skyhop_told {
  * skyhop_random(sk, n)            0 <= random < n
  * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
  * skyhop_tell(sk, kind, begin_ns, end_ns)   tells whoever watches of a phase, once: as soon as its end is known
+ * SKYHOP_REPORTS                  for algorithms that others decide for:
+ * skyhop_report(sk, &report)      hands over a report, whose id, netns_cookie and ports it fills in
+ * skyhop_decision(sk, id, &decision)   copies the newest decision; false: there is none
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
  * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   each function a SKYHOP_HOOK, name the file's
  */
 
-#ifdef __bpf__
-/* ---- In the kernel ---- */
+#ifdef __KERNEL__
+#include "kernel_module.h"
+#elif defined(__bpf__)
+/* ---- In the kernel, through BPF ---- */
 
 #define SEC(name) __attribute__((section(name), used))
 #define SKYHOP_UNUSED __attribute__((unused))
@@ -450,6 +543,39 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 	bpf_ringbuf_output(&skyhop_phases, &told, sizeof(told), BPF_RB_NO_WAKEUP);
 }
 
+/* Whoever decides reads reports from the one, and writes what is decided for a connection into the other. */
+#define SKYHOP_REPORTS                                                                                    \
+	struct {                                                                                          \
+		int(*type)[BPF_MAP_TYPE_RINGBUF];                                                         \
+		int(*max_entries)[1024 * 1024];                                                           \
+	} skyhop_reports SEC(".maps");                                                                    \
+	struct {                                                                                          \
+		int(*type)[BPF_MAP_TYPE_LRU_HASH];                                                        \
+		int(*max_entries)[65536];                                                                 \
+		u64 *key;                                                                                 \
+		struct skyhop_decision *value;                                                            \
+	} skyhop_decisions SEC(".maps");                                                                  \
+	static inline SKYHOP_UNUSED void skyhop_report(struct sock *sk, struct skyhop_report *report)     \
+	{                                                                                                 \
+		report->netns_cookie = sk->__sk_common.skc_net.net->net_cookie;                           \
+		report->local_port = sk->__sk_common.skc_num;                                             \
+		report->remote_port = sk->__sk_common.skc_dport;                                          \
+		report->remote_ipv4 = sk->__sk_common.skc_daddr;                                          \
+		bpf_ringbuf_output(&skyhop_reports, report, sizeof(*report), 0);                          \
+	}                                                                                                 \
+	static inline SKYHOP_UNUSED bool skyhop_decision(struct sock *sk, u64 id,                         \
+							 struct skyhop_decision *decision)                \
+	{                                                                                                 \
+		struct skyhop_decision *found = bpf_map_lookup_elem(&skyhop_decisions, &id);              \
+                                                                                                          \
+		(void)sk;                                                                                 \
+		if (!found)                                                                               \
+			return false;                                                                     \
+		*decision = *found;                                                                       \
+		return true;                                                                              \
+	}                                                                                                 \
+	struct skyhop_reports_are_in_a_ring
+
 /* The kernel hands a hook its arguments as an array of u64. */
 #define SKYHOP_CTX_1 ctx[0]
 #define SKYHOP_CTX_2 ctx[0], ctx[1]
@@ -492,6 +618,9 @@ struct skyhop_host {
 	struct skyhop_handover handover;
 	void (*tell)(void *phases, const struct skyhop_phase *phase);
 	void *phases; /* for tell */
+	void (*report)(void *decider, const struct skyhop_report *report);
+	void *decider; /* for report; NULL: nobody decides */
+	struct skyhop_decision decision;
 	u32 hz;
 };
 
@@ -559,6 +688,21 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 
 	skyhop_host(sk)->tell(skyhop_host(sk)->phases, &phase);
 }
+
+#define SKYHOP_REPORTS                                                                                    \
+	static inline SKYHOP_UNUSED void skyhop_report(struct sock *sk, struct skyhop_report *report)     \
+	{                                                                                                 \
+		if (skyhop_host(sk)->decider)                                                             \
+			skyhop_host(sk)->report(skyhop_host(sk)->decider, report);                        \
+	}                                                                                                 \
+	static inline SKYHOP_UNUSED bool skyhop_decision(struct sock *sk, u64 id,                         \
+							 struct skyhop_decision *decision)                \
+	{                                                                                                 \
+		(void)id;                                                                                 \
+		*decision = skyhop_host(sk)->decision;                                                    \
+		return decision->report_ns;                                                               \
+	}                                                                                                 \
+	struct skyhop_reports_are_called_for
 
 #define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,
 #define SKYHOP_PARAM_ROW(name, scale, initial, least, most, unit, about) \
@@ -646,6 +790,7 @@ static inline u32 clamp_u32(u32 value, u32 least, u32 most)
 	return min_u32(max_u32(value, least), most);
 }
 
+#ifndef __KERNEL__
 /* Sequence numbers and tick counts wrap: RFC 9293 3.4. */
 static inline bool before(u32 a, u32 b)
 {
@@ -665,11 +810,6 @@ static inline struct tcp_sock *tcp_sk(struct sock *sk)
 static inline struct inet_connection_sock *inet_csk(struct sock *sk)
 {
 	return (struct inet_connection_sock *)sk;
-}
-
-static inline u8 tcp_ca_state(struct sock *sk)
-{
-	return (u8)skyhop_bits(inet_csk(sk), icsk_ca_state);
 }
 
 static inline bool tcp_in_slow_start(const struct tcp_sock *tp)
@@ -753,6 +893,12 @@ static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	return max_u32(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
+}
+#endif
+
+static inline u8 tcp_ca_state(struct sock *sk)
+{
+	return (u8)skyhop_bits(inet_csk(sk), icsk_ca_state);
 }
 
 #endif

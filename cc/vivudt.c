@@ -79,7 +79,6 @@ SKYHOP_PARAMS(VIVUDT_PARAMS);
 #define DEADLINE_RTTS 100  /* of so many intervals */
 #define LEAST_DEADLINE_US 50000
 #define MOST_DEADLINE_US 1000000
-#define NSEC_PER_SEC 1000000000ULL
 #define MOST_BITS (1ULL << 34) /* of an interval */
 #define MOST_SAMPLES 4096
 #define AT_SHIFT 5           /* departures are kept in 32 us, */

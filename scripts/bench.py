@@ -1,4 +1,4 @@
-"""How fast starting, paths, simulations, studies and video are, how punctual and lean live runs."""
+"""How fast starting, paths, simulations, studies, video and guests are, how punctual live runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench_linux import bench_linux
 from bench_previous import previous, source
 from bench_sim import bench_sim
 from bench_start import bench_start
@@ -177,6 +178,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "sim": bench_sim,
     "studies": bench_studies,
     "video": bench_video,
+    "linux": bench_linux,
     "live": bench_live,
 }
 

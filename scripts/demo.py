@@ -1,4 +1,7 @@
-"""The main job: San Diego to New York over Starlink, on the real TCP stack and in virtual time."""
+"""The main job: San Diego to New York over Starlink, on the real TCP stack and in virtual time.
+
+Where a kernel is built for it (`skyhop linux kernel build 6.12`), on Linux in virtual time, too.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.progress import progress_bar
 from skyhop.engines import Observer, live, sim
 from skyhop.errors import SkyhopError
+from skyhop.linux import USUAL, built
+from skyhop.linux import run as linux
 from skyhop.report import write_report
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +32,7 @@ ORBIT = "5731 s"
 class DemoRun:
     """A run of the demo: the same scenario, another congestion control, engine or duration."""
 
-    engine: Literal["live", "sim"]
+    engine: Literal["live", "linux", "sim"]
     cc: str
     duration: str
     name: str
@@ -64,16 +69,30 @@ IN_KERNEL = (
 )
 """Congestion controls that no kernel has, in this machine's: for root, where it takes them."""
 
+IN_GUEST = (
+    DemoRun("linux", "cubic", "60 s", "linux-cubic"),
+    DemoRun("linux", "bbr", "60 s", "linux-bbr"),
+)
+"""On a kernel in virtual time, where one is built."""
+
+HOW = {"live": "live", "linux": "on Linux in virtual time", "sim": "simulated"}
+RUN = {"live": live, "linux": linux, "sim": sim}
+
 
 def runs() -> tuple[DemoRun, ...]:
     """Return the runs that this machine allows."""
+    in_kernel, in_guest = IN_KERNEL, IN_GUEST
     try:
         for planned in IN_KERNEL:
             _core.check_cc(planned.cc)
     except SkyhopError as error:
         print_note(f"demo: without SaTCP and SatPipe in the kernel: {error}")
-        return RUNS
-    return (*RUNS[:2], *IN_KERNEL, *RUNS[2:])
+        in_kernel = ()
+    if not built():
+        build = f"skyhop linux kernel build {USUAL}"
+        print_note(f"demo: without Linux in virtual time: {build} builds a kernel for it")
+        in_guest = ()
+    return (*RUNS[:2], *in_kernel, *in_guest, *RUNS[2:])
 
 
 def main() -> int:
@@ -97,11 +116,11 @@ def main() -> int:
 
 def execute(planned: DemoRun, directory: Path) -> None:
     """Run one of the runs, and say so."""
-    how = "live for" if planned.engine == "live" else "simulated for"
-    print_note(f"demo: {planned.cc} from San Diego to New York, {how} {planned.duration}")
+    how = f"{HOW[planned.engine]} for {planned.duration}"
+    print_note(f"demo: {planned.cc} from San Diego to New York, {how}")
     sets = [f"flow.0.cc={planned.cc}", f"run.duration={planned.duration}", *planned.sets]
     with progress_bar("computing the path") as path, progress_bar(f"running {planned.cc}") as run:
-        engine = live if planned.engine == "live" else sim
+        engine = RUN[planned.engine]
         engine(SCENARIO, directory, sets=sets, force=True, observer=Observer(path, run))
 
 

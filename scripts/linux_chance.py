@@ -184,13 +184,13 @@ def sharing(executor: Executor) -> dict[str, list[Outcome]]:
         if name.startswith("aqm-") and not missing(linux)
     }
     waiting = {
-        name: [executor.submit(simulate, later) for later in _starts(text)]
+        name: [executor.submit(simulate, later) for later in starts(text)]
         for name, text in texts.items()
     }
     return {name: [run.result() for run in runs] for name, runs in waiting.items()}
 
 
-def _starts(text: Scenario) -> Iterator[Scenario]:
+def starts(text: Scenario) -> Iterator[Scenario]:
     """Yield a scenario with all starts of its second flow."""
     first, second = text["flow"]
     start_ms = int(second["start"].removesuffix(" ms"))

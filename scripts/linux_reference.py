@@ -94,11 +94,6 @@ class Row:
     linux: list[dict[str, Any]]
     runs: list[Outcome]
 
-    @property
-    def kind(self) -> str:
-        """The first word of its name."""
-        return self.name.split("-", maxsplit=1)[0]
-
 
 def missing(linux: Scenario) -> list[str]:
     """Return what a scenario needs that the simulator does not have."""
@@ -172,10 +167,10 @@ def rows(executor: Executor) -> list[Row]:
     return [Row(name, flows, [run.result()]) for name, flows, run in waiting]
 
 
-def is_certain(row: Row) -> bool:
-    """Return whether nothing but the flow's own choices is left to chance in a row."""
-    own = all(flow["cc"] in LINUX_OWN for flow in row.linux)
-    return own and row.kind in ("single", "geo", "handover")
+def is_certain(name: str, flows: list[dict[str, Any]]) -> bool:
+    """Return whether nothing but the flow's own choices is left to chance in a scenario."""
+    own = all(flow["cc"] in LINUX_OWN for flow in flows)
+    return own and name.split("-", maxsplit=1)[0] in ("single", "geo", "handover")
 
 
 def is_of_our_reading(row: Row) -> bool:
@@ -185,7 +180,7 @@ def is_of_our_reading(row: Row) -> bool:
 
 def table(rows: list[Row]) -> str:
     """Return the lines of the table of flows that leave little to chance."""
-    return "\n".join(line(row, 0, SRTT) for row in rows if is_certain(row))
+    return "\n".join(line(row, 0, SRTT) for row in rows if is_certain(row.name, row.linux))
 
 
 def reading_table(rows: list[Row]) -> str:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "linux"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests" / "linux"
+"""Recorded once."""
+ANEW = ROOT / "runs" / "linux"
+"""Made anew: a folder for each kernel, by its name (scripts/linux_anew.py)."""
+TRACES = FOLDER / "traces.json"
+"""Of live runs; no guest makes them."""
 INTERVAL_S = 0.1
 
 
@@ -27,9 +33,15 @@ PACKET_BYTES = 1514
 """A full packet with its Ethernet header."""
 
 
-def summary() -> dict[str, Any]:
+def use(folder: Path) -> None:
+    """Have all that follows read what was made anew."""
+    global FOLDER  # noqa: PLW0603 - a program decides this once, before it reads
+    FOLDER = folder
+
+
+def summary(folder: Path | None = None) -> dict[str, Any]:
     """Return every scenario with its terms and what its flows came to."""
-    return _read("summary.json")
+    return _read("summary.json", folder)
 
 
 def our_link(scenario: Mapping[str, Any]) -> tuple[float, int]:
@@ -55,12 +67,17 @@ def short() -> dict[str, Any]:
 
 def traces() -> dict[str, Any]:
     """Return what a kernel did on paths that misbehave, with the scenarios."""
-    return _read("traces.json")
+    return _read("traces.json", TRACES.parent)
+
+
+def series_file(name: str, flow: int) -> Path:
+    """Return where the samples of a scenario's flow lie."""
+    return FOLDER / "series" / f"{name}.flow{flow}.csv"
 
 
 def series(name: str, flow: int) -> Series:
     """Return the samples of a scenario's flow."""
-    with (FOLDER / "series" / f"{name}.flow{flow}.csv").open(encoding="utf-8") as file:
+    with series_file(name, flow).open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return Series(
         [round(INTERVAL_S * (1 + index), 1) for index in range(len(rows))],
@@ -70,6 +87,6 @@ def series(name: str, flow: int) -> Series:
     )
 
 
-def _read(name: str) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((FOLDER / name).read_text("utf-8"))
+def _read(name: str, folder: Path | None = None) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(((folder or FOLDER) / name).read_text("utf-8"))
     return read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -19,12 +19,16 @@ REQUEST, RESPONSE = "300 B", "20 kB"
 SHORT, RPC = "short-cubic-50m-40ms-1bdp", "rpc-cubic-50m-40ms-1bdp"
 
 
-def transfer(linux: Scenario, size_bytes: int) -> dict[str, float]:
+Runner = Callable[[Scenario], skyhop.Run]
+"""An engine."""
+
+
+def transfer(linux: Scenario, size_bytes: int, engine: Runner = skyhop.sim) -> dict[str, float]:
     """Return what a fresh connection took that sends so much: seconds since connect()."""
-    sent = _run(linux, {"bytes": f"{size_bytes} B"})
+    sent = _run(linux, {"bytes": f"{size_bytes} B"}, engine)
     # The same with an answer: the least that there is.
     asked = {"kind": "request-response", "request": f"{size_bytes} B", "response": "1 B"}
-    answered = _run(linux, {"app": {**asked, "per_connection": 1, "requests": 1}})
+    answered = _run(linux, {"app": {**asked, "per_connection": 1, "requests": 1}}, engine)
     row = answered.apps["requests"].to_pylist()[0]
     return {
         "connect_s": row["connect_ns"] / 1e9,
@@ -33,20 +37,33 @@ def transfer(linux: Scenario, size_bytes: int) -> dict[str, float]:
     }
 
 
-def answers(linux: Scenario, gap_s: str) -> list[float]:
+def answers(linux: Scenario, gap_s: str, engine: Runner = skyhop.sim) -> list[float]:
     """Return how long each answer took, in seconds, the connection's beginning left out."""
     app = {"kind": "request-response", "request": REQUEST, "response": RESPONSE}
     app |= {"think": f"{gap_s} s", "requests": ANSWERS}
     # The answers cross the bottleneck: who asks is at its end.
-    run = _run(linux, {"from": "to", "app": app})
+    run = _run(linux, {"from": "to", "app": app}, engine)
     rows = run.apps["requests"].to_pylist()
     return [(row["latency_ns"] - (row["connect_ns"] or 0)) / 1e9 for row in rows]
 
 
-def _run(linux: Scenario, flow: dict[str, Any]) -> skyhop.Run:
+def _run(linux: Scenario, flow: dict[str, Any], engine: Runner) -> skyhop.Run:
     one = {"cc": linux["cc"], "start_s": 0, "seconds": LONG_ENOUGH_S}
     text = scenario("", {**linux, "flows": [one]})
-    return skyhop.sim({**text, "flow": [{"cc": linux["cc"], **flow}]})
+    return engine({**text, "flow": [{"cc": linux["cc"], **flow}]})
+
+
+def made_by(engine: Runner) -> dict[str, Any]:
+    """Return what tests/linux has of short transfers and answers, made by this engine."""
+    made = linux_runs.short()
+    short, rpc = made[SHORT], made[RPC]
+    sizes = sorted({row["bytes"] for row in short["connections"]})
+    fresh = [{"bytes": size, **transfer(short, size, engine)} for size in sizes]
+    # Whoever reads this leaves the very first out, which waited for ARP.
+    made[SHORT] = {**short, "connections": [fresh[0], *fresh]}
+    by_gap = {gap_s: answers(rpc, gap_s, engine) for gap_s in rpc["response_s_by_gap_s"]}
+    made[RPC] = {**rpc, "response_s_by_gap_s": by_gap}
+    return made
 
 
 def table(executor: Executor) -> str:

@@ -16,7 +16,7 @@ import skyhop
 from skyhop.cli.terminal import print_note
 from skyhop.errors import SkyhopError
 
-FILE = linux_runs.FOLDER / "traces.json"
+FILE = linux_runs.TRACES
 HZ = 250
 """The ticks per second of the kernel that was asked."""
 KEPT = ("goodput_bps", "srtt_mean_us", "retransmits", "cwnd_mean_packets")

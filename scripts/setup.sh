@@ -37,6 +37,7 @@ packages_of() {
         programs) echo "util-linux mount iproute2 gzip" ;;
         podman) echo "podman crun catatonit" ;;
         bwrap) echo "bubblewrap" ;;
+        ping) echo "iputils-ping" ;;
         *) echo "$1" ;;
     esac
 }
@@ -131,9 +132,9 @@ report_missing() {
 
 check_rust() {
     command -v cargo >/dev/null || [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
-    command -v cargo >/dev/null || fail "missing a Rust toolchain (1.85 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
+    command -v cargo >/dev/null || fail "missing a Rust toolchain (1.89 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
     cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 85)}' \
-        || fail "$(cargo --version) is too old: skyhop needs Rust 1.85 or newer; run 'rustup update'"
+        || fail "$(cargo --version) is too old: skyhop needs Rust 1.89 or newer; run 'rustup update'"
 }
 
 make_venv() {

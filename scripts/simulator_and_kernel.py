@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from collections.abc import Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +51,7 @@ def devices() -> tuple[str, ...]:
     return tuple(found)
 
 
-def live(scenario: Scenario, device: str) -> tuple[Run, bool]:
+def live(scenario: Mapping[str, Any], device: str = "tun") -> tuple[Run, bool]:
     """Return a live run, and whether it was late to the end."""
     for _ in range(ATTEMPTS):
         run = skyhop.live({**scenario, "live": {"device": device}})

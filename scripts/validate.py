@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -22,7 +25,7 @@ import linux_traces
 import reference
 import satcp_table
 import simulator_and_kernel
-from matplotlib.figure import Figure
+import three_engines
 
 import skyhop
 from skyhop.cli.terminal import print_note
@@ -133,11 +136,11 @@ edge of coverage: the last digits of the satellites' positions decide.
 
 ## Simulated TCP against Linux
 
-Linux 6.12 with 100 ticks per second went through these scenarios in virtual time, and so does the
-simulator (`tcp = {{ profile = "linux-6.12", hz = 100 }}`). Tolerances: goodput 2 %, mean srtt 3 %
-(5 % with random loss), retransmits and marks 25 % and {more} more, a flow's share {share} points,
-times of short transfers and answers 5 %. What misses has its reason in the last column, or is
-open. The tests hold the same (crates/sim/tests/sim/oracle.rs).
+{linux_was} went through these scenarios in
+virtual time, and so does the simulator (`tcp = {{ profile = "linux-6.12", hz = 100 }}`).
+Tolerances: goodput 2 %, mean srtt 3 % (5 % with random loss), retransmits and marks 25 % and {more}
+more, a flow's share {share} points, times of short transfers and answers 5 %. What misses has its
+reason in the last column, or is open. The tests hold the same (crates/sim/tests/sim/oracle.rs).
 
 | scenario | Linux Mbit/s | ours | differ by | Linux srtt ms | ours | differ by \
 | Linux rexmit | ours | Linux cwnd | ours | within |
@@ -146,6 +149,22 @@ open. The tests hold the same (crates/sim/tests/sim/oracle.rs).
 
 Linux's time begins with an established connection, ours with the SYN: over 600 ms that is 1 % of
 the goodput.
+
+### Three engines
+
+The same scenarios in the simulator, on Linux in virtual time (`skyhop linux`, every kernel that was
+built here; packets are carried by its own disciplines), and live on this machine's kernel with its
+own ticks: goodput in Mbit/s, mean srtt in ms, retransmits, and how far goodput and srtt are apart.
+
+{engines}
+
+### Our congestion controls in both
+
+The same C file in the simulator and as a module of Linux in virtual time: 10 s over 50 Mbit/s and
+40 ms with a queue of one BDP. Linux's own reno, cubic, bbr, vegas and hybla come there to what ours
+do as modules: what differs is the TCP around them, for hybla and vegas as slow start ends.
+
+{modules}
 
 ### Random loss
 
@@ -291,9 +310,9 @@ Lateness is the median of the runs', CPU the mean of what the engine and its tra
 {fixed}
 
 The same C files in both: two minutes of the published path from San Diego to New York, bent
-pipes, 150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP and
-SatPipe are told of every handover 0.5 s before it, without error. Tolerance: goodput within
-{orbit_tolerance:.0f} %.
+pipes, 150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP,
+SatPipe and LeoCC are told of every handover 0.5 s before it, without error. Tolerance: goodput
+within {orbit_tolerance:.0f} %.
 
 | cc | device | simulated Mbit/s | kernel | differ by | within | late | what they said they did: \
 simulator and kernel |
@@ -358,21 +377,153 @@ as these. Start-up is not compared: the browser's has that of dash.js in it.
 def main() -> int:
     """Compare, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help="how headings begin of what is made anew; the rest of the page stays; or all",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
-    jobs = parser.parse_args().jobs
+    given = parser.parse_args()
     try:
-        for name in (GATEWAYS, *(log.file for log in LOGS)):
-            needed(name)
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
-            page, linux_figure, kernel_figure = compare(executor)
+        with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as executor:
+            write(Made(executor), given.sections)
     except SkyhopError as error:
         print_note(f"validate: {error}")
         return 1
-    save(linux_figure, LINUX_FIGURE)
-    save(kernel_figure, KERNEL_FIGURE)
-    OUTPUT.write_text(page, "utf-8")
-    print(page)
     return 0
+
+
+HEADING = re.compile(r"^(?=#+ )", re.MULTILINE)
+"""What begins a section: one of its subsections is another."""
+
+
+def write(made: Made, wanted: Sequence[str]) -> None:
+    """Make sections anew, or all of them, and write the page after each."""
+    there = {_heading(text): text for text in HEADING.split(_page()) if text}
+    sections = {_heading(text): text for text in HEADING.split(PAGE) if text}
+    for name in wanted:
+        if not any(heading.startswith(name) for heading in sections):
+            raise InputError(f"{name}: no section; there are {', '.join(sections)}")
+    for heading, text in sections.items():
+        if wanted and not any(heading.startswith(name) for name in wanted):
+            continue
+        print_note(f"validate: {heading}")
+        there[heading] = text.format_map(made)
+        OUTPUT.write_text("".join(there[name] for name in sections if name in there), "utf-8")
+
+
+def _heading(section: str) -> str:
+    return section.split("\n", 1)[0].lstrip("# ")
+
+
+def _page() -> str:
+    return OUTPUT.read_text("utf-8") if OUTPUT.exists() else ""
+
+
+class Made(dict[str, str | int | float]):
+    """What the page has in it by name, each made when it is first asked for."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Make it with these processes."""
+        super().__init__(
+            more=linux_reference.RETRANSMITS_MORE,
+            share=round(100 * linux_reference.SHARE),
+            starts=linux_chance.STARTS,
+            apart=linux_chance.STARTS_APART_MS,
+            converged=linux_chance.CONVERGED_S,
+            orbit_tolerance=100 * simulator_and_kernel.ORBIT_TOLERANCE,
+        )
+        self._executor = executor
+
+    def __missing__(self, name: str) -> str:
+        """Make it: by the method of its name."""
+        self[name] = made = str(getattr(self, f"_{name}")())
+        return made
+
+    def _leoem(self) -> str:
+        return "\n".join(compared(log) for log in LOGS)
+
+    def _orbits(self) -> str:
+        return markdown([bench.orbit_row(relay) for relay in bench.LEOEM_S])
+
+    def _pairs(self) -> str:
+        return markdown([bench.pairs_row()])
+
+    def _simulations(self) -> str:
+        return markdown([bench_sim.simulation_row(one) for one in bench_sim.SIMULATIONS])
+
+    # --- against Linux: kernels that are built run first what the rest is compared with ---
+
+    def _linux_was(self) -> str:
+        return three_engines.anew()
+
+    @cached_property
+    def _rows(self) -> list[linux_reference.Row]:
+        _ = self["linux_was"]
+        return linux_reference.rows(self._executor)
+
+    @cached_property
+    def _shared(self) -> dict[str, list[linux_reference.Outcome]]:
+        _ = self["linux_was"]
+        return linux_chance.sharing(self._executor)
+
+    def _linux(self) -> str:
+        return linux_reference.table(self._rows)
+
+    def _engines(self) -> str:
+        _ = self["linux_was"]
+        return three_engines.table(self._executor)
+
+    def _modules(self) -> str:
+        return three_engines.modules_table()
+
+    def _losses(self) -> str:
+        _ = self["linux_was"]
+        return linux_chance.loss_table(linux_chance.lossy(self._executor))
+
+    def _shares(self) -> str:
+        return linux_chance.share_table(self._shared)
+
+    def _marks(self) -> str:
+        return linux_chance.marks_table(self._shared)
+
+    def _short(self) -> str:
+        _ = self["linux_was"]
+        return linux_short.table(self._executor)
+
+    def _traces(self) -> str:
+        return linux_traces.table()
+
+    def _readings(self) -> str:
+        return linux_reference.reading_table(self._rows)
+
+    def _not_modelled(self) -> str:
+        save(linux_reference.draw(self._rows), LINUX_FIGURE)
+        return linux_reference.not_modelled()
+
+    # --- against published values, and this machine's kernel ---
+
+    def _satcp(self) -> str:
+        return satcp_table.table(self._executor, needed(GATEWAYS))
+
+    def _fixed(self) -> str:
+        return simulator_and_kernel.fixed_table(self._executor)
+
+    def _orbit(self) -> str:
+        pairs = simulator_and_kernel.orbit_pairs(needed(GATEWAYS))
+        save(simulator_and_kernel.draw(pairs), KERNEL_FIGURE)
+        return simulator_and_kernel.orbit_table(pairs)
+
+    def _costs(self) -> str:
+        return kernel_costs.table()
+
+    def _films(self) -> str:
+        return films_in_browsers.table()
+
+    def _live(self) -> str:
+        devices = simulator_and_kernel.devices()
+        return "\n".join(punctuality(*path, device) for path in SCHEDULED for device in devices)
 
 
 def needed(name: str) -> Path:
@@ -391,61 +542,6 @@ def markdown(rows: list[dict[str, object]]) -> str:
 
 def _cell(value: object) -> str:
     return "-" if value is None else str(value)
-
-
-def against_linux(executor: Executor, rows: list[linux_reference.Row]) -> dict[str, str | int]:
-    """Return what the page says of simulated TCP against Linux."""
-    shared = linux_chance.sharing(executor)
-    return {
-        "more": linux_reference.RETRANSMITS_MORE,
-        "share": round(100 * linux_reference.SHARE),
-        "linux": linux_reference.table(rows),
-        "losses": linux_chance.loss_table(linux_chance.lossy(executor)),
-        "starts": linux_chance.STARTS,
-        "apart": linux_chance.STARTS_APART_MS,
-        "converged": linux_chance.CONVERGED_S,
-        "shares": linux_chance.share_table(shared),
-        "marks": linux_chance.marks_table(shared),
-        "short": linux_short.table(executor),
-        "traces": linux_traces.table(),
-        "readings": linux_reference.reading_table(rows),
-        "not_modelled": linux_reference.not_modelled(),
-    }
-
-
-def compare(executor: Executor) -> tuple[str, Figure, Figure]:
-    """Return the page and the figures beside it."""
-    rows = []
-    for log in LOGS:
-        print_note(f"validate: {log.name}")
-        rows.append(compared(log))
-    print_note("validate: speed")
-    orbits = markdown([bench.orbit_row(relay) for relay in bench.LEOEM_S])
-    simulations = markdown([bench_sim.simulation_row(one) for one in bench_sim.SIMULATIONS])
-    print_note("validate: simulations")
-    linux = linux_reference.rows(executor)
-    satcp = satcp_table.table(executor, needed(GATEWAYS))
-    print_note("validate: live runs (some minutes)")
-    pairs = simulator_and_kernel.orbit_pairs(needed(GATEWAYS))
-    page = PAGE.format(
-        leoem="\n".join(rows),
-        orbits=orbits,
-        pairs=markdown([bench.pairs_row()]),
-        simulations=simulations,
-        **against_linux(executor, linux),
-        satcp=satcp,
-        fixed=simulator_and_kernel.fixed_table(executor),
-        orbit=simulator_and_kernel.orbit_table(pairs),
-        orbit_tolerance=100 * simulator_and_kernel.ORBIT_TOLERANCE,
-        costs=kernel_costs.table(),
-        films=films_in_browsers.table(),
-        live="\n".join(
-            punctuality(*path, device)
-            for path in SCHEDULED
-            for device in simulator_and_kernel.devices()
-        ),
-    )
-    return page, linux_reference.draw(linux), simulator_and_kernel.draw(pairs)
 
 
 if __name__ == "__main__":

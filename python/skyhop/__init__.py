@@ -47,6 +47,7 @@ __all__ = [
     "constellation",
     "figures",
     "import_path",
+    "linux",
     "live",
     "path",
     "read_all_pairs",
@@ -58,7 +59,7 @@ __all__ = [
     "sweep",
 ]
 
-_PACKAGES = ("figures", "report", "study")
+_PACKAGES = ("figures", "linux", "report", "study")
 
 _HOMES = {
     "AllPairs": "data.pairs",

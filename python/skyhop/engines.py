@@ -148,6 +148,7 @@ def live(
         "server": program.server if program else None,
         "default_cc": None if cc is None else whole_cc_name(cc),
         "internet": program.internet if program else False,
+        "guest": None,
     }
     return run_with("live", loaded, output, options, force=force, observer=observer)
 
@@ -199,8 +200,14 @@ def _watched(observer: Observer | None, options: _core.EngineOptions) -> Iterato
 
 
 def run_aside(
-    engine: str, scenario: _core.Scenario, directory: Path, path: _core.PathTrace | None = None
-) -> None:
+    engine: str,
+    scenario: _core.Scenario,
+    directory: Path,
+    path: _core.PathTrace | None = None,
+    *,
+    options: _core.EngineOptions | None = None,
+    progress: Progress = ignore_progress,
+) -> int | None:
     """Run into an empty directory of the caller's, who moves it into place when this has ended.
 
     What fails takes the directory away; what is stopped is for the caller to remove.
@@ -210,16 +217,24 @@ def run_aside(
         scenario: the checked scenario.
         directory: where to; a path that was read from a file there is linked to it, not copied.
         path: the scenario's path where it is known already.
+        options: what the run is told beside its scenario.
+        progress: is told how far the run is.
+
+    Returns:
+        The exit status of the program that made the traffic; None without one.
 
     Raises:
         InterruptedRunError: Ctrl-C.
     """
+    options = options or _NO_OPTIONS
     experiment = _core.Experiment.build(
-        scenario, position_of, ignore_progress, path, foretell=_foretell
-    )
+        scenario, position_of, ignore_progress, path, default_cc=options["default_cc"],
+        for_program=options["client"] is not None, foretell=_foretell,
+    )  # fmt: skip
     into = _core.RunDirectory.aside(os.fspath(directory))
-    outcome = _core.run_engine(_engine(engine), experiment, into, _NO_OPTIONS, ignore_progress)
+    outcome = _core.run_engine(_engine(engine), experiment, into, options, progress)
     _check_whole(outcome)
+    return outcome[2]
 
 
 def summary_with(
@@ -268,6 +283,7 @@ _NO_OPTIONS: _core.EngineOptions = {
     "server": None,
     "default_cc": None,
     "internet": False,
+    "guest": None,
 }
 
 

@@ -61,7 +61,8 @@ class Run:
 
         `goodput_bps` is that of the time since the sample before; `cwnd_packets`,
         `inflight_packets` and `ssthresh_packets` count packets of the flow's MSS, `srtt_us` is in
-        microseconds; `retransmits` and `marks` count packets since the sample before.
+        microseconds; `retransmits` and `marks` count packets since the sample before;
+        `marks` is null where links do not say whose packets they mark.
         """
         return self._table("flows.parquet")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import bench
+import bench_linux
 import bench_previous
 import bench_sim
 import bench_start
@@ -20,6 +21,7 @@ def test_every_figure_of_before_belongs_to_a_row() -> None:
         "sim": {bench_sim.RING, *(simulation.name for simulation in bench_sim.SIMULATIONS)},
         "studies": {load.row for load in bench_study.LOADS},
         "video": set(bench_video.SESSIONS),
+        "linux": set(bench_linux.WAYS),
     }
     assert {part: set(content[part]) - names for part, names in rows.items()} == {
         part: set() for part in rows

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Skyhop, skyhop_command
+from guest_kernels import needs_module_kernel
 from needs import missing, needs_namespaces, needs_program, needs_root, unless_impossible
 
 import skyhop as sh
@@ -19,6 +20,9 @@ from skyhop.data.templates import template
 PAGE = (ROOT / "docs" / "first-cc.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    (?:sudo )?skyhop (.+)$", PAGE, re.MULTILINE)
 AS_ROOT = re.findall(r"^    sudo skyhop (.+)$", PAGE, re.MULTILINE)
+IN_GUEST = [
+    command for command in COMMANDS if command.startswith("linux ") or "--kernel" in command
+]
 
 
 def write_inputs(directory: Path) -> None:
@@ -38,7 +42,7 @@ def shortened(command: str) -> list[str]:
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_program("cc")
     write_inputs(tmp_path)
-    commands = [command for command in COMMANDS if command not in AS_ROOT]
+    commands = [command for command in COMMANDS if command not in (*AS_ROOT, *IN_GUEST)]
     assert len(commands) >= 9
     for command in commands:
         done = skyhop(*shlex.split(command))
@@ -55,6 +59,18 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     assert file == str(tmp_path / "myidea.c")
     assert (tmp_path / "first.html").stat().st_size > 100_000
     assert "myidea.c" in (tmp_path / "results" / "report.html").read_text("utf-8")
+
+
+def test_the_command_for_a_guest_runs(skyhop: Skyhop, tmp_path: Path) -> None:
+    needs_module_kernel()
+    write_inputs(tmp_path)
+    assert skyhop("cc", "new", "myidea.c").returncode == 0
+    run, check = IN_GUEST
+    # What the other does is tried in test_linux_cc.py.
+    assert check.startswith("cc check myidea.c --kernel ")
+    done = skyhop(*shortened(run))
+    assert done.returncode == 0, done.stderr
+    assert sh.read_run(tmp_path / "runs" / "linux").summary["flows"][0]["cc"] == "myidea.c"
 
 
 @pytest.mark.alone

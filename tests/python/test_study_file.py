@@ -150,7 +150,7 @@ WRONG = {
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
     "another engine": (
         {"engine": "ns3"},
-        "engine: expected 'sim', 'live', 'elements', 'predict', 'video' or 'browser' (it is",
+        "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'video' or 'browser'",
     ),
     "a list of lists": (
         {"axis": [{**CC, "values": [["bbr"]]}]}, "axis.0.values.0: expected a number, text, true"

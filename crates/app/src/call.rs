@@ -237,7 +237,7 @@ impl Sending {
         }
         let frame = self.next / self.stream.packets;
         // After a pause of the machine the missed frames stay missed, which the receiver counts as lost: no bursts.
-        if self.next % self.stream.packets == 0 && self.stream.due(frame + 1) <= now {
+        if self.next.is_multiple_of(self.stream.packets) && self.stream.due(frame + 1) <= now {
             self.next = (self.stream.first_from(now).max(frame + 1) - 1) * self.stream.packets;
         }
         let frame = self.next / self.stream.packets;

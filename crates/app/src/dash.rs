@@ -459,12 +459,12 @@ impl Application for Server {
     }
 
     fn poll(&mut self, _now: Instant) -> Action {
-        if self.received >= self.request {
-            if let Some(size) = self.orders.of(self.next) {
-                self.received -= self.request;
-                self.next.number += 1;
-                return Action::Write(size);
-            }
+        if self.received >= self.request
+            && let Some(size) = self.orders.of(self.next)
+        {
+            self.received -= self.request;
+            self.next.number += 1;
+            return Action::Write(size);
         }
         if self.is_finishing {
             self.is_finishing = false;

@@ -7,6 +7,13 @@ pub const TCP_CONG_NON_RESTRICTED: u32 = 1;
 pub const TCP_CONG_NEEDS_ECN: u32 = 2;
 pub const TCP_INFINITE_SSTHRESH: u32 = 2147483647;
 pub const TCP_INIT_CWND: u32 = 10;
+pub const SKYHOP_APP_LIMITED: u32 = 1;
+pub const SKYHOP_CWND_LIMITED: u32 = 2;
+pub const SKYHOP_OBEYS: u32 = 4;
+pub const SKYHOP_LAST_REPORT: u32 = 8;
+pub const SKYHOP_FACTOR_ONE: u32 = 1024;
+pub const SKYHOP_RATE_ONE: u32 = 16777216;
+pub const SKYHOP_MOST_PARAMS: u32 = 64;
 pub type u8_ = u8;
 pub type u16_ = u16;
 pub type u32_ = u32;
@@ -662,7 +669,9 @@ pub const SKYHOP_HOLD: PhaseKind = 0;
 pub const SKYHOP_DRAIN: PhaseKind = 1;
 /// the window stays closed to see the new path's RTT
 pub const SKYHOP_PROBE_RTT: PhaseKind = 2;
-/// ---- What a module does about it, for whoever watches ----
+/// nothing was decided for so long that the base algorithm decides from its end on
+pub const SKYHOP_FALLBACK: PhaseKind = 3;
+/// ---- What a module does about it, and what else it does, for whoever watches ----
 pub type PhaseKind = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -733,6 +742,242 @@ const _: () = {
     ][::std::mem::offset_of!(Told, remote_port) - 34usize];
     ["Offset of field: Told::unused"][::std::mem::offset_of!(Told, unused) - 36usize];
 };
+/** A connection at the end of an interval. What grows is counted from its beginning, so that whoever misses a report finds
+ it in the next. Packets, unless said otherwise.*/
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// the connection's, drawn at random
+    pub id: u64_,
+    /// 0 in the simulator
+    pub netns_cookie: u64_,
+    /// on the clock of skyhop_now_ns()
+    pub at_ns: u64_,
+    /// when the interval began
+    pub began_ns: u64_,
+    /// bytes per second; all ones: there is no bound
+    pub pacing_rate: u64_,
+    pub bytes_acked: u64_,
+    /// again or for the first time
+    pub bytes_sent: u64_,
+    /// of the interval's samples of the delivery rate: packets per us, of SKYHOP_RATE_ONE
+    pub rate_sum: u64_,
+    /// of the interval's samples of the round trip
+    pub rtt_sum_us: u64_,
+    pub handover: Handover,
+    /// how many
+    pub rate_samples: u32_,
+    pub rtt_samples: u32_,
+    pub rtt_least_us: u32_,
+    pub rtt_most_us: u32_,
+    pub rtt_first_us: u32_,
+    pub rtt_last_us: u32_,
+    pub srtt_us: u32_,
+    pub rttvar_us: u32_,
+    /// as TCP has it; all ones: unknown
+    pub min_rtt_us: u32_,
+    pub delivered: u32_,
+    pub delivered_ce: u32_,
+    pub lost: u32_,
+    pub retransmitted: u32_,
+    /// with data, again or for the first time
+    pub sent: u32_,
+    /// of the interval
+    pub acks: u32_,
+    /// delivered, as TCP's own sample of the delivery rate has it,
+    pub rate_packets: u32_,
+    /// and in which time; 0: there is none
+    pub rate_interval_us: u32_,
+    pub cwnd: u32_,
+    pub ssthresh: u32_,
+    pub packets_out: u32_,
+    pub sacked_out: u32_,
+    pub lost_out: u32_,
+    pub retrans_out: u32_,
+    /// bytes
+    pub mss: u32_,
+    /// enum tcp_ca_state
+    pub state: u32_,
+    /// SKYHOP_APP_LIMITED ...
+    pub flags: u32_,
+    pub local_port: u16_,
+    /// in network order
+    pub remote_port: u16_,
+    /// in network order
+    pub remote_ipv4: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Report"][::std::mem::size_of::<Report>() - 216usize];
+    ["Alignment of Report"][::std::mem::align_of::<Report>() - 8usize];
+    ["Offset of field: Report::id"][::std::mem::offset_of!(Report, id) - 0usize];
+    [
+        "Offset of field: Report::netns_cookie",
+    ][::std::mem::offset_of!(Report, netns_cookie) - 8usize];
+    ["Offset of field: Report::at_ns"][::std::mem::offset_of!(Report, at_ns) - 16usize];
+    [
+        "Offset of field: Report::began_ns",
+    ][::std::mem::offset_of!(Report, began_ns) - 24usize];
+    [
+        "Offset of field: Report::pacing_rate",
+    ][::std::mem::offset_of!(Report, pacing_rate) - 32usize];
+    [
+        "Offset of field: Report::bytes_acked",
+    ][::std::mem::offset_of!(Report, bytes_acked) - 40usize];
+    [
+        "Offset of field: Report::bytes_sent",
+    ][::std::mem::offset_of!(Report, bytes_sent) - 48usize];
+    [
+        "Offset of field: Report::rate_sum",
+    ][::std::mem::offset_of!(Report, rate_sum) - 56usize];
+    [
+        "Offset of field: Report::rtt_sum_us",
+    ][::std::mem::offset_of!(Report, rtt_sum_us) - 64usize];
+    [
+        "Offset of field: Report::handover",
+    ][::std::mem::offset_of!(Report, handover) - 72usize];
+    [
+        "Offset of field: Report::rate_samples",
+    ][::std::mem::offset_of!(Report, rate_samples) - 104usize];
+    [
+        "Offset of field: Report::rtt_samples",
+    ][::std::mem::offset_of!(Report, rtt_samples) - 108usize];
+    [
+        "Offset of field: Report::rtt_least_us",
+    ][::std::mem::offset_of!(Report, rtt_least_us) - 112usize];
+    [
+        "Offset of field: Report::rtt_most_us",
+    ][::std::mem::offset_of!(Report, rtt_most_us) - 116usize];
+    [
+        "Offset of field: Report::rtt_first_us",
+    ][::std::mem::offset_of!(Report, rtt_first_us) - 120usize];
+    [
+        "Offset of field: Report::rtt_last_us",
+    ][::std::mem::offset_of!(Report, rtt_last_us) - 124usize];
+    [
+        "Offset of field: Report::srtt_us",
+    ][::std::mem::offset_of!(Report, srtt_us) - 128usize];
+    [
+        "Offset of field: Report::rttvar_us",
+    ][::std::mem::offset_of!(Report, rttvar_us) - 132usize];
+    [
+        "Offset of field: Report::min_rtt_us",
+    ][::std::mem::offset_of!(Report, min_rtt_us) - 136usize];
+    [
+        "Offset of field: Report::delivered",
+    ][::std::mem::offset_of!(Report, delivered) - 140usize];
+    [
+        "Offset of field: Report::delivered_ce",
+    ][::std::mem::offset_of!(Report, delivered_ce) - 144usize];
+    ["Offset of field: Report::lost"][::std::mem::offset_of!(Report, lost) - 148usize];
+    [
+        "Offset of field: Report::retransmitted",
+    ][::std::mem::offset_of!(Report, retransmitted) - 152usize];
+    ["Offset of field: Report::sent"][::std::mem::offset_of!(Report, sent) - 156usize];
+    ["Offset of field: Report::acks"][::std::mem::offset_of!(Report, acks) - 160usize];
+    [
+        "Offset of field: Report::rate_packets",
+    ][::std::mem::offset_of!(Report, rate_packets) - 164usize];
+    [
+        "Offset of field: Report::rate_interval_us",
+    ][::std::mem::offset_of!(Report, rate_interval_us) - 168usize];
+    ["Offset of field: Report::cwnd"][::std::mem::offset_of!(Report, cwnd) - 172usize];
+    [
+        "Offset of field: Report::ssthresh",
+    ][::std::mem::offset_of!(Report, ssthresh) - 176usize];
+    [
+        "Offset of field: Report::packets_out",
+    ][::std::mem::offset_of!(Report, packets_out) - 180usize];
+    [
+        "Offset of field: Report::sacked_out",
+    ][::std::mem::offset_of!(Report, sacked_out) - 184usize];
+    [
+        "Offset of field: Report::lost_out",
+    ][::std::mem::offset_of!(Report, lost_out) - 188usize];
+    [
+        "Offset of field: Report::retrans_out",
+    ][::std::mem::offset_of!(Report, retrans_out) - 192usize];
+    ["Offset of field: Report::mss"][::std::mem::offset_of!(Report, mss) - 196usize];
+    ["Offset of field: Report::state"][::std::mem::offset_of!(Report, state) - 200usize];
+    ["Offset of field: Report::flags"][::std::mem::offset_of!(Report, flags) - 204usize];
+    [
+        "Offset of field: Report::local_port",
+    ][::std::mem::offset_of!(Report, local_port) - 208usize];
+    [
+        "Offset of field: Report::remote_port",
+    ][::std::mem::offset_of!(Report, remote_port) - 210usize];
+    [
+        "Offset of field: Report::remote_ipv4",
+    ][::std::mem::offset_of!(Report, remote_ipv4) - 212usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// at_ns of the report that it answers; 0: there is none
+    pub report_ns: u64_,
+    /// bytes per second; 0: what follows from the window
+    pub pacing_rate: u64_,
+    /// packets; 0: as it is
+    pub cwnd: u32_,
+    /// what the window is multiplied by, of SKYHOP_FACTOR_ONE; 0: not
+    pub factor: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Decision"][::std::mem::size_of::<Decision>() - 24usize];
+    ["Alignment of Decision"][::std::mem::align_of::<Decision>() - 8usize];
+    [
+        "Offset of field: Decision::report_ns",
+    ][::std::mem::offset_of!(Decision, report_ns) - 0usize];
+    [
+        "Offset of field: Decision::pacing_rate",
+    ][::std::mem::offset_of!(Decision, pacing_rate) - 8usize];
+    [
+        "Offset of field: Decision::cwnd",
+    ][::std::mem::offset_of!(Decision, cwnd) - 16usize];
+    [
+        "Offset of field: Decision::factor",
+    ][::std::mem::offset_of!(Decision, factor) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct Registration {
+    pub name: [::std::os::raw::c_char; 16usize],
+    pub params_len: u64_,
+    pub params: [u64_; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Registration"][::std::mem::size_of::<Registration>() - 536usize];
+    ["Alignment of Registration"][::std::mem::align_of::<Registration>() - 8usize];
+    [
+        "Offset of field: Registration::name",
+    ][::std::mem::offset_of!(Registration, name) - 0usize];
+    [
+        "Offset of field: Registration::params_len",
+    ][::std::mem::offset_of!(Registration, params_len) - 16usize];
+    [
+        "Offset of field: Registration::params",
+    ][::std::mem::offset_of!(Registration, params) - 24usize];
+};
+/// What is written to it afterwards. A handover that is not valid takes back what was announced.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    pub key: SignalKey,
+    pub handover: Handover,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Announcement"][::std::mem::size_of::<Announcement>() - 48usize];
+    ["Alignment of Announcement"][::std::mem::align_of::<Announcement>() - 8usize];
+    [
+        "Offset of field: Announcement::key",
+    ][::std::mem::offset_of!(Announcement, key) - 0usize];
+    [
+        "Offset of field: Announcement::handover",
+    ][::std::mem::offset_of!(Announcement, handover) - 16usize];
+};
 /// What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call.
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -748,11 +993,17 @@ pub struct Host {
     >,
     /// for tell
     pub phases: *mut ::std::os::raw::c_void,
+    pub report: ::std::option::Option<
+        unsafe extern "C" fn(decider: *mut ::std::os::raw::c_void, report: *const Report),
+    >,
+    /// for report; NULL: nobody decides
+    pub decider: *mut ::std::os::raw::c_void,
+    pub decision: Decision,
     pub hz: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of Host"][::std::mem::size_of::<Host>() - 80usize];
+    ["Size of Host"][::std::mem::size_of::<Host>() - 120usize];
     ["Alignment of Host"][::std::mem::align_of::<Host>() - 8usize];
     ["Offset of field: Host::state"][::std::mem::offset_of!(Host, state) - 0usize];
     ["Offset of field: Host::params"][::std::mem::offset_of!(Host, params) - 8usize];
@@ -762,7 +1013,12 @@ const _: () = {
     ][::std::mem::offset_of!(Host, handover) - 24usize];
     ["Offset of field: Host::tell"][::std::mem::offset_of!(Host, tell) - 56usize];
     ["Offset of field: Host::phases"][::std::mem::offset_of!(Host, phases) - 64usize];
-    ["Offset of field: Host::hz"][::std::mem::offset_of!(Host, hz) - 72usize];
+    ["Offset of field: Host::report"][::std::mem::offset_of!(Host, report) - 72usize];
+    ["Offset of field: Host::decider"][::std::mem::offset_of!(Host, decider) - 80usize];
+    [
+        "Offset of field: Host::decision",
+    ][::std::mem::offset_of!(Host, decision) - 88usize];
+    ["Offset of field: Host::hz"][::std::mem::offset_of!(Host, hz) - 112usize];
 };
 /// A row of a module's table.
 #[repr(C)]

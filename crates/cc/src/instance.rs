@@ -3,11 +3,13 @@ use std::fmt;
 use std::ptr;
 
 use skyhop_model::CongestionState;
+use skyhop_units::Duration;
 
 use crate::bindings::{
     self, AckSample, CaEvent, Handover, RateSample, Sock, TcpCongestionOps, TcpSock,
 };
 use crate::congestion_control::CongestionControl;
+use crate::decider::{Decider, Deciding};
 use crate::error::CcError;
 use crate::module::Module;
 use crate::registry::Setup;
@@ -23,6 +25,8 @@ pub struct Instance {
     host: Box<bindings::Host>,
     /// What the algorithm told of and nobody has asked for yet.
     phases: Vec<Phase>,
+    /// Who decides for it, where somebody does.
+    deciding: Option<Deciding>,
 }
 
 // SAFETY: the pointers in `host` are set from the fields beside it before every call and not used between.
@@ -46,9 +50,12 @@ impl Instance {
             handover: Handover::default(),
             tell: Some(tell),
             phases: ptr::null_mut(),
+            report: Some(report),
+            decider: ptr::null_mut(),
+            decision: bindings::Decision::default(),
             hz: 1000,
         });
-        Ok(Instance { module, ops, params, state, host, phases: Vec::new() })
+        Ok(Instance { module, ops, params, state, host, phases: Vec::new(), deciding: None })
     }
 
     /// The same with all that a connection's controller is made with.
@@ -71,6 +78,13 @@ impl Instance {
         self
     }
 
+    /// Who decides for the algorithm, where that is one that others decide for; a decision is there `delay` after the
+    /// report that it answers.
+    pub fn decided_by(mut self, decider: Box<dyn Decider>, delay: Duration) -> Instance {
+        self.deciding = Some(Deciding::new(decider, delay));
+        self
+    }
+
     /// The algorithm.
     pub fn module(&self) -> &'static Module {
         self.module
@@ -88,6 +102,10 @@ impl Instance {
         self.host.state = self.state.as_mut_ptr().cast();
         self.host.params = self.params.as_ptr();
         self.host.phases = (&raw mut self.phases).cast();
+        if let Some(deciding) = &mut self.deciding {
+            self.host.decision = deciding.newest(tp.tcp_mstamp * 1000);
+            self.host.decider = (&raw mut *deciding).cast();
+        }
         tp.inet_conn.icsk_ca_priv[0] = (&raw mut *self.host).expose_provenance() as u64;
         let answer = hook((&raw mut *tp).cast());
         // An address differs from run to run: it must not stay in what may be compared or printed.
@@ -102,6 +120,12 @@ unsafe extern "C" fn tell(phases: *mut c_void, phase: *const bindings::Phase) {
     // SAFETY: `call` has set the first to the instance's list, and the header passes a phase on its stack.
     let (phases, phase) = unsafe { (&mut *phases.cast::<Vec<Phase>>(), *phase) };
     phases.extend(phase.known());
+}
+
+/// `report` of the host struct.
+unsafe extern "C" fn report(decider: *mut c_void, report: *const bindings::Report) {
+    // SAFETY: `call` has set the first to the instance's, and the header passes a report on its stack.
+    unsafe { (*decider.cast::<Deciding>()).report(&*report) }
 }
 
 /// A hook that the algorithm leaves out does nothing, or says `None`.

@@ -19,6 +19,7 @@
 pub mod bindings;
 mod caller;
 mod congestion_control;
+mod decider;
 mod error;
 mod instance;
 mod map;
@@ -28,12 +29,13 @@ mod registry;
 mod sock;
 
 pub use bindings::{
-    AckSample, CaEvent, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample, RateSample,
-    SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock, TCP_INFINITE_SSTHRESH, TCP_INIT_CWND,
-    TcpSock,
+    AckSample, CaEvent, Decision, Handover, InetConnectionSock, InetSock, MinMax, MinMaxSample,
+    RateSample, Report, SK_PACING_FQ, SK_PACING_NEEDED, SK_PACING_NONE, Sock,
+    TCP_INFINITE_SSTHRESH, TCP_INIT_CWND, TcpSock,
 };
 pub use caller::Caller;
 pub use congestion_control::CongestionControl;
+pub use decider::Decider;
 pub use error::CcError;
 pub use instance::Instance;
 pub use map::MapValue;

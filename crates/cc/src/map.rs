@@ -1,8 +1,11 @@
-//! What the kernel's modules and the loader share in BPF maps: structs of the header, as bytes.
+//! What the kernel's modules and the loader share, in BPF maps or by a module's file: structs of the header, as bytes.
 
-use crate::bindings::{Handover, Phase, SignalKey, Told};
+use crate::bindings::{
+    Announcement, Decision, Handover, Phase, Registration, Report, SKYHOP_MOST_PARAMS, SignalKey,
+    Told,
+};
 
-/// A struct that may lie in a map.
+/// A struct that may lie in a map, or be written to a file.
 ///
 /// # Safety
 /// It holds whole numbers only, without gaps between them.
@@ -33,6 +36,22 @@ const _: () = assert!(size_of::<Handover>() == 3 * 8 + 2 * 4);
 unsafe impl MapValue for Told {}
 const _: () = assert!(size_of::<Phase>() == 3 * 8);
 const _: () = assert!(size_of::<Told>() == 8 + size_of::<Phase>() + 2 * 2 + 4);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Registration {}
+const _: () = assert!(size_of::<Registration>() == 16 + 8 + 8 * SKYHOP_MOST_PARAMS as usize);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Announcement {}
+const _: () = assert!(size_of::<Announcement>() == size_of::<SignalKey>() + size_of::<Handover>());
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Report {}
+const _: () = assert!(size_of::<Report>() == 9 * 8 + size_of::<Handover>() + 26 * 4 + 2 * 2 + 4);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Decision {}
+const _: () = assert!(size_of::<Decision>() == 2 * 8 + 2 * 4);
 
 #[cfg(test)]
 mod tests {

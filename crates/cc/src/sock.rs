@@ -28,6 +28,7 @@ const _: () = {
     assert!(PhaseKind::Hold as u32 == bindings::SKYHOP_HOLD);
     assert!(PhaseKind::Drain as u32 == bindings::SKYHOP_DRAIN);
     assert!(PhaseKind::ProbeRtt as u32 == bindings::SKYHOP_PROBE_RTT);
+    assert!(PhaseKind::Fallback as u32 == bindings::SKYHOP_FALLBACK);
     assert!(CongestionState::Open as u32 == bindings::TCP_CA_Open);
     assert!(CongestionState::Disorder as u32 == bindings::TCP_CA_Disorder);
     assert!(CongestionState::Cwr as u32 == bindings::TCP_CA_CWR);

@@ -16,6 +16,12 @@ pub enum CcFileError {
     /// It is in Python, which only the simulator runs.
     #[error("{file}: is in Python, which runs in the simulator alone (skyhop sim): write it in C")]
     Python { file: String },
+    /// A card or its network is not what it should be.
+    #[error("{file}: {what}")]
+    Policy { file: String, what: String },
+    /// Its weights are not here.
+    #[error("{file}: is not here: {advice}")]
+    NoNetwork { file: String, advice: String },
     /// Nothing compiles for this machine.
     #[error(
         "{file}: there is no C compiler here: install one (sudo apt-get install gcc libc6-dev)"

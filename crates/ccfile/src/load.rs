@@ -57,8 +57,13 @@ const ATTEMPTS: usize = 5;
 /// What is wrong with the file, or what this machine lacks.
 pub fn load(file: &Path) -> Result<Loaded, CcFileError> {
     let sources = Sources::read(file)?;
-    if sources.language() == CcLanguage::Python {
-        return Err(CcFileError::Python { file: sources.file().to_owned() });
+    match sources.language() {
+        CcLanguage::C => {}
+        CcLanguage::Python => return Err(CcFileError::Python { file: sources.file().to_owned() }),
+        CcLanguage::Card => {
+            let what = "is a card, which nothing compiles".to_owned();
+            return Err(CcFileError::Policy { file: sources.file().to_owned(), what });
+        }
     }
     let compiler = Compiler::find(Target::Native, sources.file())?;
     let key = key(&compiler, &sources);

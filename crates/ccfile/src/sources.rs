@@ -9,6 +9,7 @@ use skyhop_model::{CcLanguage, MOST_CC_LETTERS, cc_language};
 
 use crate::error::CcFileError;
 use crate::headers;
+use crate::policy;
 
 /// A congestion control's file, and the headers of the user's that it includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +66,19 @@ impl Sources {
         if self.digests.contains_key(&name) {
             return Ok(());
         }
-        let content = fs::read(file)
-            .map_err(|error| CcFileError::Read { file: name.clone(), reason: error.to_string() })?;
+        let content = match self.language {
+            CcLanguage::Card => policy::read(file, policy::MOST_CARD, "")?,
+            _ => fs::read(file).map_err(|error| CcFileError::Read {
+                file: name.clone(),
+                reason: error.to_string(),
+            })?,
+        };
         self.check_header(file, &name, &content)?;
         self.digests.insert(name, hex(&Sha256::digest(&content)));
-        if self.language == CcLanguage::Python {
-            return Ok(());
+        match self.language {
+            CcLanguage::C => {}
+            CcLanguage::Python => return Ok(()),
+            CcLanguage::Card => return self.add_network(file, &content),
         }
         let text = String::from_utf8_lossy(&content);
         self.hears |= text.contains("skyhop_handover(");
@@ -79,6 +87,15 @@ impl Sources {
             .map(|header| beside.join(header))
             .filter(|header| header.is_file())
             .try_for_each(|header| self.add(&header))
+    }
+
+    /// Adds the file of a card's network.
+    fn add_network(&mut self, card: &Path, content: &[u8]) -> Result<(), CcFileError> {
+        let network = policy::network_of(card, content)?;
+        let content = policy::read(&network.file, policy::MOST_NETWORK, &network.published)?;
+        self.digests
+            .insert(network.file.to_string_lossy().into_owned(), hex(&Sha256::digest(&content)));
+        Ok(())
     }
 
     /// Refuses a header of skyhop's of another version, which a compiler would find first.
@@ -95,9 +112,9 @@ impl Sources {
     }
 }
 
-/// Whether the kernel takes the name of a file in C: one in Python never gets there.
+/// Whether the kernel takes the name of a file in C: others never get there.
 fn is_named_well(file: &Path) -> bool {
-    if file.extension().is_some_and(|extension| extension == "py") {
+    if file.extension().is_some_and(|extension| extension != "c") {
         return true;
     }
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();

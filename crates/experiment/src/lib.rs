@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, Dscp, End, LiveDevice, PATH_LINK};
+use skyhop_model::{Direction, Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
@@ -46,6 +46,8 @@ pub struct Experiment {
     pub force_size: bool,
     /// What carries packets in a live run.
     pub device: LiveDevice,
+    /// What carries packets in a guest's run.
+    pub linux_link: LinuxLink,
     /// The files of the user's that congestion controls are made of, by their whole names: the SHA-256 of each.
     pub cc_files: BTreeMap<String, String>,
 }

@@ -31,6 +31,13 @@ impl RunClock {
         self.at(now)
     }
 
+    /// How long it is until `at`: before the run began, that lead too.
+    fn left_until(self, at: Instant) -> Duration {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
+        let at = self.start_ns.saturating_add(at.as_nanos());
+        Duration::from_nanos(at.saturating_sub(now))
+    }
+
     /// A time of `CLOCK_MONOTONIC` in the run; its beginning for what was before.
     pub fn at(self, monotonic_ns: u64) -> Instant {
         Instant::from_nanos(monotonic_ns.saturating_sub(self.start_ns))
@@ -92,22 +99,27 @@ pub fn wait<'fd>(
     stop: &'fd Stop,
     fds: impl IntoIterator<Item = (BorrowedFd<'fd>, PollFlags)>,
 ) -> Result<(), HostError> {
-    let left = until.saturating_since(clock.now());
+    let left = clock.left_until(until);
     if left == Duration::ZERO || stop.is_set() {
         return Ok(());
     }
     let mut waited_for = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
     waited_for.extend(fds.into_iter().map(|(fd, events)| PollFd::new(fd, events)));
-    let timeout = timespec(left.as_nanos().min(i64::MAX as u64));
-    match ppoll(&mut waited_for, Some(timeout), None) {
+    poll_for(Some(left), &mut waited_for)
+}
+
+/// Waits for `left`, or for ever, or until one of `fds` is ready for its events.
+pub fn poll_for(left: Option<Duration>, fds: &mut [PollFd<'_>]) -> Result<(), HostError> {
+    let timeout = left.map(|left| timespec(left.as_nanos().min(i64::MAX as u64)));
+    match ppoll(fds, timeout, None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(error) => Err(error).context("cannot wait for a socket"),
     }
 }
 
-/// Waits until `until`; false when `stop` was set before that.
+/// Waits until `until`, its beginning too; false when `stop` was set before that.
 pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool, HostError> {
-    while clock.now() < until && !stop.is_set() {
+    while clock.left_until(until) > Duration::ZERO && !stop.is_set() {
         wait(clock, until, stop, None)?;
     }
     Ok(!stop.is_set())
@@ -116,4 +128,29 @@ pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool,
 /// Lets this thread's waits end when they should: the default slack is 50 us.
 pub fn wake_precisely() -> Result<(), HostError> {
     nix::sys::prctl::set_timerslack(1).context("cannot set the timer slack")
+}
+
+/// Lets this thread run before all others that could, which is for those who hardly compute. Its waits have no slack then.
+pub fn run_first() -> Result<(), HostError> {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads one sched_param, which lives for the call.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
+    nix::errno::Errno::result(set).context("cannot put a thread first").map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_with_the_run_waits_for_it() {
+        let lead = Duration::from_millis(30);
+        let clock = RunClock::starting_in(lead).unwrap();
+        assert_eq!(clock.now(), Instant::START);
+        let stop = Stop::new().unwrap();
+        assert!(sleep_until(clock, Instant::START, &stop).unwrap());
+        assert!(clock.now() > Instant::START, "it was not waited for");
+        stop.set().unwrap();
+        assert!(!sleep_until(clock, Instant::from_nanos(u64::MAX / 2), &stop).unwrap());
+    }
 }

@@ -12,6 +12,7 @@ pub mod namespace;
 pub mod program;
 mod rtnetlink;
 pub mod socket;
+pub mod tc;
 mod tcp_header;
 pub mod tcp_info;
 pub mod tcp_sockets;

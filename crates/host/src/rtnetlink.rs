@@ -43,6 +43,29 @@ pub struct PeerRoute<'n> {
     pub cc: Option<&'n str>,
 }
 
+/// Makes a device of the calling thread's namespace the way to an address of another one.
+pub fn lead(peer: Ipv4Addr, device: &str) -> Result<(), Errno> {
+    let mut route = RouteMessage::default();
+    route.header = unicast(32);
+    route.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(peer)),
+        RouteAttribute::Oif(if_nametoindex(device)?),
+    ];
+    request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+fn unicast(prefix: u8) -> RouteHeader {
+    RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: prefix,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Static,
+        scope: RouteScope::Link,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    }
+}
+
 impl PeerRoute<'_> {
     /// Makes it one of the calling thread's namespace, in place of one to the same address.
     ///
@@ -63,15 +86,7 @@ impl PeerRoute<'_> {
     /// For addresses that share so many bits with the peer's.
     fn set_for(self, prefix: u8) -> Result<(), Errno> {
         let mut route = RouteMessage::default();
-        route.header = RouteHeader {
-            address_family: AddressFamily::Inet,
-            destination_prefix_length: prefix,
-            table: RouteHeader::RT_TABLE_MAIN,
-            protocol: RouteProtocol::Static,
-            scope: RouteScope::Link,
-            kind: RouteType::Unicast,
-            ..RouteHeader::default()
-        };
+        route.header = unicast(prefix);
         let cc = self.cc.map(|cc| RouteMetric::CcAlgo(cc.to_owned()));
         let metrics = self.initial_cwnd.map(RouteMetric::InitCwnd).into_iter().chain(cc);
         let destination = RouteAttribute::Destination(RouteAddress::Inet(self.peer));
@@ -132,7 +147,12 @@ fn request(body: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
     socket::send(kernel.as_raw_fd(), &bytes, MsgFlags::empty())?;
     let mut answer = [0; 4096];
     let length = socket::recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..length]);
+    acknowledged(&answer[..length])
+}
+
+/// What the kernel's answer to a request says.
+pub(crate) fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer);
     match answer.map(|answer| answer.payload) {
         // An error without a code is the acknowledgement.
         Ok(NetlinkPayload::Error(error)) => match error.code {

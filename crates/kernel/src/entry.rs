@@ -1,13 +1,14 @@
 //! What congestion controls there are.
 
-use std::fs;
+use std::{fs, process};
 
+use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
 use skyhop_model::OUR_CC;
 
 use crate::census::sockets_by_cc;
 use crate::error::{Context, KernelError};
-use crate::names::{PREFIX, held_module, held_part, is_called, kernel_ships};
+use crate::names::{PREFIX, held_module, held_name, held_part, is_called, kernel_ships};
 use crate::pins::Pin;
 
 const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -81,6 +82,19 @@ pub fn has_own(name: &str) -> Result<bool, KernelError> {
         return Ok(kernel_ships(name));
     }
     Ok(status_of(name, Pin::all().as_deref()) == Status::Kernel)
+}
+
+/// A name that is not taken.
+pub(crate) fn unused_name(module: &Module) -> Result<String, KernelError> {
+    let taken = offered()?;
+    // Inside of a PID namespace all engines have the same number; the clock tells them apart.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
+    let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
+    let mut names = (0..).map(|step| held_name(module.name(), seed.wrapping_add(step)));
+    names
+        .find(|name| !taken.contains(name))
+        .ok_or("all are taken")
+        .context("cannot find a name for the module")
 }
 
 /// What a module of `cc/` that has been loaded is called in the kernel.

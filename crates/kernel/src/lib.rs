@@ -1,12 +1,15 @@
 //! Congestion controls in the running kernel.
 //!
+//! They get there in one of two ways, which a run need not know: through BPF (`bpf/`), or as a module of the
+//! kernel's own build that somebody has put into it (`module_file.rs`), as in guests, whose kernels have no struct_ops.
+//!
 //! [`load`] registers a module of `cc/` with the kernel's TCP and pins it under the BPF file system, so
 //! that it outlives the caller, until [`unload`]. [`hold`] registers one for as long as the caller
 //! lives, under a name of its own. [`list`] says what there is and who uses it; [`check`] asks the
 //! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module,
 //! [`PhaseReader`] reads what its connections do about them.
 //!
-//! The kernel has to take congestion controls from BPF (struct_ops) and to say what its structs look
+//! For BPF the kernel has to take congestion controls from there (struct_ops) and to say what its structs look
 //! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
 //! its map.
 
@@ -15,11 +18,14 @@
     allow(dead_code, reason = "what only loading needs stays where it is read about")
 )]
 
-use skyhop_cc::Caller;
+use skyhop_cc::bindings::SignalKey;
+use skyhop_cc::{Caller, MapValue as _, bindings};
 
 mod census;
 mod entry;
 mod error;
+mod held;
+mod module_file;
 mod names;
 mod pins;
 mod privilege;
@@ -32,12 +38,11 @@ mod bpf;
 #[path = "without_libbpf.rs"]
 mod bpf;
 
-pub use bpf::{
-    Held, PhaseReader, SignalMap, check, hold, load, pinned_phases, pinned_signal_maps, unload,
-};
+pub use bpf::{DecisionMaps, ReportReader, check, load, unload};
 pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
+pub use held::{Held, PhaseReader, SignalMap, compile, hold, pinned_phases, pinned_signal_maps};
 pub use names::module_of;
 pub use sock_diag::{Ask, SocketDump, SocketEnds, TcpSocket};
 pub use ticks::ticks_per_second;
@@ -88,6 +93,19 @@ pub struct Told {
     pub phase: skyhop_cc::Phase,
 }
 
+impl Told {
+    /// Reads a `struct skyhop_told`; nothing where it is of another version.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let told = bindings::Told::from_bytes(bytes)?;
+        Some(Self {
+            netns_cookie: told.netns_cookie,
+            local_port: told.local_port,
+            remote_port: u16::from_be(told.remote_port),
+            phase: told.phase.known()?,
+        })
+    }
+}
+
 /// Whom an announcement is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
@@ -95,4 +113,20 @@ pub struct Scope {
     pub netns_cookie: u64,
     /// Only connections to this IPv4 prefix: address and length in bits.
     pub destination: Option<(std::net::Ipv4Addr, u8)>,
+}
+
+impl Scope {
+    /// Bits of the key that name the network namespace.
+    const COOKIE_BITS: u32 = 64;
+
+    /// What the modules look for.
+    pub(crate) fn key(self) -> SignalKey {
+        let (address, bits) =
+            self.destination.map_or(([0; 4], 0), |(ip, bits)| (ip.octets(), bits));
+        SignalKey {
+            prefix_bits: Self::COOKIE_BITS + u32::from(bits),
+            netns_cookie: self.netns_cookie.to_ne_bytes(),
+            ipv4: address,
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! What stands in for `bpf` where skyhop was built without libbpf: nothing can be loaded.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
-use skyhop_cc::{Handover, Module};
+use skyhop_cc::{Decision, Handover, Module, Report};
 
 use crate::{KernelError, Loaded, ProgramReport, Scope, Told, Unloaded};
 
@@ -26,6 +27,58 @@ impl Held {
     /// # Errors
     /// None.
     pub fn phases(&self) -> Result<PhaseReader, KernelError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
+        match self.0 {}
+    }
+}
+
+/// Where connections report; there is no such place.
+#[derive(Debug)]
+pub struct DecisionMaps(Infallible);
+
+impl DecisionMaps {
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read(self) -> Result<ReportReader, KernelError> {
+        match self.0 {}
+    }
+}
+
+/// A reader of reports; there is none.
+#[derive(Debug)]
+pub struct ReportReader(Infallible);
+
+impl ReportReader {
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn wait(&self, _: Duration) -> Result<Vec<Report>, KernelError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn decide(&self, _: u64, _: &Decision) -> Result<(), KernelError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn forget(&self, _: u64) -> Result<(), KernelError> {
         match self.0 {}
     }
 }

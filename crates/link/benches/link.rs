@@ -31,7 +31,7 @@ fn orbiting() -> LinkSchedule {
         from: Instant::START + Duration::from_secs(second),
         delay: delay_ms(second),
         delay_at_end: if second < 3599 { delay_ms(second + 1) } else { delay_ms(second) },
-        new_route: second % 15 == 0,
+        new_route: second.is_multiple_of(15),
     };
     LinkSchedule { delay: (0..3600).map(piece).collect(), ..fixed(0.0) }
 }

@@ -90,8 +90,8 @@ pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
     AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FqCodelConfig, FqConfig,
-    FqPieConfig, Isolation, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig, SfqConfig,
-    TcpFacts, ThresholdDropConfig,
+    FqPieConfig, Isolation, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
+    RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
 };
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

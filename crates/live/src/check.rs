@@ -6,7 +6,7 @@ use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_model::{CcLanguage, cc_label, cc_language};
 
 use crate::traffic::tcp::check_options;
-use crate::{LiveOptions, hosts};
+use crate::{LiveOptions, hosts, tc};
 use skyhop_host::frame::FIRST_PORT;
 
 /// Ports that are left for flows.
@@ -25,6 +25,7 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
     }
     congestion_controls(experiment, options).into_iter().try_for_each(check_language)?;
     hosts::options(experiment, options.program.is_some())?;
+    tc::choose(experiment, options)?;
     experiment.flows.iter().try_for_each(check_flow)
 }
 
@@ -40,10 +41,12 @@ pub(crate) fn congestion_controls<'e>(
 }
 
 fn check_language(cc: &str) -> Result<(), Unsupported> {
-    if cc_language(cc) != Some(CcLanguage::Python) {
-        return Ok(());
-    }
-    let what = "a congestion control in Python runs in the simulator alone (skyhop sim): for live runs write it in C";
+    let what = match cc_language(cc) {
+        Some(CcLanguage::Python) => {
+            "a congestion control in Python runs in the simulator alone (skyhop sim): for live runs write it in C"
+        }
+        Some(CcLanguage::C | CcLanguage::Card) | None => return Ok(()),
+    };
     Err(Unsupported::new(cc_label(cc), what))
 }
 

@@ -1,6 +1,6 @@
 //! The run itself, inside the engine's process.
 
-use skyhop_model::{Direction, End, LARGEST_PACKET};
+use skyhop_model::{End, LARGEST_PACKET};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,24 +19,25 @@ use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
+use crate::carrier::{Between, Carrier, PumpParts};
 use crate::connections::Connections;
+use crate::decisions::DecisionServer;
 use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
 use crate::phases::PhaseLog;
-use crate::pump::{MOST_LOSSES, Pump, PumpState, PumpView, RunningPump};
-use crate::routes;
-use crate::sampler::{LinkTrack, Sampler};
+use crate::pump::{MOST_LOSSES, PumpView};
+use crate::sampler::Sampler;
 use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::tcp::RunningTcp;
 use crate::traffic::udp::RunningUdp;
 use crate::traffic::{Addresses, Stage, address};
-use crate::{LiveOptions, NAME, Spin, hosts, summary};
+use crate::{LiveOptions, Spin, hosts, summary, tc};
 use skyhop_host::PeerRoute;
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
 use skyhop_host::default_cc;
-use skyhop_host::device::{Device, DeviceCount};
+use skyhop_host::device::{DeviceCount, DeviceKind};
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::internet;
 use skyhop_host::isolation::{DescriptorLimit, exit_now};
@@ -90,19 +91,24 @@ pub(crate) fn run(
     to_caller: &File,
 ) -> Result<Ended, HostError> {
     let mut sink = CallerSink(to_caller);
-    let recorder = Recorder::begin(experiment, NAME, &mut sink).context("cannot record the run")?;
+    let mut recorder = Recorder::begin(experiment, options.engine_name(), &mut sink)
+        .context("cannot record the run")?;
     let mut modules = LoadedModules::default();
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
     let limit = DescriptorLimit::raise()?;
-    let mut ends = Ends::create(experiment, options.program.is_some())?;
+    let choice = tc::choose_here(experiment, options)?;
+    if choice.tc.as_ref().is_some_and(|plan| plan.marks_flows) {
+        recorder.does_not_hear_of_marks();
+    }
+    let mut ends = Ends::create(experiment, options, choice)?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
         ends.warnings.extend(modules.without_announcements());
     }
     let far_end = options.internet.then(|| internet::join(&ends.namespaces[1]));
     let _internet = far_end.transpose()?;
-    let mut run = Run::start(experiment, options, plan, ends, &modules, limit, recorder)?;
+    let mut run = Run::start(experiment, options, plan, ends, &mut modules, limit, recorder)?;
     let end = run.watch(orders, to_caller)?;
     run.finish(end)
 }
@@ -110,13 +116,19 @@ pub(crate) fn run(
 /// The two ends of the path: `from`, then `to`.
 struct Ends {
     namespaces: [Arc<NetNamespace>; 2],
-    devices: [Arc<Device>; 2],
+    between: Between,
+    choice: tc::Choice,
     tcp: TcpOptions,
     warnings: Vec<String>,
 }
 
 impl Ends {
-    fn create(experiment: &Experiment, with_program: bool) -> Result<Self, HostError> {
+    fn create(
+        experiment: &Experiment,
+        options: &LiveOptions,
+        choice: tc::Choice,
+    ) -> Result<Self, HostError> {
+        let with_program = options.program.is_some();
         let tcp = hosts::options(experiment, with_program)
             .map_err(|error| HostError::Unsupported(error.to_string()))?;
         let settings = hosts::settings(&tcp, with_program);
@@ -129,18 +141,14 @@ impl Ends {
         let asked = experiment.flows.iter().filter_map(|flow| flow.tcp_options());
         let asked = asked.filter(|_| !with_program).chain([&tcp]);
         warnings.extend(hosts::not_as_asked(asked, &release()?)?);
-        let [from_has, to_has] = [End::From, End::To].map(Addresses::all_of);
-        let ends = [(&from, from_has.as_slice()), (&to, to_has.as_slice())];
-        let devices = Device::create_pair(experiment.device, ends)?;
+        // Its packets are read without system calls, which are what costs in a guest.
+        let in_guest = options.guest.is_some();
+        let preferred = if in_guest { DeviceKind::Packet } else { DeviceKind::Tun };
+        let between = Between::create(experiment, [&from, &to], preferred, choice.tc.as_ref())?;
         for (namespace, end) in [(&from, End::From), (&to, End::To)] {
             hosts::set_initial_cwnd(namespace, end, &tcp)?;
         }
-        Ok(Self {
-            devices: devices.map(Arc::new),
-            namespaces: [Arc::new(from), Arc::new(to)],
-            tcp,
-            warnings,
-        })
+        Ok(Self { between, choice, namespaces: [Arc::new(from), Arc::new(to)], tcp, warnings })
     }
 
     /// Flows choose their own; the default matters to programs only.
@@ -181,11 +189,13 @@ struct Run<'a> {
     ends: Ends,
     stage: Stage,
     pump_stop: Arc<Stop>,
-    pumps: [RunningPump; 2],
+    carrier: Carrier,
     flows: Vec<RunningTcp>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
-    timing_probe: RunningUdp,
+    deciding: Vec<DecisionServer>,
+    /// None where nobody says what the links scheduled.
+    timing_probe: Option<RunningUdp>,
     over_udp: Vec<RunningUdp>,
     sampler: Sampler,
     timing: TimingRecorder,
@@ -209,8 +219,8 @@ impl<'a> Run<'a> {
         experiment: &'a Experiment,
         options: &'a LiveOptions,
         plan: TrafficPlan,
-        ends: Ends,
-        modules: &LoadedModules,
+        mut ends: Ends,
+        modules: &mut LoadedModules,
         limit: DescriptorLimit,
         recorder: Recorder<'a>,
     ) -> Result<Self, HostError> {
@@ -228,27 +238,19 @@ impl<'a> Run<'a> {
         let spin = spins(options.spin);
         let flow_ids: Arc<[Option<u32>]> = plan.flow_ids().into();
         let arrivals = Arc::new(Arrivals::default());
-        let pump = |direction: Direction| {
-            let (fabric, routes) = routes::build(experiment, direction, &flow_ids)
-                .map_err(|error| HostError::Unsupported(error.to_string()))?;
-            let index = direction.index();
-            Pump {
-                direction,
-                fabric,
-                routes,
-                from: Arc::clone(&ends.devices[index]),
-                to: Arc::clone(&ends.devices[1 - index]),
-                clock,
-                spin,
-                stop: Arc::clone(&pump_stop),
-                flow_ids: Arc::clone(&flow_ids),
-                arrivals: (experiment.blind.is_some() && direction == Direction::Back)
-                    .then(|| Arc::clone(&arrivals)),
-            }
-            .start()
+        let parts = PumpParts {
+            experiment,
+            clock,
+            is_virtual: options.guest.is_some(),
+            spin,
+            stop: Arc::clone(&pump_stop),
+            flow_ids: Arc::clone(&flow_ids),
+            arrivals: Arc::clone(&arrivals),
         };
+        let tc = ends.choice.tc.take();
+        let probes = tc.is_none().then_some(plan.timing_probe);
         let timing = TimingRecorder::new()?;
-        let pumps = [pump(Direction::Forward)?, pump(Direction::Back)?];
+        let carrier = Carrier::start(&ends.between, tc, &parts)?;
 
         let stage = Stage { from: Arc::clone(&from), to, clock, stop, close };
         let announcer = RunningAnnouncer::start(
@@ -259,20 +261,19 @@ impl<'a> Run<'a> {
             &stage.stop,
             &arrivals,
         )?;
-        let timing_probe = RunningUdp::start(plan.timing_probe, &stage)?;
+        let timing_probe = probes.map(|plan| RunningUdp::start(plan, &stage)).transpose()?;
         let over_udp = plan.over_udp.into_iter().map(|flow| RunningUdp::start(flow, &stage));
         let over_udp = over_udp.collect::<Result<Vec<_>, _>>()?;
         let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
         let flows = flows.collect::<Result<Vec<_>, _>>()?;
-        let track = |index: usize| LinkTrack::new(&pumps[index].view, &ends.devices[index]);
         let connections = match program {
             Some(_) => Some(Connections::watch([&from, &stage.to], first_free_id(experiment))?),
             None => None,
         };
-        let tracks = [track(0), track(1)];
-        let sampler = Sampler::new(experiment.sample, &flows, connections, tracks);
+        let (between, views) = (ends.between.clone(), carrier.views());
+        let sampler = Sampler::new(experiment.sample, &flows, connections, between, views);
 
-        sleep_until(clock, Instant::START + Duration::from_nanos(1), &stage.stop)?;
+        sleep_until(clock, Instant::START, &stage.stop)?;
         let client = program
             .map(|program| {
                 program::start_client(&program.client, &from, address(End::To), limit, &mut reaper)
@@ -286,10 +287,11 @@ impl<'a> Run<'a> {
             ends,
             stage,
             pump_stop,
-            pumps,
+            carrier,
             flows,
             announcer,
             phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
+            deciding: modules.take_deciding(),
             timing_probe,
             over_udp,
             sampler,
@@ -321,7 +323,7 @@ impl<'a> Run<'a> {
             }
             self.sampler.tick(now, &mut self.recorder)?;
             self.phases.tick(&mut self.recorder)?;
-            self.timing.tick(now, self.pumps.each_ref().map(|pump| &pump.view.lateness))?;
+            self.timing.tick(now, self.carrier.lateness())?;
             self.report_progress(now, to_caller)?;
             let mut next = (now + TICK).min(self.sampler.next());
             if self.client.is_none() {
@@ -344,11 +346,7 @@ impl<'a> Run<'a> {
         // Once everything has been told to stop, a flow may end without ever having begun.
         let stopping = self.stage.stop.is_set();
         let flow_failed = |flow: &RunningTcp| !stopping && flow.has_failed();
-        self.pumps.iter().any(RunningPump::has_ended) || self.flows.iter().any(flow_failed)
-    }
-
-    fn pump_states(&self) -> [PumpState; 2] {
-        self.pumps.each_ref().map(|pump| pump.view.state())
+        self.carrier.has_ended() || self.flows.iter().any(flow_failed)
     }
 
     /// Stops everything in order, and puts together what was measured.
@@ -375,8 +373,7 @@ impl<'a> Run<'a> {
         self.drain(end.interrupted)?;
         self.stage.close.set()?;
         self.pump_stop.set()?;
-        let windows = self.pumps.each_ref().map(|pump| &pump.view.lateness);
-        self.timing.finish(windows)?;
+        self.timing.finish(self.carrier.lateness())?;
         self.conclude(end)
     }
 
@@ -387,7 +384,7 @@ impl<'a> Run<'a> {
         let until = clock.now() + patience;
         let mut empty_since = None;
         while clock.now() < until && !self.has_failed() {
-            let empty = self.pump_states().iter().all(|state| state.idle);
+            let empty = self.carrier.states()?.iter().all(|state| state.idle);
             let since = *empty_since.get_or_insert(clock.now());
             if !empty {
                 empty_since = None;
@@ -405,7 +402,7 @@ impl<'a> Run<'a> {
             experiment,
             options,
             ends,
-            pumps,
+            carrier,
             flows,
             timing_probe,
             over_udp,
@@ -416,18 +413,22 @@ impl<'a> Run<'a> {
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
         found.rows.into_iter().for_each(|row| recorder.event(row));
-        let views = pumps.each_ref().map(|pump| Arc::clone(&pump.view));
-        let [forward, back] = pumps;
-        let sojourns = [forward.join()?.sojourns, back.join()?.sojourns];
-        let rtt_excess_us = quantiles(&rtt_excess(&timing_probe.join(&sojourns)?)?);
+        carrier.states()?;
+        let views = carrier.views().map(Arc::clone);
+        let sojourns = carrier.join()?;
+        let probed = timing_probe.map(|probe| probe.join(&sojourns)).transpose()?;
+        let rtt_excess_us = quantiles(&rtt_excess(&probed.unwrap_or_default())?);
         let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
-        warnings.extend(ends.devices.iter().filter_map(|device| device.warning()));
+        warnings.extend(ends.between.warnings());
         warnings.extend(summary::late(lateness_us.as_ref(), rtt_excess_us.as_ref()));
         warnings.extend(overtime(&end, experiment));
         warnings.extend(skyhop_engine::warnings(experiment));
-        warnings.extend(unlisted(self.sampler.noted()));
+        if ends.between.lists_losses() {
+            warnings.extend(unlisted(self.sampler.noted()));
+        }
         warnings.extend(left_inside(&views));
+        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::join));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
         for flow in over_udp {
             let id = flow.plan.id;
@@ -448,12 +449,15 @@ impl<'a> Run<'a> {
         if let Some(connections) = self.sampler.into_connections() {
             connections.conclude(end.at, &mut recorder);
         }
-        let [forward, back] = packet_counts(&views, &ends.devices)?;
+        let [forward, back] = packet_counts(&views, &ends.between)?;
         let program = options.program.clone();
         let own = LiveInfo {
-            device: ends.devices[0].kind(),
+            device: ends.between.kind(),
+            link: options.guest.is_some().then(|| ends.between.link()),
+            link_because: ends.choice.against,
             default_cc: program.is_some().then(|| options.default_cc.clone()),
             internet: options.internet,
+            guest: options.guest.clone(),
             printed: program.is_some().then_some(printed),
             program,
             program_status: end.program_status,
@@ -547,13 +551,13 @@ fn spins(spin: Spin) -> bool {
 
 fn packet_counts(
     views: &[Arc<PumpView>; 2],
-    devices: &[Arc<Device>; 2],
+    between: &Between,
 ) -> Result<[PacketCount; 2], HostError> {
-    let [from, to] = [devices[0].count()?, devices[1].count()?];
+    let [from, to] = between.counts()?;
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
         PacketCount {
-            device_sent: sender.sent,
+            device_sent: if between.counts_packets() { sender.sent } else { state.entered },
             device_drops: sender.send_drops,
             enqueued: state.entered,
             dropped: state.lost(),

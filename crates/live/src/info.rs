@@ -1,21 +1,33 @@
 //! What run.json says of a live run alone.
 
 use serde::{Deserialize, Serialize};
+use skyhop_model::LinuxLink;
 use skyhop_record::Quantiles;
 
 use skyhop_host::{DeviceKind, Program};
+
+use crate::Guest;
 
 /// What run.json says of a live run alone: how it was done, and how well time was kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LiveInfo {
     /// What carried packets between the kernel and the link.
     pub device: DeviceKind,
+    /// In a guest: what carried packets between the two ends, "skyhop" or "tc" …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinuxLink>,
+    /// … and what stood against "tc" where the scenario left the choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_because: Option<String>,
     /// The program that made the traffic.
     pub program: Option<Program>,
     /// The congestion control of sockets that choose none; `None` without a program.
     pub default_cc: Option<String>,
     /// Whether the end `to` reached the net that this machine is in.
     pub internet: bool,
+    /// The kernel in virtual time that it was run in, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
     /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
     pub program_status: Option<i32>,
     /// What the programs printed; `None` without one.
@@ -68,7 +80,8 @@ pub struct Timing {
 /// `delivered = device_received + refused`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketCount {
-    /// Packets that were read from the sending namespace's device, by the kernel's own count.
+    /// Packets that were read from the sending namespace's device, by the kernel's own count; where Linux's disciplines
+    /// are the link, those that its queue was given.
     pub device_sent: u64,
     /// Packets that the device dropped before the link could read them.
     pub device_drops: u64,

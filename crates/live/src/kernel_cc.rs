@@ -8,16 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use skyhop_cc::Module;
-use skyhop_ccfile::CcFileError;
 use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
-use skyhop_model::{CcLanguage, OUR_CC, cc_label, cc_language, our_cc_name, plain_cc_name};
+use skyhop_model::{
+    CcLanguage, OUR_CC, POLICY_CC, cc_label, cc_language, our_cc_name, plain_cc_name,
+};
 
 use skyhop_host::error::{Context, HostError};
+
+use crate::decisions::DecisionServer;
 
 /// The modules that a run has loaded, each once for all flows that give it the same parameters.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedModules {
+    /// Who decides for those that others decide for.
+    deciding: Vec<DecisionServer>,
     held: BTreeMap<Choice, Held>,
     /// Those that are somebody else's.
     borrowed: BTreeSet<String>,
@@ -31,11 +36,10 @@ type Choice = (String, Vec<(String, String)>);
 ///
 /// # Errors
 /// What is wrong with a file, or what this machine lacks.
-pub(crate) fn compile_files(ccs: &[&str]) -> Result<(), CcFileError> {
+pub(crate) fn compile_files(ccs: &[&str]) -> Result<(), KernelError> {
     for file in ccs.iter().filter(|cc| cc_language(cc) == Some(CcLanguage::C)) {
         let module = skyhop_ccfile::load(Path::new(file))?.module;
-        skyhop_kernel::CALLER.accept(module)?;
-        skyhop_ccfile::bpf_objects(module)?;
+        skyhop_kernel::compile(module)?;
     }
     Ok(())
 }
@@ -48,6 +52,9 @@ impl LoadedModules {
         parameters: &BTreeMap<String, serde_json::Value>,
     ) -> Result<String, HostError> {
         let parameters = cc_parameters(cc, parameters);
+        if cc_language(cc) == Some(CcLanguage::Card) {
+            return self.hold_policy(cc, &parameters);
+        }
         match module_for(cc)? {
             Some(module) => self.hold(cc, module, parameters),
             None if parameters.is_empty() => Ok(cc.to_owned()),
@@ -59,8 +66,8 @@ impl LoadedModules {
 
     /// Where the connections of the loaded modules look for announcements.
     pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, HostError> {
-        let maps = self.held.values().filter_map(Held::signals);
-        maps.map(|map| map.try_clone().context("cannot announce handovers")).collect()
+        let maps = self.held.values().filter_map(|held| held.signals().transpose());
+        maps.map(|map| map.context("cannot announce handovers")).collect()
     }
 
     /// Where they say what their connections do about announcements.
@@ -68,6 +75,11 @@ impl LoadedModules {
         let readers =
             self.held.values().map(|held| held.phases().context("cannot follow a module"));
         readers.collect()
+    }
+
+    /// Who decides for their connections: whoever takes them asks in the end what they have to say.
+    pub(crate) fn take_deciding(&mut self) -> Vec<DecisionServer> {
+        std::mem::take(&mut self.deciding)
     }
 
     /// What to know of modules that root has loaded, in a run with announcements.
@@ -78,6 +90,31 @@ impl LoadedModules {
                  run skyhop as root, which then loads the module for the run"
             )
         })
+    }
+
+    /// `cc/policy.c` with who decides for it: one for all flows with this card and these parameters.
+    fn hold_policy(
+        &mut self,
+        card: &str,
+        parameters: &[(String, String)],
+    ) -> Result<String, HostError> {
+        let refused = |error: KernelError| unavailable(card, &error);
+        let loaded = skyhop_ccfile::load_policy(Path::new(card)).map_err(|e| refused(e.into()))?;
+        let module = Module::find(POLICY_CC).map_err(|error| refused(error.into()))?;
+        let choice = (card.to_owned(), loaded.parameters(parameters));
+        if let Some(held) = self.held.get(&choice) {
+            return Ok(held.kernel_name().to_owned());
+        }
+        let given: Vec<(&str, &str)> =
+            choice.1.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let held = skyhop_kernel::hold(module, &given).map_err(refused)?;
+        let maps = held.decisions().map_err(refused)?.ok_or_else(|| {
+            HostError::Unsupported("nobody decides for policies in a guest's kernel yet".to_owned())
+        })?;
+        self.deciding.push(DecisionServer::start(maps, &loaded.policy)?);
+        let name = held.kernel_name().to_owned();
+        self.held.insert(choice, held);
+        Ok(name)
     }
 
     fn hold(
@@ -127,7 +164,8 @@ fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
 
 /// Whether connections with the scenario's congestion control `cc` are paced by it.
 pub(crate) fn paces(cc: &str) -> bool {
-    let name = plain_cc_name(cc);
+    let name =
+        if cc_language(cc) == Some(CcLanguage::Card) { POLICY_CC } else { plain_cc_name(cc) };
     Module::find(name).map_or(name.starts_with("bbr"), Module::has_cong_control)
 }
 

@@ -9,8 +9,10 @@
 
 mod announcer;
 mod arrivals;
+mod carrier;
 mod check;
 mod connections;
+mod decisions;
 mod engine;
 mod hosts;
 mod info;
@@ -22,9 +24,12 @@ mod routes;
 mod sampler;
 mod summary;
 mod supervisor;
+mod tc;
 mod timing;
 mod traffic;
+mod turns;
 
+use serde::{Deserialize, Serialize};
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
 use skyhop_experiment::Experiment;
 use skyhop_host::Program;
@@ -43,11 +48,29 @@ pub struct LiveOptions {
     pub internet: bool,
     /// Whether to busy-wait for at most 20 us before a packet is due.
     pub spin: Spin,
+    /// The kernel in virtual time that this runs in, if it does.
+    pub guest: Option<Guest>,
+}
+
+/// A kernel whose clock stands still while anything computes, as the run.json of its runs has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// What its user calls it.
+    pub name: String,
+    /// The package with its version, or the directory that it was built from.
+    pub source: String,
+    /// Of what it was built from.
+    pub digest: String,
+    /// Ticks per second.
+    pub hz: u32,
+    /// What its user set, KEY=VALUE.
+    pub options: Vec<String>,
 }
 
 impl Default for LiveOptions {
     fn default() -> Self {
-        Self { program: None, default_cc: "cubic".to_owned(), internet: false, spin: Spin::Auto }
+        let default_cc = "cubic".to_owned();
+        Self { program: None, default_cc, internet: false, spin: Spin::Auto, guest: None }
     }
 }
 
@@ -78,7 +101,7 @@ pub struct LiveEngine {
 
 impl Engine for LiveEngine {
     fn name(&self) -> &'static str {
-        NAME
+        self.options.engine_name()
     }
 
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
@@ -99,5 +122,9 @@ impl Engine for LiveEngine {
     }
 }
 
-/// This engine's name in files.
-const NAME: &str = "live";
+impl LiveOptions {
+    /// This engine's name in files.
+    fn engine_name(&self) -> &'static str {
+        if self.guest.is_some() { "linux" } else { "live" }
+    }
+}

@@ -7,11 +7,12 @@ use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
 use skyhop_units::{Duration, Instant};
 
+use crate::carrier::Between;
 use crate::connections::Connections;
 use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::tcp::{RunningTcp, TcpPlan, TcpView};
-use skyhop_host::device::Device;
+use skyhop_host::device::DeviceCount;
 use skyhop_host::error::{Context, HostError};
 
 /// Samples flows and links.
@@ -22,6 +23,7 @@ pub(crate) struct Sampler {
     /// Those of a program.
     connections: Option<Connections>,
     links: [LinkTrack; 2],
+    between: Between,
 }
 
 impl Sampler {
@@ -29,10 +31,12 @@ impl Sampler {
         every: Duration,
         flows: &[RunningTcp],
         connections: Option<Connections>,
-        links: [LinkTrack; 2],
+        between: Between,
+        views: [&Arc<PumpView>; 2],
     ) -> Self {
+        let links = views.map(LinkTrack::new);
         let flows = flows.iter().map(|flow| FlowTrack::new(flow.plan(), flow.view())).collect();
-        Self { every, next: Instant::START + every, flows, connections, links }
+        Self { every, next: Instant::START + every, flows, connections, links, between }
     }
 
     /// When the next sample is due.
@@ -70,8 +74,9 @@ impl Sampler {
             flows.extend(connections.sample(now)?);
         }
         self.note_results(recorder);
-        let [forward, back] = &mut self.links;
-        let (forward, back) = (forward.sample(recorder)?, back.sample(recorder)?);
+        self.between.refresh()?;
+        let ([forward, back], [from, to]) = (&mut self.links, self.between.counts()?);
+        let (forward, back) = (forward.sample(from, recorder), back.sample(to, recorder));
         let links = forward.into_iter().zip(back).flat_map(|(there, back)| [there, back]);
         recorder.sample(now, flows, links).context("cannot record a sample")
     }
@@ -149,21 +154,19 @@ impl FlowTrack {
 }
 
 /// One direction, with all of its links, that is sampled.
-pub(crate) struct LinkTrack {
+struct LinkTrack {
     view: Arc<PumpView>,
-    /// The device in front of it.
-    device: Arc<Device>,
     /// Losses of which the link's thread knows: all but what the device in front of it dropped.
     noted: u64,
 }
 
 impl LinkTrack {
-    pub(crate) fn new(view: &Arc<PumpView>, device: &Arc<Device>) -> Self {
-        Self { view: Arc::clone(view), device: Arc::clone(device), noted: 0 }
+    fn new(view: &Arc<PumpView>) -> Self {
+        Self { view: Arc::clone(view), noted: 0 }
     }
 
-    /// Of all links in this direction.
-    fn sample(&mut self, recorder: &mut Recorder<'_>) -> Result<Vec<LinkStats>, HostError> {
+    /// Of all links in this direction, behind a device that has counted this.
+    fn sample(&mut self, device: DeviceCount, recorder: &mut Recorder<'_>) -> Vec<LinkStats> {
         let (state, verdicts) = self.view.take_verdicts();
         verdicts.losses.into_iter().for_each(|row| recorder.event(row));
         verdicts.marked.into_iter().for_each(|flow| recorder.marked(flow));
@@ -171,8 +174,8 @@ impl LinkTrack {
         let mut stats = state.stats;
         // The devices belong to no link; what they drop counts towards the first.
         if let Some(first) = stats.first_mut() {
-            first.drops[LossReason::Device] = self.device.count()?.send_drops + state.refused;
+            first.drops[LossReason::Device] = device.send_drops + state.refused;
         }
-        Ok(stats)
+        stats
     }
 }

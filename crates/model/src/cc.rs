@@ -15,6 +15,8 @@ pub enum CcLanguage {
     C,
     /// For the simulator.
     Python,
+    /// A card: what decides in place of an algorithm (`crates/policy`).
+    Card,
 }
 
 /// The plain name where ours is meant for certain; `None` where the kernel's own may be meant, too.
@@ -32,13 +34,21 @@ pub fn cc_language(name: &str) -> Option<CcLanguage> {
     match Path::new(name).extension()?.to_str()? {
         "c" => Some(CcLanguage::C),
         "py" => Some(CcLanguage::Python),
+        "toml" => Some(CcLanguage::Card),
         _ => None,
     }
 }
 
-/// The table of a flow that holds its congestion control's parameters: the plain name, a file's without its ending.
+/// The algorithm that stays beside TCP where a card says what is decided.
+pub const POLICY_CC: &str = "policy";
+
+/// The table of a flow that holds its congestion control's parameters: the plain name, a file's without its ending, of all
+/// cards the same.
 pub fn cc_table(name: &str) -> &str {
     let plain = plain_cc_name(name);
+    if cc_language(plain) == Some(CcLanguage::Card) {
+        return POLICY_CC;
+    }
     let stem = cc_language(plain).and_then(|_| Path::new(plain).file_stem()?.to_str());
     stem.unwrap_or(plain)
 }
@@ -67,6 +77,7 @@ mod tests {
         let of = |name| (cc_language(name), cc_table(name), cc_label(name));
         assert_eq!(of("../a b/idea.c"), (Some(CcLanguage::C), "idea", "idea.c"));
         assert_eq!(of("idea.py"), (Some(CcLanguage::Python), "idea", "idea.py"));
+        assert_eq!(of("cards/a.toml"), (Some(CcLanguage::Card), "policy", "a.toml"));
         assert_eq!(of("cubic"), (None, "cubic", "cubic"));
         assert_eq!(of("skyhop:cubic"), (None, "cubic", "skyhop:cubic"));
         assert_eq!(of(".c"), (None, ".c", ".c"));

@@ -35,7 +35,7 @@ impl PathEventKind {
 }
 
 words! {
-    /// What a congestion control does about an announced handover: `enum skyhop_phase_kind`.
+    /// What a congestion control does about an announced handover, or for want of a decision: `enum skyhop_phase_kind`.
     #[repr(u64)]
     PhaseKind ["phase"] {
         /// The window is not reduced.
@@ -44,6 +44,8 @@ words! {
         Drain = "drain",
         /// The window stays closed after it, to see the new path's RTT.
         ProbeRtt = "probe-rtt",
+        /// Nothing was decided for so long that the base algorithm decides from its end on.
+        Fallback = "fallback",
     }
 }
 

@@ -23,7 +23,7 @@ mod tcp;
 
 pub use app::{AppTable, PlayerCompat};
 pub use cc::{
-    CcLanguage, MOST_CC_LETTERS, OUR_CC, cc_label, cc_language, cc_table, our_cc_name,
+    CcLanguage, MOST_CC_LETTERS, OUR_CC, POLICY_CC, cc_label, cc_language, cc_table, our_cc_name,
     plain_cc_name,
 };
 pub use counts::{Counts, Drops, LossReason};
@@ -31,7 +31,7 @@ pub use dscp::Dscp;
 pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
-pub use live::LiveDevice;
+pub use live::{LinuxLink, LiveDevice};
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
 pub use plain::{OR_FORCE, one_line, plain_error, thousands};

@@ -13,3 +13,17 @@ words! {
         Packet = "packet",
     }
 }
+
+words! {
+    /// What carries packets between the two ends of a guest's run.
+    #[derive(Default)]
+    LinuxLink ["link of guests"] {
+        /// Linux's own disciplines where they do the same as the scenario's links, else skyhop's.
+        #[default]
+        Auto = "auto",
+        /// Skyhop's links.
+        Skyhop = "skyhop",
+        /// Linux's own disciplines.
+        Tc = "tc",
+    }
+}

@@ -10,7 +10,7 @@ pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let places = digits.len();
     let with_comma = |(place, digit)| {
-        let comma = if place > 0 && (places - place) % 3 == 0 { "," } else { "" };
+        let comma = if place > 0 && usize::is_multiple_of(places - place, 3) { "," } else { "" };
         format!("{comma}{digit}")
     };
     digits.chars().enumerate().map(with_comma).collect()

@@ -12,6 +12,7 @@ use std::thread;
 
 pub mod fuzz;
 pub mod linux;
+pub mod onnx;
 mod reference;
 
 pub use reference::reference;

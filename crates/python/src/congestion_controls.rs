@@ -1,5 +1,6 @@
 //! Congestion controls: the kernel's, and ours in it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
@@ -89,6 +90,25 @@ pub(crate) fn load_cc_file(py: Python<'_>, file: &str) -> Fallible<String> {
     Ok(loaded.compiled.messages)
 }
 
+/// The cards of policies that come with skyhop: name and text of each.
+#[pyfunction]
+pub(crate) fn policy_cards() -> Vec<(&'static str, &'static str)> {
+    skyhop_ccfile::policy_cards()
+}
+
+/// Reads a card and its network, and refuses what no flow could use. Returns title, the names of its features, the number
+/// of its steps, and the SHA-256 of its files by their whole names.
+#[pyfunction]
+pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy> {
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(Path::new(file)))?;
+    let card = &loaded.policy.card;
+    let names = card.observation.features.iter().map(|feature| feature.name.clone()).collect();
+    let digests = loaded.sources.digests().clone();
+    Ok((card.title.clone(), names, card.observation.steps, digests))
+}
+
+type CheckedPolicy = (String, Vec<String>, usize, BTreeMap<String, String>);
+
 /// Has this kernel's verifier look at a file in C: why it could not be asked on this machine, or the hooks as
 /// [`check_cc`] returns them.
 #[pyfunction]
@@ -105,6 +125,19 @@ pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(Option<Stri
         Err(error) => Err(error.into()),
     }
 }
+
+/// What the kernel's own build is to compile of a congestion control in C, one of skyhop's own or a file of the user's: the
+/// module's name, what messages call it, the text, and a digest of all of it with skyhop's headers. Nothing where it is
+/// neither.
+#[pyfunction]
+pub(crate) fn kernel_module_source(py: Python<'_>, cc: &str) -> Fallible<Option<ModuleSource>> {
+    Ok(py
+        .detach(|| skyhop_ccfile::kernel_module_source(cc))?
+        .map(|source| (source.name, source.origin, source.text, source.digest)))
+}
+
+/// Name, origin, text, digest.
+type ModuleSource = (String, String, String, String);
 
 /// Where skyhop's headers are for editors; nothing where nothing can be kept.
 #[pyfunction]

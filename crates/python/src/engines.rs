@@ -6,7 +6,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_engine::{Control, Ended, Engine, Mock};
 use skyhop_host::Program;
-use skyhop_live::{LiveEngine, LiveOptions};
+use skyhop_live::{Guest, LiveEngine, LiveOptions};
 use skyhop_record::{Sink, SummaryOnly};
 use skyhop_sim::Simulator;
 use skyhop_units::Duration;
@@ -24,15 +24,34 @@ pub(crate) struct Options {
     server: Option<String>,
     default_cc: Option<String>,
     internet: bool,
+    guest: Option<GuestOptions>,
+}
+
+/// The kernel in virtual time that a run is made in.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GuestOptions {
+    name: String,
+    source: String,
+    digest: String,
+    hz: u32,
+    options: Vec<String>,
 }
 
 impl Options {
     fn live(self) -> LiveOptions {
-        let Self { client, server, default_cc, internet } = self;
+        let Self { client, server, default_cc, internet, guest } = self;
         let program = client.map(|client| Program { client, server });
         let usual = LiveOptions::default();
         let default_cc = default_cc.unwrap_or(usual.default_cc);
-        LiveOptions { program, default_cc, internet, ..usual }
+        let guest = guest.map(|GuestOptions { name, source, digest, hz, options }| Guest {
+            name,
+            source,
+            digest,
+            hz,
+            options,
+        });
+        LiveOptions { program, default_cc, internet, guest, ..usual }
     }
 }
 

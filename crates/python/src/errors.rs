@@ -111,10 +111,10 @@ impl From<KernelError> for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        if let EngineError::Failed { reason, .. } = &error {
-            if let Some(error) = reason.downcast_ref::<CcFileError>() {
-                return error.clone().into();
-            }
+        if let EngineError::Failed { reason, .. } = &error
+            && let Some(error) = reason.downcast_ref::<CcFileError>()
+        {
+            return error.clone().into();
         }
         let of = if error.is_input() { input_error } else { run_error };
         of(&error.to_string())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyImportError, PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
 use skyhop_app::{App, Foretold, Predicted};
-use skyhop_ccfile::{Sources, bpf_objects};
+use skyhop_ccfile::Sources;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_model::{CcLanguage, cc_language};
 use skyhop_orbit::Geodetic;
@@ -39,6 +39,12 @@ impl PyScenario {
         Ok(Self(scenario_from_json(json, origin, &sets)?))
     }
 
+    /// The file it came from, beside which relative names are looked up, or a word for where else it came from.
+    #[getter]
+    fn origin(&self) -> &str {
+        &self.0.origin
+    }
+
     fn to_json(&self) -> String {
         self.0.scenario.to_json().to_string()
     }
@@ -49,7 +55,7 @@ impl PyScenario {
         let files = load_cc_files(py, &self.0)?;
         if for_kernel {
             let in_c = files.in_c.into_iter();
-            py.detach(|| in_c.map(bpf_objects).collect::<Result<Vec<_>, _>>())?;
+            py.detach(|| in_c.map(skyhop_kernel::compile).collect::<Result<Vec<_>, _>>())?;
         }
         Ok(files.messages)
     }
@@ -57,6 +63,12 @@ impl PyScenario {
     /// The files that they are made of, by their whole names: the SHA-256 of each.
     fn cc_file_digests(&self) -> Fallible<BTreeMap<String, String>> {
         Ok(self.0.cc_file_digests()?)
+    }
+
+    /// What its flows call their congestion controls, and what those are called from any directory: a file by its whole
+    /// name.
+    fn congestion_controls(&self) -> BTreeMap<String, String> {
+        self.0.congestion_controls()
     }
 
     /// What has to be known of its path before believing it.
@@ -183,6 +195,7 @@ impl PyExperiment {
             match cc_language(file) {
                 Some(CcLanguage::C) => drop(skyhop_ccfile::load(Path::new(file))?),
                 Some(CcLanguage::Python) => python_cc::adopt(py, file)?,
+                Some(CcLanguage::Card) => drop(skyhop_ccfile::load_policy(Path::new(file))?),
                 None => {}
             }
         }
@@ -237,6 +250,13 @@ impl PyRunDirectory {
     #[staticmethod]
     fn aside(path: &str) -> Self {
         Self(Mutex::new(Some(RunDirectory::aside(Path::new(path)))))
+    }
+
+    /// Puts a whole run's files, which lie elsewhere, into it.
+    fn take(&self, py: Python<'_>, whole: &str) -> Fallible<()> {
+        let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
+        let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
+        Ok(py.detach(|| directory.take(Path::new(whole)))?)
     }
 
     fn abandon(&self) -> Fallible<()> {

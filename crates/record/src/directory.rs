@@ -12,7 +12,7 @@ use skyhop_files::{
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
-use crate::replacing::{go_on, refuse_other_than_files, replace_earlier};
+use crate::replacing::{go_on, refuse_other_than_files, replace_earlier, run_files};
 use crate::segments::{Segments, join};
 use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
 use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
@@ -81,6 +81,24 @@ impl RunDirectory {
         let writer = RunWriter::new(held, self.path.clone());
         writer.about(put_path(trace, path_file, &writer.staging.join("path.parquet")))?;
         Ok(writer)
+    }
+
+    /// Puts a whole run's files, which lie in a directory elsewhere, into it: copies of them, in the place of an
+    /// earlier run's.
+    ///
+    /// # Errors
+    /// [`FileError::Write`] with the system's reason, a full disk for example.
+    pub fn take(&self, whole: &Path) -> Result<(), FileError> {
+        let staging =
+            Staging::begin(&self.path, STAGING).map_err(|error| write_error(&self.path, error))?;
+        for name in run_files() {
+            match fs::copy(whole.join(&name), staging.path().join(&name)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(write_error(&self.path.join(name), error)),
+            }
+        }
+        replace_earlier(staging.path(), &self.path)
     }
 
     /// Removes the directories that reserving made, for a run that has no results.

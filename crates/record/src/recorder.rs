@@ -46,6 +46,8 @@ pub struct Recorder<'r> {
     measured: BTreeMap<(i64, u64), EventRow>,
     /// How many events were reported.
     reported: u64,
+    /// Whether links say whose packets they mark.
+    hears_of_marks: bool,
     probe_rows: Vec<ProbeRow>,
     /// By flow.
     apps: BTreeMap<u32, AppAccount>,
@@ -125,6 +127,7 @@ impl<'r> Recorder<'r> {
             planned,
             measured: BTreeMap::new(),
             reported: 0,
+            hears_of_marks: true,
             probe_rows: Vec::new(),
             apps: app_accounts(&experiment.flows).collect(),
             app_rows: BTreeMap::new(),
@@ -150,7 +153,8 @@ impl<'r> Recorder<'r> {
         links: impl IntoIterator<Item = LinkStats>,
     ) -> Result<(), FileError> {
         let rows = flows.into_iter().filter_map(|flow| {
-            self.flows.entry(flow.id).or_default().sample(at, self.sampled, &flow)
+            let row = self.flows.entry(flow.id).or_default().sample(at, self.sampled, &flow)?;
+            Some(FlowSample { marks: row.marks.filter(|_| self.hears_of_marks), ..row })
         });
         let flow_rows: Vec<FlowSample> = rows.collect();
         let directions = self.links.iter_mut().zip(links).enumerate();
@@ -181,6 +185,11 @@ impl<'r> Recorder<'r> {
     pub fn event(&mut self, row: EventRow) {
         self.measured.insert((row.t_ns, self.reported), row);
         self.reported += 1;
+    }
+
+    /// Links do not say whose packets they mark.
+    pub fn does_not_hear_of_marks(&mut self) {
+        self.hears_of_marks = false;
     }
 
     /// A link marked a packet of a TCP flow.
@@ -304,7 +313,10 @@ impl<'r> Recorder<'r> {
     }
 
     fn summary<Own>(&mut self, ending: &Ending<'_, Own>) -> Summary {
-        let flows = mem::take(&mut self.ended);
+        let mut flows = mem::take(&mut self.ended);
+        if !self.hears_of_marks {
+            flows.iter_mut().for_each(|flow| flow.marks = None);
+        }
         let path_link = self.experiment.path_link();
         let others = (0..).zip(&self.experiment.links).filter(|(number, _)| *number != path_link);
         Summary {
@@ -419,7 +431,7 @@ impl FlowAccount {
             srtt_us: flow.srtt_us.map(|us| us as i64),
             inflight_packets: flow.inflight_packets.into(),
             retransmits: flow.retransmits.saturating_sub(self.retransmits) as i64,
-            marks: mem::take(&mut self.new_marks) as i64,
+            marks: Some(mem::take(&mut self.new_marks) as i64),
             pacing_rate_bps: flow.pacing_rate_bps.map(|bps| bps as i64),
             state: flow.state,
         };
@@ -453,7 +465,7 @@ impl FlowAccount {
             base_rtt_mean_us: base_rtt.as_micros(),
             cwnd_mean_packets: if self.samples == 0 { 0.0 } else { cwnd_mean },
             retransmits: end.retransmits,
-            marks: self.marks,
+            marks: Some(self.marks),
             sent_packets: end.sent_packets,
             completion_s: end.completed.map(|at| at.saturating_since(start).as_secs_f64()),
         }

@@ -31,7 +31,7 @@ const RUN_FILES: [&str; 7] = [
 ];
 
 /// The names of all files that a run may have.
-fn run_files() -> impl DoubleEndedIterator<Item = String> {
+pub(crate) fn run_files() -> impl DoubleEndedIterator<Item = String> {
     let tables = AppTable::ALL.iter().map(|table| format!("{table}.parquet"));
     RUN_FILES.into_iter().map(str::to_owned).chain(tables)
 }

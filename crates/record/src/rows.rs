@@ -31,8 +31,8 @@ pub struct FlowSample {
     pub inflight_packets: i64,
     /// Segments retransmitted during the interval.
     pub retransmits: i64,
-    /// Packets of it that links marked (ECN) during the interval.
-    pub marks: i64,
+    /// Packets of it that links marked (ECN) during the interval; `None` where they do not say whose they are.
+    pub marks: Option<i64>,
     /// The rate at which the sender paces; `None` where it does not.
     pub pacing_rate_bps: Option<i64>,
     /// Linux's congestion state.
@@ -294,8 +294,8 @@ pub struct FlowSummary {
     pub cwnd_mean_packets: f64,
     /// Segments retransmitted.
     pub retransmits: u64,
-    /// Packets of it that links marked (ECN).
-    pub marks: u64,
+    /// Packets of it that links marked (ECN); `None` where they do not say whose they are.
+    pub marks: Option<u64>,
     /// Data segments sent, retransmissions included.
     pub sent_packets: u64,
     /// For finite transfers: the time from start until the last byte had arrived.

@@ -59,7 +59,7 @@ pub(crate) fn flow_columns(rows: &[FlowSample]) -> Vec<Column> {
         Column::optional("srtt_us", maybe_int64(rows, |r| r.srtt_us)),
         Column::required("inflight_packets", int64(rows, |r| r.inflight_packets)),
         Column::required("retransmits", int64(rows, |r| r.retransmits)),
-        Column::required("marks", int64(rows, |r| r.marks)),
+        Column::optional("marks", maybe_int64(rows, |r| r.marks)),
         Column::optional("pacing_rate_bps", maybe_int64(rows, |r| r.pacing_rate_bps)),
         Column::required("state", text(rows, |r| r.state.name())),
     ]

@@ -38,10 +38,10 @@ pub fn serialize<T: Kinds, S: Serializer>(value: &T, serializer: S) -> Result<S:
 pub fn optional_kind<T: Kinds>(schema: &mut schemars::Schema) {
     let Some(Value::Array(kinds)) = schema.get_mut("oneOf") else { return };
     let is_default = |kind: &&mut Value| kind["properties"][T::TAG]["const"].as_str() == T::DEFAULT;
-    if let Some(kind) = kinds.iter_mut().find(is_default) {
-        if let Some(required) = kind["required"].as_array_mut() {
-            required.retain(|key| key != T::TAG);
-        }
+    if let Some(kind) = kinds.iter_mut().find(is_default)
+        && let Some(required) = kind["required"].as_array_mut()
+    {
+        required.retain(|key| key != T::TAG);
     }
 }
 

@@ -29,10 +29,10 @@ pub fn schema() -> schemars::Schema {
     let mut schema = schemars::schema_for!(Scenario);
     // A key that may be missing has no default to show.
     let show_defaults = |schema: &mut schemars::Schema| {
-        if let Some(default) = schema.remove("default").map(types::without_nulls) {
-            if !default.is_null() {
-                schema.insert("default".to_owned(), default);
-            }
+        if let Some(default) = schema.remove("default").map(types::without_nulls)
+            && !default.is_null()
+        {
+            schema.insert("default".to_owned(), default);
         }
     };
     schemars::transform::RecursiveTransform(show_defaults).transform(&mut schema);

@@ -10,7 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
-use skyhop_model::{Compat, Dscp, DuringOutage, End, LiveDevice, PATH_LINK, Relay, layered};
+use skyhop_model::{
+    CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
+    Relay, cc_language, layered, one_line,
+};
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
 
@@ -48,6 +51,9 @@ pub struct Scenario {
     /// What only live runs ask for.
     #[serde(default, skip_serializing_if = "LiveSection::is_default")]
     pub live: LiveSection,
+    /// What only runs on a kernel in virtual time ask for.
+    #[serde(default, skip_serializing_if = "LinuxSection::is_default")]
+    pub linux: LinuxSection,
 }
 
 impl Scenario {
@@ -408,9 +414,15 @@ pub struct Flow {
 impl<'de> Deserialize<'de> for Flow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read_parts(deserializer, |keys| {
-            let (common, kind) = (keys.part()?, keys.kind()?);
-            let tables = match kind {
-                FlowKind::Tcp(_) => keys.other_tables(),
+            let (common, mut kind) = (keys.part()?, keys.kind()?);
+            let tables = match &mut kind {
+                FlowKind::Tcp(tcp) => {
+                    let policy = keys.key::<Policy>(POLICY_CC)?;
+                    let mut tables = keys.other_tables();
+                    tables
+                        .extend(policy.map(|policy| policy.take_into(tcp)).transpose()?.flatten());
+                    tables
+                }
                 FlowKind::Probe(_) | FlowKind::Call(_) => toml::Table::new(),
             };
             let json = |(name, table)| Some((name, serde_json::to_value(table).ok()?));
@@ -419,8 +431,53 @@ impl<'de> Deserialize<'de> for Flow {
     }
 }
 
+/// What a flow says of the policy that decides for it: a card, or parameters of `cc/policy.c` with or without one.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a card's file, or a table with it")]
+enum Policy {
+    Card(String),
+    Table(toml::Table),
+}
+
+impl Policy {
+    /// A card is a flow's congestion control by its name: what is left are parameters.
+    fn take_into(self, tcp: &mut TcpFlow) -> Result<Option<(String, toml::Value)>, KeyError> {
+        let (card, parameters) = match self {
+            Self::Card(card) => (Some(card), toml::Table::new()),
+            Self::Table(mut table) => match table.remove("card") {
+                Some(toml::Value::String(card)) => (Some(card), table),
+                Some(_) => return Err(wrong_policy(".card", "expected a card's file".to_owned())),
+                None => (None, table),
+            },
+        };
+        if let Some(card) = card {
+            if tcp.cc != POLICY_CC {
+                let what = format!("is for cc = \"{POLICY_CC}\", and the flow's is {}", tcp.cc);
+                return Err(wrong_policy("", what));
+            }
+            if cc_language(&card) != Some(CcLanguage::Card) {
+                let what = format!("is `{}`; expected a card, a file in .toml", one_line(&card));
+                return Err(wrong_policy("", what));
+            }
+            tcp.cc = card;
+        }
+        let table = (POLICY_CC.to_owned(), toml::Value::Table(parameters));
+        Ok(Some(table).filter(|(_, table)| table.as_table().is_some_and(|table| !table.is_empty())))
+    }
+}
+
+fn wrong_policy(below: &str, what: String) -> KeyError {
+    KeyError { key: format!("{POLICY_CC}{below}"), what }
+}
+
 /// Lets the schema accept `cubic.beta = 0.7` in a flow: a table under the congestion control's name.
 fn allow_cc_parameters(schema: &mut schemars::Schema) {
+    // What a policy decides is the only one of which a text may stand there, too: its card.
+    let properties = schema.ensure_object().entry("properties");
+    properties.or_insert_with(|| serde_json::json!({}))[POLICY_CC] = serde_json::json!({
+        "type": ["string", "object"],
+        "description": "of cc = \"policy\": the card, or a table with the card and parameters",
+    });
     schema.insert(
         "unevaluatedProperties".to_owned(),
         serde_json::json!({
@@ -674,6 +731,24 @@ pub struct LiveSection {
 impl LiveSection {
     /// Scenarios that say nothing of live runs are written as they always were, so that a study
     /// knows its runs again.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// `[linux]`: what only runs on a kernel in virtual time ask for; the other engines do not look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinuxSection {
+    /// The kernel's name, of `skyhop linux kernel list`; that which was built last where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// What carries packets between the two ends.
+    pub link: LinuxLink,
+}
+
+impl LinuxSection {
+    /// Left out where it says nothing, as `[live]`.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -92,7 +92,7 @@ pub(crate) fn format_whole(value: u64, units: &[(&str, u64)]) -> String {
     let (name, factor) = units
         .iter()
         .rev()
-        .find(|(_, factor)| value >= *factor && value % (factor / 1000).max(1) == 0)
+        .find(|(_, factor)| value >= *factor && value.is_multiple_of((factor / 1000).max(1)))
         .unwrap_or(&units[0]);
     let (whole, rest) = (value / factor, value % factor);
     if rest == 0 {

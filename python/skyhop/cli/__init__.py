@@ -14,9 +14,11 @@ from skyhop.cli import (
     cc,
     dish,
     dissect,
+    linux_,
     list_,
     live,
     path,
+    policy,
     predict,
     report,
     signal_,
@@ -54,10 +56,12 @@ app = typer.Typer(
 app.add_typer(path.app, name="path")
 app.command("live", help=live.HELP)(live.live)
 app.command("sim", help=sim.HELP)(sim.sim)
+app.add_typer(linux_.app, name="linux")
 app.add_typer(study.app, name="study")
 app.command("report", help=report.HELP)(report.report)
 app.add_typer(app_.app, name="app")
 app.add_typer(cc.app, name="cc")
+app.add_typer(policy.app, name="policy")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
 app.add_typer(video.app, name="video")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyhop.cli import completing
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
+
+if TYPE_CHECKING:
+    from skyhop.cli.cc_check import Check
 
 app = group(
     "Begin and check a congestion control of your own, and load it or skyhop's into the running "
@@ -149,6 +153,10 @@ def check(
             metavar="NAME|FILE", help="One of skyhop cc list, or a file in C or Python."
         ),
     ],
+    kernel: Annotated[
+        str | None,
+        typer.Option("--kernel", metavar="NAME", help="Do the runs in a guest with this kernel."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a congestion control, and have this kernel's verifier look at it; load nothing.
@@ -159,10 +167,19 @@ def check(
     Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
     paths through the hook. A hook that the kernel or the simulator never calls is refused.
 
-    Examples: skyhop cc check ./myidea.c; sudo skyhop cc check bbr
+    With --kernel it is compiled for one of skyhop linux kernel list in place of the verifier's, and
+    does the same runs there, which takes some minutes.
+
+    Examples: skyhop cc check ./myidea.c; sudo skyhop cc check bbr; skyhop cc check bbr --kernel
+    6.12
     """
     from skyhop import _core
 
+    if kernel is not None:
+        from skyhop.cli.cc_check import check_in_guest
+
+        _print_checks(name, check_in_guest(name, kernel), [], as_json=as_json)
+        return
     if Path(name).suffix in (".c", ".py"):
         _check_file(Path(name), as_json=as_json)
         return
@@ -174,12 +191,19 @@ def check(
 
 
 def _check_file(file: Path, *, as_json: bool) -> None:
-    import json
-
     from skyhop.cli.cc_check import check_file
-    from skyhop.errors import RunError
 
     checks, hooks = check_file(file)
+    _print_checks(str(file), checks, hooks, as_json=as_json)
+
+
+def _print_checks(
+    name: str, checks: Sequence[Check], hooks: Sequence[Mapping[str, Any]], *, as_json: bool
+) -> None:
+    import json
+
+    from skyhop.errors import RunError
+
     rows = [check.row() for check in checks]
     if as_json:
         print(json.dumps({"checks": rows, "hooks": hooks}, indent=2, ensure_ascii=False))
@@ -189,4 +213,4 @@ def _check_file(file: Path, *, as_json: bool) -> None:
             print_rows(hooks, as_json=False)
     failed = [check.name for check in checks if not check.ok]
     if failed:
-        raise RunError(f"{file}: of {len(checks)} checks these failed: {', '.join(failed)}")
+        raise RunError(f"{name}: of {len(checks)} checks these failed: {', '.join(failed)}")

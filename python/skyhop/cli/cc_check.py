@@ -1,6 +1,7 @@
 """What `skyhop cc check FILE` does: the file as a congestion control, step by step.
 
-The runs are those that the tests make with every module of cc/: every_module.rs of crates/sim.
+The runs are those that the tests make with every module of cc/: every_module.rs of crates/sim. With
+`--kernel` they are made in a guest, by skyhop's own and by files.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ def check_file(file: Path) -> tuple[list[Check], Sequence[Mapping[str, Any]]]:
     from skyhop import _core
 
     if file.suffix == ".py":
-        checks = [Check("is read by Python", "class CongestionControl with on_ack"), *_runs(file)]
-        return checks, []
+        is_read = Check("is read by Python", "class CongestionControl with on_ack")
+        return [is_read, *_runs(partial(_simulated, file))], []
     sys.stderr.write(_core.load_cc_file(str(file)))
     checks = [
         Check("compiles for the simulator", "as a shared object"),
         Check("has the hooks it needs", "and none that is never called"),
-        *_runs(file),
+        *_runs(partial(_simulated, file)),
     ]
     problem, hooks = _core.check_cc_file(str(file))
     if problem is None:
@@ -74,12 +75,43 @@ def check_file(file: Path) -> tuple[list[Check], Sequence[Mapping[str, Any]]]:
     return checks, rows
 
 
-def _runs(file: Path) -> Iterator[Check]:
-    for check in (_fills, _recovers, _shares, _repeats):
-        yield check(partial(_simulated, file))
+def check_in_guest(name: str, kernel: str) -> list[Check]:
+    """Return what was found in a guest with the kernel of this name.
+
+    Args:
+        name: one of skyhop's own, or a file in C.
+        kernel: its name, as `skyhop linux kernel list` has it.
+
+    Raises:
+        InputError: there is no such kernel or congestion control, or it does not compile.
+        RunError: a program is missing, the guest died, …
+    """
+    from skyhop.errors import InputError
+    from skyhop.linux import find
+    from skyhop.linux.modules import modules_of
+
+    file = Path(name)
+    cc = str(file.absolute()) if file.suffix == ".c" else f"skyhop:{name.removeprefix('skyhop:')}"
+    found = find(kernel)
+    if not modules_of(found, [cc]):
+        raise InputError(f"{name}: a guest takes files in C, and skyhop's own: skyhop cc list")
+    compiles = Check("compiles as a module", f"of Linux {found.release}")
+    return [compiles, *_runs(partial(_in_guest, cc, kernel))]
 
 
 _Simulate = Callable[[Mapping[str, Any]], Run]
+
+
+def _runs(simulate: _Simulate) -> Iterator[Check]:
+    for check in (_fills, _recovers, _shares, _repeats):
+        yield check(simulate)
+
+
+def _in_guest(cc: str, kernel: str, given: Mapping[str, Any]) -> Run:
+    from skyhop.linux import run
+
+    flows = [{"cc": cc, **flow} for flow in given.get("flow", [{}])]
+    return run({**given, "flow": flows}, kernel=kernel)
 
 
 def _simulated(file: Path, given: Mapping[str, Any]) -> Run:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from skyhop.cli import completing
 from skyhop.cli.options import Csv, Force, ForceSize, Json, Scenario, Sets, with_size
-from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_result, print_whereabouts
 from skyhop.cli.stopping import stop_on_signals
-from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
-
-if TYPE_CHECKING:
-    from skyhop.runs import Run
 
 HELP = """\
 Run a scenario in real time on this machine's own TCP stack.
@@ -102,22 +95,7 @@ def live(
             )
         except (InterruptedRunError, ProgramError) as stop:
             if stop.run is not None and output is not None:
-                _print(stop.run, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
+                print_result(stop.run, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
             raise
-    _print(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
-    print_warnings([result.directory])
-    print_places([result.directory])
-    if output is not None:
-        report = ["skyhop", "report", str(output), "-o", "report.html"]
-        print_note(f"{output}: done; {shlex.join(report)} draws it")
-
-
-def _print(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool) -> None:
-    if as_json:
-        print_json(run.summary)
-    elif as_csv or not beside_program:
-        print_runs([run.directory], as_csv=as_csv)
-    else:
-        # Standard output is the program's.
-        with redirect_stdout(sys.stderr):
-            print_runs([run.directory])
+    print_result(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
+    print_whereabouts(result, output)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
+
+if TYPE_CHECKING:
+    from skyhop.runs import Run
 
 
 def check_form(*, as_json: bool, as_csv: bool) -> None:
@@ -40,6 +45,26 @@ def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool 
         )
     for line in tables.links:
         print(line)
+
+
+def print_result(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool) -> None:
+    """Print what a run came to: on standard error where standard output is a program's."""
+    if as_json:
+        print_json(run.summary)
+    elif as_csv or not beside_program:
+        print_runs([run.directory], as_csv=as_csv)
+    else:
+        with redirect_stdout(sys.stderr):
+            print_runs([run.directory])
+
+
+def print_whereabouts(run: Run, output: Path | None) -> None:
+    """Print what to know of a run, and where it is if it was asked for."""
+    print_warnings([run.directory])
+    print_places([run.directory])
+    if output is not None:
+        report = ["skyhop", "report", str(output), "-o", "report.html"]
+        print_note(f"{output}: done; {shlex.join(report)} draws it")
 
 
 def print_warnings(directories: Sequence[Path]) -> None:

@@ -22,7 +22,7 @@ _LISTS = ("flows", "probes", "apps")
 _OBJECTS = ("link", "links", "drops", "handovers", "blind", "lateness_us", "rtt_excess_us")
 _NUMBERS = (
     *("id", "seed", "virtual_s", "wall_s", "start_s", "stop_s", "goodput_bps", "base_rtt_mean_us"),
-    *("cwnd_mean_packets", "retransmits", "marks", "sent_packets", "sent", "lost", "completed"),
+    *("cwnd_mean_packets", "retransmits", "sent_packets", "sent", "lost", "completed"),
     *("failed", "utilisation", "backlog_mean_bytes", "end", "intermediate", "reroute"),
     *LOSS_REASONS,
 )  # fmt: skip

@@ -63,7 +63,8 @@ _MARKERS_AT_MOST = 7
 """On a line; those of several lines stand beside each other, not upon each other."""
 
 _OUTAGE_COLOUR = "#777777"
-_PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC"}
+_PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC",
+                  "fallback": "#AA4499"}  # fmt: skip
 _TICK_HEIGHT = 0.06
 """Drains are marked this high along the upper edge of a panel, as a part of it."""
 

@@ -25,7 +25,7 @@ class Recipe:
     base: Mapping[str, Any]
     """The scenario that each run's overrides change."""
     origin: str
-    engine: Literal["sim", "live", "predict", "video", "browser"]
+    engine: Literal["sim", "live", "linux", "predict", "video", "browser"]
     keep: Literal["series", "rows"]
     metrics: MetricSet
 
@@ -87,9 +87,14 @@ def _measured(
 
     asked = _core.Scenario.from_json(json.dumps(recipe.base), recipe.origin, list(task.sets))
     scenario, path = _over_shared_path(recipe, task, workplace, asked)
-    if recipe.keep == "rows" and not recipe.metrics.needs_series:
+    if recipe.engine == "linux":
+        from skyhop.linux import run_aside as run_in_guest
+
+        run_in_guest(scenario, staged)
+    elif recipe.keep == "rows" and not recipe.metrics.needs_series:
         return recipe.metrics.rows_of(summary_with(recipe.engine, scenario, path))
-    run_aside(recipe.engine, scenario, staged, path)
+    else:
+        run_aside(recipe.engine, scenario, staged, path)
     rows = recipe.metrics.rows(staged)
     if recipe.keep == "rows":
         _empty(staged)

@@ -573,7 +573,7 @@ class StudyFile(_Strict):
     source: str = ""
     """The publication whose figures stand beside."""
     notes: list[str] = []
-    engine: Literal["sim", "live", "elements", "predict", "video", "browser"] = "sim"
+    engine: Literal["sim", "live", "linux", "elements", "predict", "video", "browser"] = "sim"
     """elements: nothing is run; two snapshots of element sets that the user gives are compared.
 
     predict: each run trains a predictor and tests it, as [prediction] says. video: each plays a

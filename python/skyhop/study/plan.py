@@ -160,7 +160,7 @@ class Study:
             "given": sorted({*self.base.get("link", {}), *(s.split("=")[0] for s in sets)}),
             "files": files,
             "engine": self.file.engine,
-            "kernel": os.uname().release if self.file.engine == "live" else None,
+            "kernel": _kernel(self.file.engine, seeded),
             "core": core_digest(),
         }
         return PlannedRun(
@@ -215,6 +215,19 @@ def _base_scenario(file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
         return file.scenario, origin
     place = Path(origin).parent / (file.base or "")
     return read_scenario_table(place), str(place)
+
+
+def _kernel(engine: str, resolved: Mapping[str, Any]) -> str | None:
+    """Return what names the kernel that a run is made on; None where it is made on none.
+
+    Raises:
+        InputError: it is not built.
+    """
+    if engine == "linux":
+        from skyhop.linux import find
+
+        return find(resolved.get("linux", {}).get("kernel")).digest
+    return os.uname().release if engine == "live" else None
 
 
 def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | None:

@@ -51,7 +51,9 @@ fn generated() -> Result<String, String> {
         // Plain comments say what the fields are.
         .clang_args(["-fparse-all-comments", "-std=gnu11"])
         .allowlist_type("tcp_sock|ack_sample|rate_sample|tcp_ca_.*|tcp_ack_flags|sk_pacing")
-        .allowlist_type("skyhop_(handover.*|phase.*|signal_key|told|host|module)")
+        .allowlist_type(
+            "skyhop_(handover.*|phase.*|signal_key|told|registration|announcement|host|module)",
+        )
         .allowlist_var("TCP_.*|SKYHOP_.*")
         .rustified_enum("tcp_ca_event")
         .prepend_enum_name(false)
@@ -61,7 +63,7 @@ fn generated() -> Result<String, String> {
         )
         .derive_default(true)
         .derive_eq(true)
-        .no_default("tcp_sock|skyhop_(host|param|module)")
+        .no_default("tcp_sock|skyhop_(host|param|module|registration)")
         .no_partialeq("tcp_congestion_ops|skyhop_host")
         .parse_callbacks(Box::new(Names))
         .rust_target(RustTarget::stable(85, 0).map_err(|error| error.to_string())?)

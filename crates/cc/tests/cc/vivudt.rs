@@ -379,7 +379,7 @@ fn lossy(one_of: impl Fn(f64) -> Option<u64>) -> impl FnMut(u64, f64) -> Fate {
     move |_, rate| {
         let Some(n) = one_of(rate) else { return Fate::After(200_000.0) };
         sent += 1;
-        if sent % n == 0 { Fate::Lost } else { Fate::After(200_000.0) }
+        if sent.is_multiple_of(n) { Fate::Lost } else { Fate::After(200_000.0) }
     }
 }
 

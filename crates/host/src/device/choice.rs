@@ -14,6 +14,8 @@ pub enum DeviceKind {
     Tun,
     /// A veth pair and packet sockets for each end.
     Packet,
+    /// A veth device for each end, with routers between them.
+    Veth,
 }
 
 impl DeviceKind {
@@ -22,6 +24,7 @@ impl DeviceKind {
         match self {
             Self::Tun => "tun",
             Self::Packet => "packet",
+            Self::Veth => "veth",
         }
     }
 }
@@ -48,17 +51,20 @@ pub struct Problem {
     pub way_out: String,
 }
 
-/// Makes the device that was asked for; where nothing was, a TUN device is preferred.
+/// Makes the device that was asked for; where nothing was, the one that is preferred, or else the other.
 ///
 /// The other kind is tried too before an error recommends it.
 pub fn choose<T>(
     asked: LiveDevice,
+    preferred: DeviceKind,
     mut make: impl FnMut(DeviceKind) -> Result<T, Failure>,
 ) -> Result<T, HostError> {
-    let (first, second) = match asked {
-        LiveDevice::Auto | LiveDevice::Tun => (DeviceKind::Tun, DeviceKind::Packet),
-        LiveDevice::Packet => (DeviceKind::Packet, DeviceKind::Tun),
+    let first = match asked {
+        LiveDevice::Auto => preferred,
+        LiveDevice::Tun => DeviceKind::Tun,
+        LiveDevice::Packet => DeviceKind::Packet,
     };
+    let second = if first == DeviceKind::Tun { DeviceKind::Packet } else { DeviceKind::Tun };
     let problem = match make(first) {
         Ok(made) => return Ok(made),
         Err(Failure::Broken(error)) => return Err(error),
@@ -116,7 +122,7 @@ mod tests {
             (DeviceKind::Packet, true) => Err(problem("there is no veth", "load veth")),
             _ => Ok(kind),
         };
-        choose(asked, make).map_err(|error| error.to_string())
+        choose(asked, DeviceKind::Tun, make).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -127,6 +133,8 @@ mod tests {
         assert_eq!(chosen(LiveDevice::Auto, &[Packet]), Ok(Tun));
         assert_eq!(chosen(LiveDevice::Packet, &[]), Ok(Packet));
         assert_eq!(chosen(LiveDevice::Tun, &[Packet]), Ok(Tun));
+        let packet = choose(LiveDevice::Auto, Packet, Ok::<_, Failure>);
+        assert_eq!(packet, Ok(Packet));
     }
 
     #[test]
@@ -158,7 +166,8 @@ mod tests {
     #[test]
     fn a_failure_that_is_no_lack_is_passed_on() {
         let broken = || HostError::Unsupported("the moon is in the way".to_owned());
-        let result = choose(LiveDevice::Auto, |_| Err::<(), _>(Failure::Broken(broken())));
+        let result =
+            choose(LiveDevice::Auto, DeviceKind::Tun, |_| Err::<(), _>(Failure::Broken(broken())));
         assert_eq!(result, Err(broken()));
     }
 }

@@ -8,6 +8,7 @@ mod choice;
 mod counters;
 mod packet;
 mod ring;
+mod routers;
 mod setup;
 mod sockets;
 mod tun;
@@ -19,6 +20,7 @@ use skyhop_model::LiveDevice;
 
 pub use choice::DeviceKind;
 pub use counters::DeviceCount;
+pub use routers::{DisciplineStats, Disciplines, Routers};
 pub use setup::NAME;
 
 use crate::error::HostError;
@@ -42,12 +44,13 @@ enum Carrier {
 }
 
 impl Device {
-    /// Gives each namespace its only device, both of the same kind.
+    /// Gives each namespace its only device, both of the same kind: `preferred` where none was asked for.
     pub fn create_pair(
         asked: LiveDevice,
+        preferred: DeviceKind,
         ends: [(&NetNamespace, &[Ipv4Addr]); 2],
     ) -> Result<[Self; 2], HostError> {
-        choice::choose(asked, |kind| {
+        choice::choose(asked, preferred, |kind| {
             let [from, to] = ends;
             Ok([Self::create(kind, from)?, Self::create(kind, to)?])
         })
@@ -61,6 +64,9 @@ impl Device {
             let carrier = match kind {
                 DeviceKind::Tun => Carrier::Tun(TunDevice::create(addresses)?),
                 DeviceKind::Packet => Carrier::Packet(PacketDevice::create(addresses)?),
+                DeviceKind::Veth => {
+                    return Err(HostError::Unsupported("routers join both ends".to_owned()).into());
+                }
             };
             Ok(Self { carrier, table: NamespaceTable::open()? })
         })

@@ -12,8 +12,9 @@ use crate::rtnetlink;
 
 /// The device's name in its namespace.
 pub const NAME: &str = "skyhop0";
-/// What the device may hold before it drops: far more than the link reads late.
-const QUEUE_PACKETS: u32 = 100_000;
+/// What the device may hold before it drops, far more than the link reads late; the second where the kernel has no
+/// room for the first in one piece.
+const QUEUE_PACKETS: [u32; 2] = [100_000, 10_000];
 
 /// `SIOCETHTOOL`'s commands (ethtool.h) that set a feature, each with the value to set.
 ///
@@ -35,7 +36,13 @@ pub(super) fn configure(addresses: &[Ipv4Addr], flags: libc::c_int) -> Result<()
 
     set_mtu(NAME, MTU)?;
 
-    rtnetlink::set_queue_length(NAME, QUEUE_PACKETS).context("cannot set the device's queue")?;
+    let [long, short] = QUEUE_PACKETS;
+    rtnetlink::set_queue_length(NAME, long)
+        .or_else(|errno| match errno {
+            Errno::ERANGE | Errno::ENOMEM => rtnetlink::set_queue_length(NAME, short),
+            other => Err(other),
+        })
+        .context("cannot set the device's queue")?;
 
     for (number, address) in addresses.iter().enumerate() {
         // A further address has a label of its own.

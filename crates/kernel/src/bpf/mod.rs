@@ -1,15 +1,18 @@
 //! Loading with libbpf.
 
+mod decisions;
 mod features;
 mod log;
 mod object;
 mod phases;
 mod registration;
+mod ring;
 mod signals;
 
 use skyhop_cc::Module;
 use skyhop_model::cc_language;
 
+use crate::entry::unused_name;
 use crate::error::KernelError;
 use crate::names::{held_part, module_of, names_in_kernel};
 use crate::pins::{self, Pin};
@@ -18,6 +21,7 @@ use crate::{CALLER, Loaded, ProgramReport, Unloaded};
 use features::Features;
 use object::Prepared;
 
+pub use decisions::{DecisionMaps, ReportReader};
 pub use phases::{PhaseReader, pinned_phases};
 pub use registration::Held;
 pub use signals::{SignalMap, pinned_signal_maps};
@@ -55,9 +59,8 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
 /// Registers a module under a name of its own for as long as the caller lives.
 ///
 /// # Errors
-/// Wrong parameters, a hook that nobody calls, or what this machine or this build of skyhop lacks.
+/// Wrong parameters, or what this machine or this build of skyhop lacks.
 pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held, KernelError> {
-    CALLER.accept(module)?;
     hold_with(module, parameters, Features::probe()?)
 }
 
@@ -66,7 +69,7 @@ fn hold_with(
     parameters: &[(&str, &str)],
     features: Features,
 ) -> Result<Held, KernelError> {
-    let kernel_name = registration::unused_name(module)?;
+    let kernel_name = unused_name(module)?;
     let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
     registration::hold(loaded, kernel_name)
 }

@@ -11,6 +11,7 @@ use libbpf_rs::{
 };
 use skyhop_cc::{BpfObjects, Module};
 
+use super::decisions::DecisionMaps;
 use super::features::Features;
 use super::log;
 use super::signals::SignalMap;
@@ -212,6 +213,16 @@ impl InKernel {
     /// Where its connections say what they do about handovers.
     pub(super) fn phases(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.name() == OsStr::new("skyhop_phases"))
+    }
+
+    /// Where its connections report and look for decisions; `None` where nobody decides for the module.
+    pub(super) fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
+        let named = |name| move |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new(name);
+        if !self.object.maps().any(|map| named("skyhop_reports")(&map)) {
+            return Ok(None);
+        }
+        let reports = self.handle(named("skyhop_reports"))?;
+        Ok(Some(DecisionMaps::new(reports, self.handle(named("skyhop_decisions"))?)))
     }
 
     fn handle(

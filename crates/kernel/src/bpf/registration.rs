@@ -1,18 +1,18 @@
 //! A module's registration: held by this process, or kept by the BPF file system.
 
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{process, thread};
 
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, query};
-use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
 
+use super::decisions::DecisionMaps;
 use super::object::InKernel;
 use super::phases::PhaseReader;
 use super::signals::SignalMap;
 use crate::entry::offered;
 use crate::error::{Context, KernelError};
-use crate::names::{held_name, held_part, kernel_ships, names_in_kernel, prefixed};
+use crate::names::{held_part, kernel_ships, names_in_kernel, prefixed};
 use crate::pins::{self, Pin};
 
 /// How long the kernel may take to forget a name.
@@ -27,6 +27,7 @@ pub struct Held {
     kernel_name: String,
     signals: Option<SignalMap>,
     phases: MapHandle,
+    decisions: Option<DecisionMaps>,
     /// Unregisters when it is dropped, which on kernels without links needs the map's descriptor:
     /// hence before the object.
     _link: Link,
@@ -51,12 +52,21 @@ impl Held {
     pub fn phases(&self) -> Result<PhaseReader, KernelError> {
         PhaseReader::new(&self.phases)
     }
+
+    /// Where its connections report and look for decisions; `None` where nobody decides for the module.
+    ///
+    /// # Errors
+    /// Too many descriptors are open.
+    pub fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
+        self.decisions.as_ref().map(DecisionMaps::try_clone).transpose()
+    }
 }
 
 pub(super) fn hold(mut loaded: InKernel, kernel_name: String) -> Result<Held, KernelError> {
     let (signals, phases) = (loaded.signals()?, loaded.phases()?);
+    let decisions = loaded.decisions()?;
     let link = loaded.attach()?;
-    Ok(Held { kernel_name, signals, phases, _link: link, _object: loaded })
+    Ok(Held { kernel_name, signals, phases, decisions, _link: link, _object: loaded })
 }
 
 /// Registers it until somebody unloads it.
@@ -105,19 +115,6 @@ pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     let is_ours = pin_of(name).is_some_and(|pin| pin.kernel_name == name);
     let is_taken = !is_ours && offered()?.iter().any(|taken| taken == name);
     Ok(if is_taken || kernel_ships(name) { prefixed(name) } else { name.to_owned() })
-}
-
-/// A name that is not taken.
-pub(super) fn unused_name(module: &Module) -> Result<String, KernelError> {
-    let taken = offered()?;
-    // Inside of a PID namespace all engines have the same number; the clock tells them apart.
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
-    let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
-    let mut names = (0..).map(|step| held_name(module.name(), seed.wrapping_add(step)));
-    names
-        .find(|name| !taken.contains(name))
-        .ok_or("all are taken")
-        .context("cannot find a name for the module")
 }
 
 /// Removes the registration that has one of these names in the kernel; returns which.

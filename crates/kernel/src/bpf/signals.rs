@@ -3,15 +3,11 @@
 use std::path::Path;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use skyhop_cc::bindings::SignalKey;
 use skyhop_cc::{Handover, MapValue};
 
 use crate::Scope;
 use crate::error::{Context, KernelError};
 use crate::pins::Pin;
-
-/// Bits of the key that name the network namespace.
-const COOKIE_BITS: u32 = 64;
 
 /// The map in which a module's connections look for the announced handover.
 #[derive(Debug)]
@@ -45,7 +41,7 @@ impl SignalMap {
     /// The map is full (1024 scopes).
     pub fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
         self.map
-            .update(key(scope).as_bytes(), handover.as_bytes(), MapFlags::ANY)
+            .update(scope.key().as_bytes(), handover.as_bytes(), MapFlags::ANY)
             .context("cannot announce a handover")
     }
 
@@ -54,7 +50,7 @@ impl SignalMap {
     /// # Errors
     /// The kernel refuses.
     pub fn withdraw(&self, scope: Scope) -> Result<(), KernelError> {
-        match self.map.delete(key(scope).as_bytes()) {
+        match self.map.delete(scope.key().as_bytes()) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             deleted => deleted.context("cannot withdraw a handover"),
         }
@@ -83,13 +79,4 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
             Some(map.map(|map| (pin.kernel_name, SignalMap::new(map))))
         })
         .collect()
-}
-
-fn key(scope: Scope) -> SignalKey {
-    let (address, bits) = scope.destination.map_or(([0; 4], 0), |(ip, bits)| (ip.octets(), bits));
-    SignalKey {
-        prefix_bits: COOKIE_BITS + u32::from(bits),
-        netns_cookie: scope.netns_cookie.to_ne_bytes(),
-        ipv4: address,
-    }
 }

@@ -84,12 +84,12 @@ fn only_the_namespace_that_is_told_drains() {
     let _alone = alone();
     let satpipe = Module::find("satpipe").unwrap();
     let Some(held) = lab::unless_impossible(hold(satpipe, &[])) else { return };
-    let signals = held.signals().unwrap();
+    let signals = held.signals().unwrap().unwrap();
     let phases = held.phases().unwrap();
     let mut seen = Vec::new();
     // A machine that has no time for the connections lets them not fill their path, or not send at all.
     for _ in 0..3 {
-        let (told, other, at_ns, cookie) = tell_one_of_two(held.kernel_name(), signals);
+        let (told, other, at_ns, cookie) = tell_one_of_two(held.kernel_name(), &signals);
         let until_ns = at_ns + DRAINED_NS;
         // What modules report is about the same connection only.
         let said = phases.read().unwrap();

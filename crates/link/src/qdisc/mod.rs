@@ -24,6 +24,7 @@ mod trial;
 
 pub(crate) use cake::ReadTcp;
 pub use cake::{AckFilter, CarriesTcp, Diffserv, Isolation, TcpFacts};
+pub use red::RedThresholds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Instant, QueueLimit, Ratio};

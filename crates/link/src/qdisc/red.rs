@@ -71,6 +71,17 @@ impl Parameters for RedConfig {
     }
 }
 
+/// What tc works out of the parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RedThresholds {
+    /// The average below which nothing is dropped.
+    pub min: Bytes,
+    /// The average from which on everything is.
+    pub max: Bytes,
+    /// A packet that comes counts for the average a half to the power of this.
+    pub weight_log: u8,
+}
+
 /// How often the probability is adapted.
 const ADAPT_EVERY: Duration = Duration::from_millis(500);
 /// Between these bounds it is adapted.
@@ -120,12 +131,25 @@ enum Action {
     StrikeHard,
 }
 
+impl RedConfig {
+    /// What tc tells the kernel, for a link's queue of so many bytes.
+    pub fn thresholds(&self, queue: Bytes) -> RedThresholds {
+        let max = self.max.unwrap_or(Bytes::new((queue.as_u64() / 4).max(1)));
+        let min = self.min.unwrap_or(Bytes::new(max.as_u64() / 3)).min(max);
+        let (avpkt, least) = (self.avpkt.as_u64(), min.as_u64().div_ceil(self.avpkt.as_u64()));
+        let usual = (2 * min.as_u64() + max.as_u64()) / (3 * avpkt);
+        let burst = self.burst.map_or(usual, |burst| u64::from(burst.get())).max(least).max(1);
+        let burst = u32::try_from(burst).unwrap_or(u32::MAX);
+        RedThresholds { min, max, weight_log: weight_log(min, burst, self.avpkt) }
+    }
+}
+
 impl Average {
-    fn new(config: &RedConfig, min: Bytes, burst: u32) -> Self {
+    fn new(config: &RedConfig, weight_log: u8) -> Self {
         let bandwidth = config.bandwidth;
         Self {
             bytes: 0.0,
-            weight: weight(min, burst, config.avpkt),
+            weight: power(0.5, weight_log.into()),
             packet_ns: (bandwidth > Rate::ZERO)
                 .then(|| bandwidth.transmit_time(config.avpkt).as_nanos() as f64),
             idle_since: None,
@@ -160,17 +184,15 @@ impl Average {
     }
 }
 
-/// The largest power of a half with which `burst` packets that come at once do not yet reach `min`: `tc_red_eval_ewma`.
-fn weight(min: Bytes, burst: u32, avpkt: Bytes) -> f64 {
+/// Which power of a half is the largest with which `burst` packets that come at once do not yet reach `min`:
+/// `tc_red_eval_ewma`.
+fn weight_log(min: Bytes, burst: u32, avpkt: Bytes) -> u8 {
     let needed = f64::from(burst) + 1.0 - min.as_u64() as f64 / avpkt.as_u64() as f64;
-    let mut weight = 0.5_f64;
-    for _ in 1..31 {
-        if needed <= (1.0 - power(1.0 - weight, u64::from(burst))) / weight {
-            break;
-        }
-        weight /= 2.0;
-    }
-    weight
+    let suffices = |log: &u8| {
+        let weight = power(0.5, u64::from(*log));
+        needed <= (1.0 - power(1.0 - weight, u64::from(burst))) / weight
+    };
+    (1..31).find(suffices).unwrap_or(31)
 }
 
 /// By squaring, so that it is the same on every machine.
@@ -245,16 +267,12 @@ impl<P> Red<P> {
             Limit::Packets(packets) => packets.saturating_mul(config.avpkt.as_u64()),
             Limit::Bytes(bytes) => bytes.as_u64(),
         };
-        let max = config.max.unwrap_or(Bytes::new((queue / 4).max(1)));
-        let min = config.min.unwrap_or(Bytes::new(max.as_u64() / 3)).min(max);
-        let (avpkt, least) = (config.avpkt.as_u64(), min.as_u64().div_ceil(config.avpkt.as_u64()));
-        let usual = (2 * min.as_u64() + max.as_u64()) / (3 * avpkt);
-        let burst = config.burst.map_or(usual, |burst| u64::from(burst.get())).max(least).max(1);
+        let RedThresholds { min, max, weight_log } = config.thresholds(Bytes::new(queue));
         Self {
             ecn: config.ecn,
             harddrop: config.harddrop,
             queue: Fifo::within(limit),
-            average: Average::new(config, min, u32::try_from(burst).unwrap_or(u32::MAX)),
+            average: Average::new(config, weight_log),
             curve: Curve {
                 min: min.as_u64() as f64,
                 max: max.as_u64() as f64,
@@ -424,7 +442,7 @@ mod tests {
     #[test]
     fn the_weight_lets_a_burst_pass() {
         for (min, burst, avpkt) in [(30_000, 55, 1_000), (30_000, 40, 1_500), (5_000, 6, 1_000)] {
-            let weight = weight(Bytes::new(min), burst, Bytes::new(avpkt));
+            let weight = power(0.5, weight_log(Bytes::new(min), burst, Bytes::new(avpkt)).into());
             // A burst that comes at once fills the queue packet by packet.
             let average = |weight: f64| {
                 (1..=burst).fold(0.0, |average, packets| {
@@ -483,7 +501,8 @@ mod tests {
     fn the_average_falls_while_nothing_waits_where_there_is_a_bandwidth() {
         let average = |bandwidth| {
             let config = RedConfig { bandwidth, ..RedConfig::default() };
-            let mut average = Average::new(&config, Bytes::new(5_000), 6);
+            let weight_log = weight_log(Bytes::new(5_000), 6, config.avpkt);
+            let mut average = Average::new(&config, weight_log);
             average.bytes = 8_000.0;
             average.idle_since = Some(Instant::START);
             (average.at(Instant::from_nanos(8_000_000)), average.weight)
@@ -506,7 +525,8 @@ mod tests {
                 next_adaptation: Instant::START,
             };
             let config = RedConfig::default();
-            let steady = Average { bytes: average, ..Average::new(&config, Bytes::new(5_000), 6) };
+            let weight_log = weight_log(Bytes::new(5_000), 6, config.avpkt);
+            let steady = Average { bytes: average, ..Average::new(&config, weight_log) };
             curve.adapt(Instant::from_nanos(60_000_000_000), &steady);
             curve.probability
         };

@@ -8,7 +8,7 @@ use nix::sys::socket::{SockaddrIn, connect, getsockopt, sockopt};
 use skyhop_app::{App, TcpOptions};
 use skyhop_engine::Engine;
 use skyhop_experiment::Experiment;
-use skyhop_host::device::Device;
+use skyhop_host::device::{Device, DeviceKind};
 use skyhop_host::frame::MTU;
 use skyhop_host::namespace::{NetNamespace, TcpSettings};
 use skyhop_host::{HostError, socket};
@@ -30,8 +30,8 @@ fn connecting(tcp: &TcpSettings) -> Option<(OwnedFd, Vec<u8>)> {
     let made = (|| {
         let ends = [NetNamespace::create()?, NetNamespace::create()?];
         assert_eq!(ends[0].tune(tcp)?, Vec::<String>::new(), "all can be set here");
-        let devices =
-            Device::create_pair(LiveDevice::Auto, [(&ends[0], &[HERE]), (&ends[1], &[THERE])])?;
+        let with_addresses: [(_, &[_]); 2] = [(&ends[0], &[HERE]), (&ends[1], &[THERE])];
+        let devices = Device::create_pair(LiveDevice::Auto, DeviceKind::Tun, with_addresses)?;
         let socket = ends[0].inside(|| {
             let socket = socket::open()?;
             let there = SockaddrIn::from(std::net::SocketAddrV4::new(THERE, 9));

@@ -1,6 +1,6 @@
 //! Experiments built by hand, and runs of them that skip where the system does not allow any.
 
-use skyhop_model::{Dscp, End, LiveDevice, PATH_LINK};
+use skyhop_model::{Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,6 +63,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         sample: ms(100),
         seed: 1,
         device: device(),
+        linux_link: LinuxLink::Auto,
         cc_files: BTreeMap::new(),
     }
 }

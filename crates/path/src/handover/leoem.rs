@@ -33,11 +33,11 @@ impl HandoverPolicy for Leoem {
             over = [over[0] || renewed[0], over[1] || renewed[1]];
             selection
         };
-        if !view.connects(selection) {
-            if let Some(pair) = nearest_connected_pair(view) {
-                selection = pair.map(Some);
-                over = [true, true];
-            }
+        if !view.connects(selection)
+            && let Some(pair) = nearest_connected_pair(view)
+        {
+            selection = pair.map(Some);
+            over = [true, true];
         }
 
         for (due, over) in self.due.iter_mut().zip(over) {

@@ -83,6 +83,7 @@ impl NamedScenario {
             seed: run.seed,
             force_size: run.force_size,
             device: scenario.live.device,
+            linux_link: scenario.linux.link,
             cc_files,
         })
     }

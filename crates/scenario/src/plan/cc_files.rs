@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 
 use skyhop_cc::Module;
-use skyhop_ccfile::{Sources, load};
+use skyhop_ccfile::{Sources, load, load_policy};
 use skyhop_model::{CcLanguage, cc_language};
 
 use crate::ScenarioError;
@@ -25,24 +25,36 @@ pub struct CcFiles {
     pub messages: String,
 }
 
+impl CcFiles {
+    fn add_in_c(&mut self, name: &str) -> Result<(), ScenarioError> {
+        let loaded = load(Path::new(name))?;
+        self.digests.extend(loaded.sources.digests().clone());
+        self.in_c.push(loaded.module);
+        if loaded.compiled.is_new {
+            self.messages += &loaded.compiled.messages;
+        }
+        Ok(())
+    }
+}
+
 impl NamedScenario {
-    /// Compiles and loads the congestion controls in C that are files of the user's.
+    /// Compiles and loads the congestion controls in C that are files of the user's, and reads cards with their networks.
     ///
     /// # Errors
     /// What is wrong with a file, or what this machine lacks.
     pub fn load_cc_files(&self) -> Result<CcFiles, ScenarioError> {
         let mut files = CcFiles::default();
         for name in self.cc_file_names() {
-            if cc_language(&name) == Some(CcLanguage::Python) {
-                files.digests.extend(Sources::read(Path::new(&name))?.digests().clone());
-                files.in_python.push(name);
-                continue;
-            }
-            let loaded = load(Path::new(&name))?;
-            files.digests.extend(loaded.sources.digests().clone());
-            files.in_c.push(loaded.module);
-            if loaded.compiled.is_new {
-                files.messages += &loaded.compiled.messages;
+            match cc_language(&name) {
+                Some(CcLanguage::Python) => {
+                    files.digests.extend(Sources::read(Path::new(&name))?.digests().clone());
+                    files.in_python.push(name);
+                }
+                Some(CcLanguage::Card) => {
+                    let loaded = load_policy(Path::new(&name))?;
+                    files.digests.extend(loaded.sources.digests().clone());
+                }
+                Some(CcLanguage::C) | None => files.add_in_c(&name)?,
             }
         }
         Ok(files)
@@ -60,12 +72,18 @@ impl NamedScenario {
         Ok(digests)
     }
 
-    fn cc_file_names(&self) -> BTreeSet<String> {
-        let names = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
-            FlowKind::Tcp(tcp) => cc_language(&tcp.cc).map(|_| self.whole_cc(&tcp.cc)),
+    /// What its flows call their congestion controls, and what those are called from any directory.
+    pub fn congestion_controls(&self) -> BTreeMap<String, String> {
+        let named = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => Some((tcp.cc.clone(), self.whole_cc(&tcp.cc))),
             FlowKind::Probe(_) | FlowKind::Call(_) => None,
         });
-        names.collect()
+        named.collect()
+    }
+
+    fn cc_file_names(&self) -> BTreeSet<String> {
+        let whole = self.congestion_controls().into_values();
+        whole.filter(|cc| cc_language(cc).is_some()).collect()
     }
 
     /// What a flow calls its congestion control: a file by its whole name.

@@ -94,6 +94,10 @@ fn wrong_keys_and_values_are_named() {
             "[live]\ndevice = \"tap\"",
             "x.toml: live.device: there is no `tap`; expected one of `auto`, `tun`, `packet`",
         ),
+        (
+            "[linux]\nlink = \"netem\"",
+            "x.toml: linux.link: there is no `netem`; expected one of `auto`, `skyhop`, `tc`",
+        ),
         ("[tcp]\nhz = 60", "x.toml: tcp.hz: is 60; expected 100, 250, 300 or 1000"),
         ("[tcp]\ninitial_cwnd = 0", "x.toml: tcp.initial_cwnd: is 0; expected 1 to 10000"),
         ("[tcp]\nprofile = \"linux-2.4\"", "x.toml: tcp.profile: there is no `linux-2.4`"),
@@ -164,6 +168,7 @@ fn a_scenario_is_written_with_a_live_section_only_where_it_says_something() {
     };
     assert_eq!(written("packet")["live"]["device"], "packet");
     assert_eq!(written("auto").get("live"), None);
+    assert_eq!(written("auto").get("linux"), None);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod fixed_paths;
 mod fixed_window;
 mod oracle;
 mod order_of_flows;
+mod policies;
 mod random_scenarios;
 mod rust_controller;
 mod satcp_table;

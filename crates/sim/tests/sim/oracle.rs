@@ -369,7 +369,8 @@ fn queues_do_what_they_do_on_linux() {
         let struck = |count: fn(&FlowSummary) -> u64| {
             spread(runs.iter().map(|flows| flows.iter().map(count).sum::<u64>() as f64))
         };
-        let (marks, lost) = (struck(|flow| flow.marks), struck(|flow| flow.retransmits));
+        let (marks, lost) =
+            (struck(|flow| flow.marks.unwrap_or(0)), struck(|flow| flow.retransmits));
         let linux_lost = row.flows.iter().map(|flow| flow.retransmits).sum();
         let srtts =
             [0, 1].map(|k: usize| {

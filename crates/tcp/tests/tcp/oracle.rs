@@ -195,7 +195,7 @@ fn sampled(mut path: Path<Instance>, start: Instant, seconds: f64) -> Outcome {
 /// Every 15 s: 100 ms of outage, then the other of two paths.
 fn one_way_with_handovers(t: Duration) -> Duration {
     let handovers = t.as_nanos() / ms(15_000).as_nanos();
-    if in_outage(t) || handovers % 2 == 0 { ms(20) } else { ms(30) }
+    if in_outage(t) || handovers.is_multiple_of(2) { ms(20) } else { ms(30) }
 }
 
 fn in_outage(t: Duration) -> bool {

@@ -29,7 +29,7 @@ fn films_in_toml() {
 #[test]
 fn manifests() {
     Trial::of_text("mpd", [TEMPLATE, TIMELINE, LIST]).run(|bytes| {
-        let sizes = |file: &str| (file.len() % 2 == 0).then_some(file.len() as u64);
+        let sizes = |file: &str| file.len().is_multiple_of(2).then_some(file.len() as u64);
         let text = String::from_utf8_lossy(bytes);
         check(film_of_mpd(&text, "film.mpd", &|_| None))?;
         // Some of its files may be missing now.

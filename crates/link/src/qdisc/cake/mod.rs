@@ -22,6 +22,7 @@ pub use self::ack_filter::{AckFilter, CarriesTcp, TcpFacts};
 pub use self::classes::Diffserv;
 use self::tin::{Stock, Tin};
 use super::flow_hash::FlowHash;
+use super::fq_codel::memory_of;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::Packet;
 use crate::chance::Chance;
@@ -72,6 +73,22 @@ impl Default for CakeConfig {
             ack_filter: AckFilter::default(),
             memory: None,
         }
+    }
+}
+
+impl CakeConfig {
+    /// The most packets that its memory has room for, however small they are.
+    pub fn most_packets(&self) -> u64 {
+        self.memory_limit().as_u64() / memory_of(Bytes::ZERO).as_u64()
+    }
+
+    /// What packets may take of memory.
+    pub fn memory_limit(&self) -> Bytes {
+        self.memory.unwrap_or_else(|| {
+            let most = Bytes::new(PACKETS * LARGEST_PACKET.as_u64());
+            let usual = self.bandwidth.map_or(most, |rate| rate.bytes_in(self.rtt * 4));
+            usual.max(LEAST_MEMORY).min(most)
+        })
     }
 }
 
@@ -142,7 +159,7 @@ impl<P> Cake<P> {
         let shares = config.diffserv.shares(config.bandwidth).into_iter();
         Self {
             rate: config.bandwidth,
-            memory_limit: config.memory.unwrap_or_else(|| memory_limit(config)),
+            memory_limit: config.memory_limit(),
             limit,
             isolation: config.isolation,
             hash: FlowHash::drawn(&mut chance),
@@ -219,13 +236,6 @@ impl<P> Cake<P> {
         }
         chosen.map(|(place, _)| place)
     }
-}
-
-/// What the packets may take of memory where nothing else is said.
-fn memory_limit(config: &CakeConfig) -> Bytes {
-    let most = Bytes::new(PACKETS * LARGEST_PACKET.as_u64());
-    let usual = config.bandwidth.map_or(most, |rate| rate.bytes_in(config.rtt * 4));
-    usual.max(LEAST_MEMORY).min(most)
 }
 
 impl<P> Qdisc<P> for Cake<P> {

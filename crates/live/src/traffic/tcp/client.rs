@@ -66,12 +66,15 @@ struct Opened {
 impl Client<'_> {
     /// Works until the flow is over; returns why that was before its time.
     fn work(&mut self) -> Result<Option<String>, HostError> {
-        while !self.flow.is_over() {
+        loop {
             let now = self.flow.now();
+            if self.flow.is_over(now) {
+                return Ok(None);
+            }
             self.look(now)?;
             let until = self.act(now)?;
             let is_whole = self.write(now)?;
-            self.flow.collect(&mut *self.app)?;
+            self.flow.collect(now, &mut *self.app)?;
             if !is_whole {
                 continue;
             }
@@ -82,7 +85,6 @@ impl Client<'_> {
             let connections = self.opened.iter().filter_map(|one| one.connection.as_ref());
             self.flow.wait(next, connections.filter_map(|connection| connection.awaits(now)))?;
         }
-        Ok(None)
     }
 
     /// Whether nothing more will be sent by an application that should have gone on.

@@ -128,8 +128,8 @@ impl Flow {
         self.stage.clock.now()
     }
 
-    fn is_over(&self) -> bool {
-        self.stage.stop.is_set() || self.view.has_ended() || self.now() >= self.plan.stop
+    fn is_over(&self, now: Instant) -> bool {
+        self.stage.stop.is_set() || self.view.has_ended() || now >= self.plan.stop
     }
 
     /// Waits until `until`, until the flow is over, or until one of `fds` is ready.
@@ -150,8 +150,8 @@ impl Flow {
     }
 
     /// Hands over what an application has found.
-    fn collect(&self, app: &mut dyn Application) -> Result<(), HostError> {
-        self.view.add_results(app.take_results(self.now()));
+    fn collect(&self, now: Instant, app: &mut dyn Application) -> Result<(), HostError> {
+        self.view.add_results(app.take_results(now));
         app.completed().map_or(Ok(()), |at| self.view.complete(at))
     }
 

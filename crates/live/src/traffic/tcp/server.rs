@@ -29,9 +29,12 @@ pub(super) fn listen(plan: &TcpPlan, address: SocketAddrV4) -> Result<TcpListene
 pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
     wake_precisely()?;
     let mut server = Server { flow, served: Vec::new(), zeros: Zeros::default() };
-    while !flow.is_over() {
+    loop {
         server.accept()?;
         let now = flow.now();
+        if flow.is_over(now) {
+            break;
+        }
         let until = server.turn(now)?;
         let pending = (flow.listener.as_fd(), PollFlags::POLLIN);
         let connections = server.served.iter().filter_map(|one| one.connection.awaits(now));
@@ -85,7 +88,7 @@ impl Server<'_> {
         let (mut until, mut index) = (Instant::NEVER, 0);
         while let Some(one) = self.served.get_mut(index) {
             let next = one.turn(now, &self.zeros);
-            self.flow.collect(&mut *one.app)?;
+            self.flow.collect(now, &mut *one.app)?;
             if let Some(next) = next {
                 until = until.min(next);
                 index += 1;

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * What skyhop_cc.h offers where an algorithm is a module of the kernel's own build, NAME.ko: for kernels that take no
+ * congestion controls from BPF.
+ *
+ * Loading the module registers nothing yet: it makes the file /proc/NAME. Whoever opens that and writes a struct
+ * skyhop_registration has registered the algorithm under the name that is in it, with those parameters, until it is
+ * closed; open it again for another name and other parameters. What is written afterwards are announcements, struct
+ * skyhop_announcement; what is read are phases, as many struct skyhop_told as there are and fit, perhaps none.
+ *
+ * Who compiles it defines SKYHOP_HAS_TX_START where tcp_congestion_ops has cwnd_event_tx_start.
+ */
+#ifndef SKYHOP_KERNEL_MODULE_H
+#define SKYHOP_KERNEL_MODULE_H
+
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/proc_fs.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+/* As many scopes as a BPF map of announcements holds, and phases as its ring. */
+#define SKYHOP_MOST_ANNOUNCEMENTS 1024
+#define SKYHOP_MOST_TOLD 1024
+
+/* A registration. Sockets may point to it for longer than anybody holds it: it is freed with the module, which they
+ * keep, too. */
+struct skyhop_registered {
+	struct tcp_congestion_ops ops;
+	struct list_head others;
+	spinlock_t lock; /* of all that follows but the parameters */
+	u64 params[SKYHOP_MOST_PARAMS];
+	u32 announcements_len;
+	u32 told_begin;
+	u32 told_len;
+	struct skyhop_announcement announcements[SKYHOP_MOST_ANNOUNCEMENTS];
+	struct skyhop_told told[SKYHOP_MOST_TOLD];
+};
+
+/* What SKYHOP_MODULE says of the algorithm. */
+struct skyhop_shape {
+	u64 params_len;
+	size_t state_bytes;
+};
+
+static const struct tcp_congestion_ops skyhop_ops;
+static const struct skyhop_shape skyhop_shape;
+static LIST_HEAD(skyhop_all_registered);
+static DEFINE_MUTEX(skyhop_one_writes);
+
+/* ---- What algorithms use ---- */
+
+/* The kernel has functions of these names, over its own struct: those of minmax.h are meant. */
+#define minmax_running_max skyhop_minmax_running_max
+#define minmax_running_min skyhop_minmax_running_min
+
+static inline struct skyhop_registered *skyhop_registered(const struct sock *sk)
+{
+	return container_of(inet_csk(sk)->icsk_ca_ops, struct skyhop_registered, ops);
+}
+
+static inline void **skyhop_place_of_state(const struct sock *sk)
+{
+	return inet_csk_ca(sk);
+}
+
+#define skyhop_hz(sk) ((void)(sk), (u32)HZ)
+#define skyhop_jiffies(sk) ((void)(sk), (u32)jiffies)
+#define skyhop_now_ns(sk) ((void)(sk), (u64)ktime_get_ns())
+#define skyhop_random(sk, n) ((void)(sk), get_random_u32() % (n))
+
+/* The longest prefix wins. */
+static inline bool skyhop_is_within(const struct skyhop_signal_key *key, u64 netns_cookie, __be32 destination)
+{
+	u32 bits = key->prefix_bits - 64;
+	__be32 prefix;
+
+	if (memcmp(key->netns_cookie, &netns_cookie, sizeof(netns_cookie)))
+		return false;
+	memcpy(&prefix, key->ipv4, sizeof(prefix));
+	return !bits || !((ntohl(prefix) ^ ntohl(destination)) >> (32 - bits));
+}
+
+static __maybe_unused bool skyhop_handover(struct sock *sk, struct skyhop_handover *handover)
+{
+	struct skyhop_registered *registered = skyhop_registered(sk);
+	const struct skyhop_announcement *best = NULL;
+	u64 netns_cookie = sock_net(sk)->net_cookie;
+	u32 i;
+
+	spin_lock_bh(&registered->lock);
+	for (i = 0; i < registered->announcements_len; i++) {
+		const struct skyhop_announcement *one = &registered->announcements[i];
+
+		if (skyhop_is_within(&one->key, netns_cookie, sk->sk_daddr) &&
+		    (!best || one->key.prefix_bits > best->key.prefix_bits))
+			best = one;
+	}
+	if (best)
+		*handover = best->handover;
+	spin_unlock_bh(&registered->lock);
+	return best;
+}
+
+/* Where nobody reads, the ring fills up and the rest is dropped. */
+static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, u64 end_ns)
+{
+	struct skyhop_registered *registered = skyhop_registered(sk);
+	struct skyhop_told told = {
+		.netns_cookie = sock_net(sk)->net_cookie,
+		.phase = { begin_ns, end_ns, kind },
+		.local_port = sk->sk_num,
+		.remote_port = (__force u16)sk->sk_dport,
+	};
+
+	spin_lock_bh(&registered->lock);
+	if (registered->told_len < SKYHOP_MOST_TOLD) {
+		registered->told[(registered->told_begin + registered->told_len) % SKYHOP_MOST_TOLD] = told;
+		registered->told_len++;
+	}
+	spin_unlock_bh(&registered->lock);
+}
+
+/* Nobody reads reports here, or decides: such a module runs its base algorithm. */
+#define SKYHOP_REPORTS                                                                                    \
+	static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *report)           \
+	{                                                                                                 \
+	}                                                                                                 \
+	static __maybe_unused bool skyhop_decision(struct sock *sk, u64 id,                               \
+						   struct skyhop_decision *decision)                      \
+	{                                                                                                 \
+		return false;                                                                             \
+	}                                                                                                 \
+	struct skyhop_reports_are_not_read
+
+#define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,
+#define SKYHOP_PARAMS(LIST) enum { LIST(SKYHOP_PARAM_INDEX) SKYHOP_PARAMS_LEN }
+#define SKYHOP_NO_PARAMS enum { SKYHOP_PARAMS_LEN }
+#define skyhop_param(sk, name) (skyhop_registered(sk)->params[SKYHOP_PARAM_INDEX_##name])
+
+#define SKYHOP_STATE(state_type)                                                                          \
+	enum { SKYHOP_STATE_BYTES = sizeof(state_type) };                                                 \
+	static inline __maybe_unused state_type *skyhop_state(struct sock *sk)                            \
+	{                                                                                                 \
+		return *skyhop_place_of_state(sk);                                                        \
+	}                                                                                                 \
+	static inline __maybe_unused state_type *skyhop_state_create(struct sock *sk)                     \
+	{                                                                                                 \
+		return *skyhop_place_of_state(sk);                                                        \
+	}                                                                                                 \
+	struct skyhop_state_is_allocated
+#define SKYHOP_NO_STATE enum { SKYHOP_STATE_BYTES = 0 }
+
+#define skyhop_bits(p, field) ((p)->field)
+
+#define SKYHOP_HOOK_3(result, function, ...)                                                              \
+	enum { function##_is_a_hook = 1 };                                                                \
+	static result function(__VA_ARGS__)
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
+/* cong_control is the only hook with four arguments, and those kernels hand over its first and its last. */
+#define SKYHOP_HOOK_4(result, function, ...)                                                              \
+	enum { function##_is_a_hook = 1 };                                                                \
+	static result function##_hook(__VA_ARGS__);                                                       \
+	static result function(struct sock *sk, const struct rate_sample *rs)                             \
+	{                                                                                                 \
+		return function##_hook(sk, 0, 0, rs);                                                     \
+	}                                                                                                 \
+	static result function##_hook(__VA_ARGS__)
+#else
+#define SKYHOP_HOOK_4 SKYHOP_HOOK_3
+#endif
+#define SKYHOP_PICK(a1, a2, a3, a4, picked, ...) picked
+#define SKYHOP_HOOK(result, function, ...)                                                                \
+	SKYHOP_PICK(__VA_ARGS__, SKYHOP_HOOK_4, SKYHOP_HOOK_3, SKYHOP_HOOK_3, SKYHOP_HOOK_3, 0)           \
+	(result, function, __VA_ARGS__)
+#define SKYHOP_FN(function) (function##_is_a_hook ? (function) : (function))
+
+/* ---- A connection's beginning and end ---- */
+
+static void skyhop_begin(struct sock *sk)
+{
+	size_t size = skyhop_shape.state_bytes;
+
+	*skyhop_place_of_state(sk) = size ? kzalloc(size, GFP_ATOMIC) : NULL;
+	if (skyhop_ops.init)
+		skyhop_ops.init(sk);
+}
+
+static void skyhop_end(struct sock *sk)
+{
+	if (skyhop_ops.release)
+		skyhop_ops.release(sk);
+	kfree(*skyhop_place_of_state(sk));
+	*skyhop_place_of_state(sk) = NULL;
+}
+
+#ifdef SKYHOP_HAS_TX_START
+/* Kernels from 7.1 on tell of this event by itself. */
+static void skyhop_tx_start(struct sock *sk)
+{
+	skyhop_ops.cwnd_event(sk, CA_EVENT_TX_START);
+}
+#endif
+
+/* ---- The module's file ---- */
+
+static int skyhop_register(struct file *file, const char __user *buffer)
+{
+	struct skyhop_registration wanted;
+	struct skyhop_registered *made;
+	int refused;
+
+	if (copy_from_user(&wanted, buffer, sizeof(wanted)))
+		return -EFAULT;
+	if (wanted.params_len != skyhop_shape.params_len || wanted.name[sizeof(wanted.name) - 1])
+		return -EINVAL;
+	made = kvzalloc(sizeof(*made), GFP_KERNEL);
+	if (!made)
+		return -ENOMEM;
+	memcpy(&made->ops, &skyhop_ops, sizeof(made->ops));
+	memcpy(made->ops.name, wanted.name, sizeof(made->ops.name));
+	memcpy(made->params, wanted.params, sizeof(made->params));
+	made->ops.owner = THIS_MODULE;
+	made->ops.init = skyhop_begin;
+	made->ops.release = skyhop_end;
+#ifdef SKYHOP_HAS_TX_START
+	if (skyhop_ops.cwnd_event)
+		made->ops.cwnd_event_tx_start = skyhop_tx_start;
+#endif
+	spin_lock_init(&made->lock);
+	refused = tcp_register_congestion_control(&made->ops);
+	if (refused) {
+		kvfree(made);
+		return refused;
+	}
+	list_add(&made->others, &skyhop_all_registered);
+	file->private_data = made;
+	return 0;
+}
+
+/* Announces instead of what was announced before in the same scope, or takes that back. */
+static int skyhop_announce(struct skyhop_registered *registered, const char __user *buffer)
+{
+	struct skyhop_announcement said;
+	u32 *len = &registered->announcements_len;
+	int refused = 0;
+	u32 i;
+
+	if (copy_from_user(&said, buffer, sizeof(said)))
+		return -EFAULT;
+	if (said.key.prefix_bits < 64 || said.key.prefix_bits > 96)
+		return -EINVAL;
+	spin_lock_bh(&registered->lock);
+	for (i = 0; i < *len; i++)
+		if (!memcmp(&registered->announcements[i].key, &said.key, sizeof(said.key)))
+			break;
+	if (!said.handover.valid) {
+		if (i < *len)
+			registered->announcements[i] = registered->announcements[--*len];
+	} else if (i < SKYHOP_MOST_ANNOUNCEMENTS) {
+		registered->announcements[i] = said;
+		*len = max_t(u32, *len, i + 1);
+	} else {
+		refused = -ENOSPC;
+	}
+	spin_unlock_bh(&registered->lock);
+	return refused;
+}
+
+static ssize_t skyhop_write(struct file *file, const char __user *buffer, size_t size, loff_t *at)
+{
+	size_t expected;
+	int refused;
+
+	mutex_lock(&skyhop_one_writes);
+	expected = file->private_data ? sizeof(struct skyhop_announcement) : sizeof(struct skyhop_registration);
+	if (size != expected)
+		refused = -EINVAL;
+	else if (file->private_data)
+		refused = skyhop_announce(file->private_data, buffer);
+	else
+		refused = skyhop_register(file, buffer);
+	mutex_unlock(&skyhop_one_writes);
+	return refused ? refused : size;
+}
+
+static bool skyhop_take_told(struct skyhop_registered *registered, struct skyhop_told *told)
+{
+	bool is_there;
+
+	spin_lock_bh(&registered->lock);
+	is_there = registered->told_len;
+	if (is_there) {
+		*told = registered->told[registered->told_begin];
+		registered->told_begin = (registered->told_begin + 1) % SKYHOP_MOST_TOLD;
+		registered->told_len--;
+	}
+	spin_unlock_bh(&registered->lock);
+	return is_there;
+}
+
+static ssize_t skyhop_read(struct file *file, char __user *buffer, size_t size, loff_t *at)
+{
+	struct skyhop_registered *registered = READ_ONCE(file->private_data);
+	struct skyhop_told told;
+	size_t done = 0;
+
+	if (!registered)
+		return -EINVAL;
+	while (size - done >= sizeof(told) && skyhop_take_told(registered, &told)) {
+		if (copy_to_user(buffer + done, &told, sizeof(told)))
+			return -EFAULT;
+		done += sizeof(told);
+	}
+	return done;
+}
+
+static int skyhop_close(struct inode *inode, struct file *file)
+{
+	struct skyhop_registered *registered = file->private_data;
+
+	if (registered)
+		tcp_unregister_congestion_control(&registered->ops);
+	return 0;
+}
+
+static const struct proc_ops skyhop_file = {
+	.proc_read = skyhop_read,
+	.proc_write = skyhop_write,
+	.proc_release = skyhop_close,
+	.proc_lseek = noop_llseek,
+};
+
+static int __init skyhop_load(void)
+{
+	return proc_create(KBUILD_MODNAME, 0600, NULL, &skyhop_file) ? 0 : -EEXIST;
+}
+
+/* No file is open any more once its entry is removed, and no socket is left where a module is unloaded. */
+static void __exit skyhop_unload(void)
+{
+	struct skyhop_registered *one, *next;
+
+	remove_proc_entry(KBUILD_MODNAME, NULL);
+	list_for_each_entry_safe(one, next, &skyhop_all_registered, others)
+		kvfree(one);
+}
+
+#define SKYHOP_MODULE(id, about, ...)                                                                     \
+	SKYHOP_CHECK_NAME(id);                                                                            \
+	_Static_assert(SKYHOP_PARAMS_LEN <= SKYHOP_MOST_PARAMS, "it has too many parameters");            \
+	static const struct tcp_congestion_ops skyhop_ops = { .name = #id, __VA_ARGS__ };                 \
+	static const struct skyhop_shape skyhop_shape = { SKYHOP_PARAMS_LEN, SKYHOP_STATE_BYTES };        \
+	module_init(skyhop_load);                                                                         \
+	module_exit(skyhop_unload);                                                                       \
+	MODULE_DESCRIPTION(about);                                                                        \
+	MODULE_LICENSE("Dual MIT/GPL")
+
+#endif

@@ -1,0 +1,61 @@
+//! What a module writes into a ring of its own, read whole.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+
+use crate::error::{Context, KernelError};
+
+const ACTION: &str = "cannot read what a module reports";
+
+/// Reads a ring. There may be one reader of it at a time.
+pub(super) struct Ring<T> {
+    ring: RingBuffer<'static>,
+    read: Arc<Mutex<Vec<T>>>,
+}
+
+impl<T: 'static> Ring<T> {
+    /// What `parse` does not know, as what another version has written, is left out.
+    pub(super) fn new(
+        map: &MapHandle,
+        parse: impl Fn(&[u8]) -> Option<T> + 'static,
+    ) -> Result<Self, KernelError> {
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let sink = Arc::clone(&read);
+        let noted = move |bytes: &[u8]| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(bytes));
+            0
+        };
+        builder.add(map, noted).context(ACTION)?;
+        let ring = builder.build().context(ACTION)?;
+        Ok(Self { ring, read })
+    }
+
+    /// What was written since the last call, in its order.
+    pub(super) fn read(&self) -> Result<Vec<T>, KernelError> {
+        self.ring.consume().context(ACTION)?;
+        Ok(self.taken())
+    }
+
+    /// The same; where there is nothing it waits for it as long as `timeout`.
+    pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<T>, KernelError> {
+        match self.ring.poll(timeout) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+            polled => polled.context(ACTION)?,
+        }
+        Ok(self.taken())
+    }
+
+    fn taken(&self) -> Vec<T> {
+        std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").finish_non_exhaustive()
+    }
+}

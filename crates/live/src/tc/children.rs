@@ -1,0 +1,448 @@
+//! The queue below the rate, by what Linux calls its parameters: linux/pkt_sched.h.
+
+use std::num::NonZeroU32;
+
+use skyhop_engine::Unsupported;
+use skyhop_host::tc::{TcOptions, TcQdisc, bytes_per_second};
+use skyhop_link::{
+    AckFilter, CakeConfig, CodelConfig, Diffserv, FqCodelConfig, FqConfig, FqPieConfig, Isolation,
+    LinkConfig, PieConfig, QueueDiscipline, RedConfig, SfqConfig,
+};
+use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
+
+/// The queue below the rate.
+///
+/// # Errors
+/// Linux has none that does the same.
+pub(super) fn child(config: &LinkConfig) -> Result<TcQdisc, Unsupported> {
+    let queue = Queue { limit: config.queue, name: config.qdisc.name() };
+    let attributes = match &config.qdisc {
+        QueueDiscipline::Fifo(_) => return fifo(config.queue),
+        QueueDiscipline::Sfq(sfq) => return sfq_options(sfq, queue.packets()?),
+        QueueDiscipline::Codel(codel) => codel_attributes(codel, queue.packets()?),
+        QueueDiscipline::FqCodel(codel) => fq_codel_attributes(codel, queue.packets()?),
+        QueueDiscipline::Pie(pie) => Ok(pie_attributes(pie, queue.packets()?)),
+        QueueDiscipline::FqPie(pie) => fq_pie_attributes(pie, queue.packets()?),
+        QueueDiscipline::Fq(fq) => fq_attributes(fq, queue.packets()?),
+        QueueDiscipline::Red(red) => red_attributes(red, queue.bytes()?),
+        QueueDiscipline::Cake(cake) => cake_attributes(cake, config.queue),
+        QueueDiscipline::ThresholdDrop(_) => Err(Unsupported::new("link.qdisc", "Linux has none")),
+    }?;
+    Ok(TcQdisc::Other { name: queue.name, options: TcOptions::Attributes(attributes) })
+}
+
+/// Whether packets that speak ECN may be marked.
+pub(super) fn marks(qdisc: &QueueDiscipline) -> bool {
+    match qdisc {
+        QueueDiscipline::Codel(codel) => codel.ecn || codel.ce_threshold.is_some(),
+        QueueDiscipline::FqCodel(codel) => codel.ecn || codel.ce_threshold.is_some(),
+        QueueDiscipline::Pie(pie) => pie.ecn,
+        QueueDiscipline::FqPie(pie) => pie.ecn,
+        QueueDiscipline::Red(red) => red.ecn,
+        QueueDiscipline::Fq(fq) => fq.ce_threshold.is_some(),
+        QueueDiscipline::Cake(_) => true,
+        QueueDiscipline::Fifo(_) | QueueDiscipline::Sfq(_) | QueueDiscipline::ThresholdDrop(_) => {
+            false
+        }
+    }
+}
+
+type Attributes = Vec<(u16, Vec<u8>)>;
+
+/// Numbers as attributes have them.
+fn numbers<const N: usize>(attributes: [(u16, u32); N]) -> Attributes {
+    attributes.map(|(kind, value)| (kind, value.to_ne_bytes().to_vec())).into()
+}
+
+/// What a link's queue holds, for the discipline of this name.
+struct Queue {
+    limit: QueueLimit,
+    name: &'static str,
+}
+
+impl Queue {
+    fn packets(&self) -> Result<u32, Unsupported> {
+        match self.limit {
+            QueueLimit::Packets(packets) => number("link.queue", packets),
+            _ => Err(self.counts("packets")),
+        }
+    }
+
+    fn bytes(&self) -> Result<u32, Unsupported> {
+        match self.limit {
+            QueueLimit::Bytes(bytes) => number("link.queue", bytes.as_u64()),
+            _ => Err(self.counts("bytes")),
+        }
+    }
+
+    fn counts(&self, what: &str) -> Unsupported {
+        let says = format!("Linux's {} counts {what}; give the limit in {what}", self.name);
+        Unsupported::new("link.queue", says)
+    }
+}
+
+fn number(key: &str, number: u64) -> Result<u32, Unsupported> {
+    u32::try_from(number).map_err(|_| Unsupported::new(key, "it is more than Linux counts to"))
+}
+
+fn micros(key: &str, duration: Duration) -> Result<u32, Unsupported> {
+    number(key, duration.as_micros())
+}
+
+/// Microseconds, of which there is one at least.
+fn us(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
+}
+
+/// What a queue sends in a turn: Linux takes less for the least that it allows, and refuses more.
+fn quantum(quantum: Bytes) -> Result<u32, Unsupported> {
+    match quantum.as_u64() {
+        bytes @ 256..=0x10_0000 => Ok(bytes as u32),
+        _ => Err(Unsupported::new("link.qdisc.quantum", "Linux has one of 256 B to 1 MiB")),
+    }
+}
+
+fn fifo(queue: QueueLimit) -> Result<TcQdisc, Unsupported> {
+    Ok(match queue {
+        QueueLimit::Bytes(bytes) => TcQdisc::Bfifo { limit: number("link.queue", bytes.as_u64())? },
+        QueueLimit::Packets(packets) => TcQdisc::Pfifo { limit: number("link.queue", packets)? },
+        _ => return Err(Unsupported::new("link.queue", "it is neither of packets nor of bytes")),
+    })
+}
+
+fn codel_attributes(codel: &CodelConfig, limit: u32) -> Result<Attributes, Unsupported> {
+    let target_limit_interval_ecn =
+        [(1, us(codel.target)), (2, limit), (3, us(codel.interval)), (4, codel.ecn.into())];
+    let mut attributes = numbers(target_limit_interval_ecn);
+    attributes.extend(ce_threshold(5, codel.ce_threshold)?);
+    Ok(attributes)
+}
+
+/// From how long a wait on packets are marked.
+fn ce_threshold(kind: u16, threshold: Option<Duration>) -> Result<Attributes, Unsupported> {
+    let Some(threshold) = threshold else { return Ok(Vec::new()) };
+    Ok(numbers([(kind, micros("link.qdisc.ce_threshold", threshold)?)]))
+}
+
+fn fq_codel_attributes(codel: &FqCodelConfig, limit: u32) -> Result<Attributes, Unsupported> {
+    let mut attributes = numbers([
+        (1, us(codel.target)),
+        (2, limit),
+        (3, us(codel.interval)),
+        (4, codel.ecn.into()),
+        (5, queues(codel.flows)?),
+        (6, quantum(codel.quantum)?),
+        (8, codel.drop_batch.get()),
+        (9, number("link.qdisc.memory", codel.memory.as_u64())?),
+    ]);
+    attributes.extend(ce_threshold(7, codel.ce_threshold)?);
+    Ok(attributes)
+}
+
+fn queues(flows: NonZeroU32) -> Result<u32, Unsupported> {
+    match flows.get() {
+        flows @ ..=65_536 => Ok(flows),
+        _ => Err(Unsupported::new("link.qdisc.flows", "Linux has 65,536 at most")),
+    }
+}
+
+fn pie_attributes(pie: &PieConfig, limit: u32) -> Attributes {
+    numbers([
+        (1, us(pie.target)),
+        (2, limit),
+        (3, us(pie.tupdate)),
+        (4, pie.alpha),
+        (5, pie.beta),
+        (6, pie.ecn.into()),
+        (7, pie.bytemode.into()),
+        (8, pie.dq_rate_estimator.into()),
+    ])
+}
+
+fn fq_pie_attributes(pie: &FqPieConfig, limit: u32) -> Result<Attributes, Unsupported> {
+    let percent = pie.ecn_prob.fraction() * 100.0;
+    if (percent - percent.round()).abs() > 1e-9 {
+        return Err(Unsupported::new("link.qdisc.ecn_prob", "Linux has whole percents"));
+    }
+    Ok(numbers([
+        (1, limit),
+        (2, queues(pie.flows)?),
+        (3, us(pie.target)),
+        (4, us(pie.tupdate)),
+        (5, pie.alpha),
+        (6, pie.beta),
+        (7, quantum(pie.quantum)?),
+        (9, percent.round() as u32),
+        (10, pie.ecn.into()),
+        (11, pie.bytemode.into()),
+        (12, pie.dq_rate_estimator.into()),
+    ]))
+}
+
+/// `struct tc_sfq_qopt_v1`
+fn sfq_options(sfq: &SfqConfig, queue: u32) -> Result<TcQdisc, Unsupported> {
+    let not = |key: &str, what: &str| Err(Unsupported::new(key, what));
+    let perturb_s = sfq.perturb.as_nanos() / 1_000_000_000;
+    if Duration::from_secs(perturb_s) != sfq.perturb {
+        return not("link.qdisc.perturb", "Linux has whole seconds");
+    }
+    if sfq.depth.get() > 127 {
+        return not("link.qdisc.depth", "Linux has 127 packets at most");
+    }
+    if sfq.flows.get() > 65_408 || sfq.divisor.get() > 65_536 {
+        return not("link.qdisc.flows", "Linux has 65,408 at most, of 65,536 values of the hash");
+    }
+    let limit = sfq.limit.get().min(queue);
+    if limit == 1 {
+        return not("link.qdisc.limit", "Linux refuses one of a single packet");
+    }
+    let (perturb, headdrop) = (number("link.qdisc.perturb", perturb_s)?, sfq.headdrop.into());
+    let mut structure = vec![quantum(sfq.quantum)?, perturb, limit, sfq.divisor.get()];
+    structure.extend([sfq.flows.get(), sfq.depth.get(), headdrop]);
+    // Without RED in each queue, and with what it has counted.
+    structure.extend([0; 11]);
+    Ok(TcQdisc::Other { name: "sfq", options: TcOptions::Structure(structure) })
+}
+
+/// All packets are of one band, whatever their DSCP: `struct tc_prio_qopt`.
+const ONE_BAND: [u8; 20] = {
+    let mut map = [1; 20];
+    let bands = 3_i32.to_ne_bytes();
+    let mut at = 0;
+    while at < bands.len() {
+        map[at] = bands[at];
+        at += 1;
+    }
+    map
+};
+
+/// A router's packets have no socket, which is what the discipline knows of.
+fn fq_attributes(fq: &FqConfig, limit: u32) -> Result<Attributes, Unsupported> {
+    let rate = |key: &str, rate: Rate| number(key, bytes_per_second(rate));
+    let initial = number("link.qdisc.initial_quantum", fq.initial_quantum.as_u64())?;
+    if initial > 1 << 20 {
+        return Err(Unsupported::new("link.qdisc.initial_quantum", "Linux has 1 MiB at most"));
+    }
+    let most = fq.maxrate.map_or(Ok(u32::MAX), |most| rate("link.qdisc.maxrate", most))?;
+    let mut attributes = numbers([
+        (1, limit),
+        (2, fq.flow_limit.get()),
+        (3, quantum(fq.quantum)?),
+        (4, initial),
+        (7, most),
+        (9, micros("link.qdisc.refill_delay", fq.refill_delay)?),
+        (10, fq.flows.get() - 1),
+        (11, rate("link.qdisc.low_rate_threshold", fq.low_rate_threshold)?),
+    ]);
+    attributes.extend(ce_threshold(12, fq.ce_threshold)?);
+    attributes.push((16, ONE_BAND.to_vec()));
+    Ok(attributes)
+}
+
+/// `struct tc_red_qopt`, how the average falls while nothing waits, and the probability as a part of 2^32.
+fn red_attributes(red: &RedConfig, limit: u32) -> Result<Attributes, Unsupported> {
+    let not = |key: &str, what: &str| Err(Unsupported::new(key, what));
+    if red.bandwidth > Rate::ZERO {
+        let what = "below a token bucket Linux's red does not learn that nothing waits; make it 0";
+        return not("link.qdisc.bandwidth", what);
+    }
+    if red.probability.fraction() <= 0.0 {
+        return not("link.qdisc.probability", "Linux's red takes zero for another");
+    }
+    let thresholds = red.thresholds(Bytes::new(limit.into()));
+    let (min, max) = (thresholds.min.as_u64(), thresholds.max.as_u64());
+    if max.checked_shl(thresholds.weight_log.into()).is_none_or(|scaled| scaled >= 1 << 31) {
+        return not("link.qdisc.max", "with such an average it is more than Linux's red counts to");
+    }
+    let flags = u8::from(red.ecn) | u8::from(red.harddrop) << 1 | u8::from(red.adaptive) << 2;
+    let probability = (red.probability.fraction() * 2_f64.powi(32)) as u32;
+    let logs = u32::from_ne_bytes([thresholds.weight_log, 0, SLOWEST, flags]);
+    let parameters = [limit, min as u32, max as u32, logs].into_iter();
+    let mut attributes =
+        vec![(1, parameters.flat_map(u32::to_ne_bytes).collect()), (2, vec![0; 256])];
+    attributes.extend(numbers([(3, probability.max(1))]));
+    Ok(attributes)
+}
+
+/// A scale of time with which an average does not fall.
+const SLOWEST: u8 = 31;
+
+fn cake_attributes(cake: &CakeConfig, queue: QueueLimit) -> Result<Attributes, Unsupported> {
+    let holds_all = match queue {
+        QueueLimit::Packets(packets) => packets >= cake.most_packets(),
+        QueueLimit::Bytes(bytes) => bytes >= cake.memory_limit(),
+        _ => false,
+    };
+    if !holds_all {
+        let packets = cake.most_packets();
+        let what = format!("Linux's cake has no limit but its memory; give {packets} packets");
+        return Err(Unsupported::new("link.queue", what));
+    }
+    let rate = cake.bandwidth.map_or(0, bytes_per_second);
+    let mut attributes = vec![(2, rate.to_ne_bytes().to_vec())];
+    attributes.extend(numbers([
+        (3, diffserv(cake.diffserv)),
+        (5, flow_mode(cake.isolation)),
+        (7, micros("link.qdisc.rtt", cake.rtt)?),
+        (10, number("link.qdisc.memory", cake.memory.unwrap_or_default().as_u64())?),
+        (16, ack_filter(cake.ack_filter)),
+    ]));
+    Ok(attributes)
+}
+
+const fn diffserv(diffserv: Diffserv) -> u32 {
+    match diffserv {
+        Diffserv::Diffserv3 => 0,
+        Diffserv::Diffserv4 => 1,
+        Diffserv::Diffserv8 => 2,
+        Diffserv::BestEffort => 3,
+        Diffserv::Precedence => 4,
+    }
+}
+
+const fn flow_mode(isolation: Isolation) -> u32 {
+    match isolation {
+        Isolation::Flowblind => 0,
+        Isolation::Hosts => 3,
+        Isolation::Flows => 4,
+        Isolation::TripleIsolate => 7,
+    }
+}
+
+const fn ack_filter(ack_filter: AckFilter) -> u32 {
+    match ack_filter {
+        AckFilter::Off => 0,
+        AckFilter::On => 1,
+        AckFilter::Aggressive => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skyhop_link::LinkSchedule;
+    use skyhop_units::Ratio;
+
+    use super::*;
+
+    const PACKETS: QueueLimit = QueueLimit::Packets(100);
+    const BYTES: QueueLimit = QueueLimit::Bytes(Bytes::new(250_000));
+
+    fn of(json: &str, queue: QueueLimit) -> Result<TcQdisc, Unsupported> {
+        let rate = Rate::from_bits_per_second(50_000_000);
+        child(&LinkConfig {
+            schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
+            qdisc: serde_json::from_str(json).unwrap(),
+            queue,
+            seed: 7,
+        })
+    }
+
+    /// The numbers of its attributes of four bytes, and the other attributes.
+    fn attributes(json: &str, queue: QueueLimit) -> (Vec<(u16, u32)>, Attributes) {
+        let child = of(json, queue).unwrap();
+        let TcQdisc::Other { options: TcOptions::Attributes(all), .. } = child else {
+            panic!("{child:?}")
+        };
+        let (short, long): (Attributes, Attributes) =
+            all.into_iter().partition(|(_, value)| value.len() == 4);
+        let numbers = short
+            .into_iter()
+            .map(|(kind, value)| (kind, u32::from_ne_bytes(value.try_into().expect("four bytes"))));
+        (numbers.collect(), long)
+    }
+
+    fn words(bytes: &[u8]) -> Vec<u32> {
+        bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn codels_and_pies_have_all_their_parameters() {
+        let codel = r#"{"kind": "codel", "target": "3 ms", "ecn": true, "ce_threshold": "0 s"}"#;
+        let (numbers, _) = attributes(codel, PACKETS);
+        assert_eq!(numbers, [(1, 3_000), (2, 100), (3, 100_000), (4, 1), (5, 0)]);
+        let (numbers, _) = attributes(r#"{"kind": "fq_codel", "ce_threshold": "1 ms"}"#, PACKETS);
+        let expected = [(4, 1), (5, 1024), (6, 1514), (8, 64), (9, 32 << 20), (7, 1_000)];
+        assert_eq!(numbers[3..], expected);
+        let (numbers, _) = attributes(r#"{"kind": "pie", "tupdate": "20 ms"}"#, PACKETS);
+        let usual = [(1, 15_000), (2, 100), (3, 20_000), (4, 2), (5, 20), (6, 0), (7, 0), (8, 0)];
+        assert_eq!(numbers, usual);
+        let (numbers, _) = attributes(r#"{"kind": "fq_pie", "ecn_prob": "7 %"}"#, PACKETS);
+        let [_, flows, target, _, _, _, quantum, percent, ..] = numbers[..] else {
+            panic!("{numbers:?}")
+        };
+        assert_eq!([flows, target, quantum, percent], [(2, 1024), (3, 15_000), (7, 1514), (9, 7)]);
+    }
+
+    #[test]
+    fn sfq_is_the_smaller_of_both_limits() {
+        let sfq = r#"{"kind": "sfq", "perturb": "10 s", "depth": 60, "headdrop": true}"#;
+        let TcQdisc::Other { options: TcOptions::Structure(all), .. } = of(sfq, PACKETS).unwrap()
+        else {
+            panic!("sfq has a structure")
+        };
+        assert_eq!((&all[..7], all.len()), (&[1514, 10, 100, 1024, 128, 60, 1][..], 18));
+    }
+
+    #[test]
+    fn fq_has_one_band_and_the_hash_of_what_has_no_socket() {
+        let fq = r#"{"kind": "fq", "flows": 256, "maxrate": "8 Mbit/s"}"#;
+        let (numbers, others) = attributes(fq, PACKETS);
+        let turns = [(3, 3028), (4, 15_140), (7, 1_000_000), (9, 40_000), (10, 255), (11, 68_750)];
+        assert_eq!(numbers[2..], turns);
+        let [(16, map)] = &others[..] else { panic!("{others:?}") };
+        assert_eq!((words(&map[..4]), &map[4..]), (vec![3], &[1; 16][..]));
+    }
+
+    #[test]
+    fn red_is_told_what_tc_works_out() {
+        let red = r#"{"kind": "red", "bandwidth": "0 bit/s", "ecn": true, "adaptive": true}"#;
+        let (numbers, others) = attributes(red, BYTES);
+        let [(1, parameters), (2, table)] = &others[..] else { panic!("{others:?}") };
+        // A burst of 34 packets: 35 - 20.8 is no more than (1 - (15/16)^34) / (1/16) = 14.22, but more than with 1/8.
+        assert_eq!(words(&parameters[..12]), [250_000, 20_833, 62_500]);
+        assert_eq!((&parameters[12..], table.len()), (&[4, 0, 31, 5][..], 256));
+        assert_eq!(numbers, [(3, 85_899_345)]);
+    }
+
+    #[test]
+    fn cake_has_a_rate_of_its_own_where_it_is_given() {
+        let large = QueueLimit::Packets(1 << 16);
+        let cake = r#"{"kind": "cake", "bandwidth": "40 Mbit/s", "isolation": "flows", "diffserv": "besteffort", "ack_filter": "on"}"#;
+        let (numbers, others) = attributes(cake, large);
+        assert_eq!(numbers, [(3, 3), (5, 4), (7, 100_000), (10, 0), (16, 1)]);
+        assert_eq!(others, [(2, 5_000_000_u64.to_ne_bytes().to_vec())]);
+        let (numbers, others) = attributes(r#""cake""#, large);
+        assert_eq!((numbers[0], numbers[1]), ((3, 0), (5, 7)));
+        assert_eq!(others, [(2, vec![0; 8])]);
+    }
+
+    #[test]
+    fn what_linux_has_otherwise_is_named_by_its_key() {
+        let still = r#"{"kind": "red", "bandwidth": "0 bit/s""#;
+        for (json, queue, expected) in [
+            (r#""codel""#, BYTES, "link.queue: Linux's codel counts packets"),
+            (r#""red""#, PACKETS, "link.queue: Linux's red counts bytes"),
+            (r#""red""#, BYTES, "link.qdisc.bandwidth: below a token bucket"),
+            (&format!(r#"{still}, "probability": "0 %"}}"#), BYTES, "link.qdisc.probability: "),
+            (&format!(r#"{still}, "max": "1 GB"}}"#), BYTES, "link.qdisc.max: with such"),
+            (r#"{"kind": "sfq", "perturb": "500 ms"}"#, PACKETS, "link.qdisc.perturb: "),
+            (r#"{"kind": "sfq", "depth": 128}"#, PACKETS, "link.qdisc.depth: "),
+            (r#"{"kind": "sfq", "flows": 65409}"#, PACKETS, "link.qdisc.flows: "),
+            (r#"{"kind": "sfq", "limit": 1}"#, PACKETS, "link.qdisc.limit: "),
+            (r#"{"kind": "fq_codel", "quantum": "255 B"}"#, PACKETS, "link.qdisc.quantum: "),
+            (r#"{"kind": "fq_pie", "ecn_prob": "1.5 %"}"#, PACKETS, "link.qdisc.ecn_prob: "),
+            (r#"{"kind": "fq_pie", "flows": 65537}"#, PACKETS, "link.qdisc.flows: "),
+            (r#"{"kind": "fq", "maxrate": "40 Gbit/s"}"#, PACKETS, "link.qdisc.maxrate: "),
+            (r#"{"kind": "fq", "initial_quantum": "2 MB"}"#, PACKETS, "link.qdisc.initial_quantum"),
+            (
+                r#""cake""#,
+                PACKETS,
+                "link.queue: Linux's cake has no limit but its memory; give 20186",
+            ),
+            (r#""threshold-drop""#, PACKETS, "link.qdisc: Linux has none"),
+        ] {
+            let error = of(json, queue).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{json}: {error}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What follows from a network's output.
+
+use skyhop_cc::bindings::SKYHOP_FACTOR_ONE;
+use skyhop_cc::{Decision, Report};
+
+use crate::card::{ActionCard, Moves, Round, Shape};
+
+/// What a policy moves, of one connection.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    card: ActionCard,
+    /// Its own window, packets, where it has one; 0: not yet.
+    cwnd: f64,
+    /// Its own rate, bit/s, where it has one.
+    rate_bps: f64,
+}
+
+impl Actor {
+    /// For a connection that has not reported yet.
+    pub fn new(card: &ActionCard) -> Self {
+        Self { card: card.clone(), cwnd: 0.0, rate_bps: card.rate_mbps[0] * 1e6 }
+    }
+
+    /// The decision about `report` that follows from `output`, which is finite.
+    pub fn act(&mut self, output: f64, report: &Report) -> Decision {
+        let card = &self.card;
+        let output = card.output_decimals.map_or(output, |decimals| {
+            let scale = 10_f64.powi(decimals as i32);
+            (output * scale).round() / scale
+        });
+        let factor = match card.shape {
+            Shape::Power => card.base.powf(output),
+            Shape::Step if output >= 0.0 => 1.0 + card.step * output,
+            Shape::Step => 1.0 / (1.0 - card.step * output),
+        };
+        let factor = card.factor_decimals.map_or(factor, |decimals| {
+            let scale = 10_f64.powi(decimals as i32);
+            (factor * scale).trunc() / scale
+        });
+        let bounds = (card.least_cwnd, card.most_cwnd);
+        let whole = |cwnd: f64| whole(cwnd.clamp(bounds.0, bounds.1), card.round, output);
+        match card.moves {
+            Moves::Cwnd => {
+                Decision { cwnd: whole(f64::from(report.cwnd) * factor), ..Decision::default() }
+            }
+            Moves::OwnCwnd => {
+                let before = if self.cwnd == 0.0 { report.cwnd.into() } else { self.cwnd };
+                self.cwnd = (before * factor).clamp(bounds.0, bounds.1);
+                Decision { cwnd: whole(self.cwnd), ..Decision::default() }
+            }
+            Moves::OwnRate => {
+                let [_, least, most] = card.rate_mbps.map(|rate| rate * 1e6);
+                self.rate_bps = (self.rate_bps * factor).clamp(least, most);
+                let rtt_s = f64::from(report.srtt_us.max(1)) / 1e6;
+                let packets = self.rate_bps * rtt_s / 8.0 / f64::from(report.mss.max(1));
+                Decision {
+                    cwnd: whole((packets * card.window_rtts).ceil()),
+                    pacing_rate: (self.rate_bps / 8.0) as u64,
+                    ..Decision::default()
+                }
+            }
+            Moves::Factor => {
+                let scaled = (factor * f64::from(SKYHOP_FACTOR_ONE)).round();
+                Decision { factor: scaled.clamp(1.0, 1e6) as u32, ..Decision::default() }
+            }
+        }
+    }
+}
+
+fn whole(cwnd: f64, round: Round, output: f64) -> u32 {
+    let whole = match round {
+        Round::Down => cwnd.floor(),
+        Round::Up => cwnd.ceil(),
+        Round::Away if output >= 0.0 => cwnd.ceil(),
+        Round::Away => cwnd.floor(),
+        Round::Nearest => cwnd.round(),
+    };
+    whole as u32
+}

@@ -1,0 +1,126 @@
+//! A policy at work for one connection.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skyhop_cc::bindings::SKYHOP_LAST_REPORT;
+use skyhop_cc::{Decider, Decision, Report};
+
+use crate::action::Actor;
+use crate::card::Card;
+use crate::error::PolicyError;
+use crate::network::{Memory, Network};
+use crate::observer::Observer;
+
+/// What decides: an ONNX network, or anything else that turns observations into an output.
+pub trait Model: fmt::Debug + Send + Sync {
+    /// The output for what is seen; `memory` is the connection's, zeros at its beginning. `None`: it failed.
+    fn run(&self, seen: &[f32], memory: &mut Memory) -> Option<f64>;
+}
+
+/// A card with what decides.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What it says.
+    pub card: Arc<Card>,
+    model: Arc<dyn Model>,
+}
+
+impl Policy {
+    /// A card with its network, the bytes of an ONNX file.
+    ///
+    /// # Errors
+    /// [`PolicyError::Network`].
+    pub fn with_network(card: Card, onnx: &[u8]) -> Result<Self, PolicyError> {
+        let model = Arc::new(Network::read(&card, onnx)?);
+        Ok(Self { card: Arc::new(card), model })
+    }
+
+    /// A card with something else that decides.
+    pub fn with_model(card: Card, model: Arc<dyn Model>) -> Self {
+        Self { card: Arc::new(card), model }
+    }
+}
+
+/// How often something was decided, and how often not as the network said.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Decisions.
+    pub decisions: AtomicU64,
+    /// Outputs that were no number, and led to none.
+    pub not_a_number: AtomicU64,
+    /// Outputs beyond the card's bounds, which were moved to them.
+    pub clamped: AtomicU64,
+}
+
+impl Counts {
+    /// What to know of them, where there is anything.
+    pub fn warning(&self, title: &str) -> Option<String> {
+        let [decisions, none, clamped] =
+            [&self.decisions, &self.not_a_number, &self.clamped].map(|c| c.load(Ordering::Relaxed));
+        (none + clamped > 0).then(|| {
+            format!(
+                "{title}: of {} outputs {none} were no number, which led to no decision, and {clamped} lay outside the \
+                 card's bounds, to which they were moved",
+                decisions + none
+            )
+        })
+    }
+}
+
+/// A policy at work for one connection.
+#[derive(Debug)]
+pub struct Pilot {
+    policy: Policy,
+    observer: Observer,
+    actor: Actor,
+    memory: Memory,
+    output: f64,
+    counts: Arc<Counts>,
+}
+
+impl Pilot {
+    /// For a connection that has not reported yet.
+    pub fn new(policy: &Policy, counts: Arc<Counts>) -> Self {
+        Self {
+            observer: Observer::new(&policy.card),
+            actor: Actor::new(&policy.card.action),
+            memory: Memory::new(&policy.card),
+            policy: policy.clone(),
+            output: 0.0,
+            counts,
+        }
+    }
+
+    /// What was seen last.
+    pub fn seen(&self) -> &[f32] {
+        self.observer.seen()
+    }
+
+    /// What the network said last, within its bounds.
+    pub fn output(&self) -> f64 {
+        self.output
+    }
+}
+
+impl Decider for Pilot {
+    fn decide(&mut self, report: &Report) -> Option<Decision> {
+        let seen = self.observer.see(report, self.output);
+        if report.flags & SKYHOP_LAST_REPORT != 0 {
+            return None;
+        }
+        let said = self.policy.model.run(seen, &mut self.memory);
+        let Some(said) = said.filter(|said| said.is_finite()) else {
+            self.counts.not_a_number.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let [least, most] = self.policy.card.network.output;
+        self.output = said.clamp(least, most);
+        if self.output != said {
+            self.counts.clamped.fetch_add(1, Ordering::Relaxed);
+        }
+        self.counts.decisions.fetch_add(1, Ordering::Relaxed);
+        Some(self.actor.act(self.output, report))
+    }
+}

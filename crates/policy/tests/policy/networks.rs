@@ -1,0 +1,64 @@
+//! Networks: what they say, and which are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use skyhop_cc::{Decider as _, Report};
+use skyhop_needs::onnx::{Layer, network};
+use skyhop_policy::{Card, Counts, Memory, Model as _, Network, Pilot, Policy};
+
+use crate::cards::{CWND, plain};
+
+fn card(steps: usize) -> Card {
+    Card::parse(&plain("{ of = \"cwnd\", times = 0.001 }", steps, CWND)).unwrap()
+}
+
+#[test]
+fn a_network_says_what_its_layers_come_to() {
+    let layers = [
+        Layer::Dense(vec![1.0, -1.0, 0.5, 2.0], vec![0.1, -0.2]),
+        Layer::Operator("Tanh"),
+        Layer::Dense(vec![1.0, 0.5], vec![0.05]),
+    ];
+    let network = Network::read(&card(2), &network(2, &layers)).unwrap();
+    let said = network.run(&[0.3, -0.4], &mut Memory::default()).unwrap();
+    let first = (0.3_f32 - 0.4 * 0.5 + 0.1).tanh();
+    let second = (-0.3_f32 - 0.4 * 2.0 - 0.2).tanh();
+    assert!((said - f64::from(first + 0.5 * second + 0.05)).abs() < 1e-6, "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_in_one_line() {
+    let dense = |inputs: usize| [Layer::Dense(vec![0.0; inputs], vec![0.0])];
+    for (onnx, expected) in [
+        (b"no network".to_vec(), "is no network"),
+        (Vec::new(), ""),
+        (network(2, &[Layer::Operator("Skyhop")]), "Skyhop"),
+        (network(3, &dense(3)), "holds 1 x 3 numbers; the card has 2"),
+        (network(2, &[Layer::Dense(vec![0.0; 5], vec![0.0])]), ""),
+        (network(2, &dense(2))[..40].to_vec(), ""),
+    ] {
+        let error = Network::read(&card(2), &onnx).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{expected}: {error}");
+    }
+}
+
+#[test]
+fn what_is_no_number_is_no_decision_and_what_is_absurd_is_bounded() {
+    let report = Report { at_ns: 1, cwnd: 100, ..Report::default() };
+    let of = |bias: f32| {
+        let layers = [Layer::Dense(vec![0.0], vec![bias])];
+        let policy = Policy::with_network(card(1), &network(1, &layers)).unwrap();
+        let counts = Arc::new(Counts::default());
+        let cwnd = Pilot::new(&policy, Arc::clone(&counts)).decide(&report).map(|made| made.cwnd);
+        let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let is_plain = of(&counts.not_a_number) + of(&counts.clamped) == 0;
+        assert_eq!(counts.warning("test").is_none(), is_plain);
+        (cwnd, of(&counts.decisions), of(&counts.not_a_number), of(&counts.clamped))
+    };
+    assert_eq!(of(f32::NAN), (None, 0, 1, 0));
+    assert_eq!(of(f32::INFINITY), (None, 0, 1, 0));
+    assert_eq!(of(1e9), (Some(200), 1, 0, 1));
+    assert_eq!(of(-7.0), (Some(50), 1, 0, 1));
+    assert_eq!(of(0.5), (Some(141), 1, 0, 0));
+}

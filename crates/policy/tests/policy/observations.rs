@@ -1,0 +1,123 @@
+//! Features against what they say they are.
+
+use skyhop_cc::{Handover, Report};
+use skyhop_policy::{Card, Observer, Quantities, Quantity};
+
+use crate::cards::{CWND, plain};
+
+fn observer(features: &str, steps: usize) -> Observer {
+    Observer::new(&Card::parse(&plain(features, steps, CWND)).unwrap())
+}
+
+fn report(number: u32) -> Report {
+    Report {
+        at_ns: 1_000_000_000 + u64::from(number) * 20_000_000,
+        began_ns: 980_000_000,
+        cwnd: 10 * (number + 1),
+        delivered: 5 * number,
+        mss: 1000,
+        ..Report::default()
+    }
+}
+
+#[test]
+fn the_newest_report_is_last() {
+    let mut observer = observer("{ of = \"cwnd\" }, { of = \"delivered\" }", 3);
+    assert_eq!(observer.see(&report(0), 0.0), [0.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
+    assert_eq!(observer.see(&report(1), 0.0), [0.0, 0.0, 10.0, 0.0, 20.0, 5.0]);
+    // A report that was missed: what grew is there in the next.
+    assert_eq!(observer.see(&report(4), 0.0), [10.0, 0.0, 20.0, 5.0, 50.0, 15.0]);
+}
+
+#[test]
+fn windows_are_of_so_many_reports() {
+    let features = [
+        "mean(cwnd, 2)",
+        "min(cwnd, 2)",
+        "max(cwnd)",
+        "min(cwnd)",
+        "sum(cwnd, 3)",
+        "previous(cwnd)",
+    ]
+    .map(|term| format!("{{ of = \"{term}\" }}"))
+    .join(", ");
+    let mut observer = observer(&features, 1);
+    assert_eq!(observer.see(&report(3), 0.0), [40.0, 40.0, 40.0, 40.0, 40.0, 0.0]);
+    assert_eq!(observer.see(&report(1), 0.0), [30.0, 20.0, 40.0, 20.0, 60.0, 40.0]);
+    assert_eq!(observer.see(&report(5), 0.0), [40.0, 20.0, 60.0, 20.0, 120.0, 20.0]);
+    assert_eq!(observer.see(&report(5), 0.0), [60.0, 60.0, 60.0, 20.0, 140.0, 60.0]);
+}
+
+#[test]
+fn zeros_have_values_of_their_own_and_bounds_hold() {
+    let mut observer = observer(
+        "{ of = \"delivered\", over = \"lost\", if_zero = 0.5 }, { of = \"cwnd\", over = \"lost\", otherwise = 7.0 }, \
+         { of = [\"cwnd\", \"cwnd\"], over = \"one\", times = 0.5, plus = -1.0, most = 30.0 }",
+        1,
+    );
+    assert_eq!(observer.see(&report(0), 0.0), [0.5, 7.0, 30.0]);
+}
+
+#[test]
+fn quantities_are_in_their_units() {
+    let before = Report {
+        at_ns: 1_000_000_000,
+        delivered: 100,
+        lost: 2,
+        bytes_sent: 7,
+        ..Report::default()
+    };
+    let now = Report {
+        at_ns: 1_500_000_000,
+        delivered: 150,
+        lost: 3,
+        bytes_sent: 1_000_007,
+        mss: 1250,
+        rtt_sum_us: 60_000,
+        rtt_samples: 2,
+        rtt_first_us: 20_000,
+        rtt_last_us: 40_000,
+        rate_sum: 3 * 16_777_216 / 1024,
+        rate_samples: 3,
+        pacing_rate: 1_000_000,
+        min_rtt_us: u32::MAX,
+        handover: Handover {
+            at_ns: 2_000_000_000,
+            outage_ns: 100_000_000,
+            valid: 1,
+            ..Handover::default()
+        },
+        ..Report::default()
+    };
+    let of = Quantities::of(&now, Some(&before), 0.25);
+    for (quantity, expected) in [
+        (Quantity::Interval, 0.5),
+        (Quantity::DeliveredRate, 50.0 * 1250.0 * 8.0 / 0.5),
+        (Quantity::Lost, 1.0),
+        (Quantity::SentRate, 16e6),
+        (Quantity::RttMean, 0.03),
+        (Quantity::RttSlope, 0.04),
+        // A packet in 1024 us.
+        (Quantity::Rate, 1e10 / 1024.0),
+        (Quantity::Pacing, 8e6),
+        (Quantity::MinRtt, 0.0),
+        (Quantity::HandoverIn, 0.5),
+        (Quantity::HandoverOutage, 0.1),
+        (Quantity::Output, 0.25),
+    ] {
+        let value = of.get(quantity);
+        assert!((value - expected).abs() <= 1e-5 * expected.abs(), "{}: {value}", quantity.name());
+    }
+    let unannounced = Quantities::of(&Report::default(), None, 0.0);
+    assert_eq!(unannounced.get(Quantity::HandoverIn), 60.0);
+}
+
+#[test]
+fn all_quantities_stand_in_the_documentation() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for quantity in Quantity::ALL {
+        let name = quantity.name();
+        assert!(page.contains(&format!("`{name}`")), "docs/policies.md lacks {name}");
+    }
+}

@@ -1,0 +1,10 @@
+"""What a machine and its guest have to call alike: the files that they hand each other."""
+
+JOB = "job.json"
+"""What is to be run, …"""
+RUN = "run"
+"""… where the run comes to, …"""
+OUTCOME = "outcome.json"
+"""… and what became of it."""
+PROGRESS = "skyhop-progress"
+"""What lines begin with that say how far the run is: done and total, in ns."""

@@ -1,0 +1,314 @@
+"""Kernels that guests boot: where they are kept, and how they are built.
+
+A kernel is User-Mode Linux of some tree: the distribution's source package of a version, or a
+directory of the user's. It is kept below `$XDG_CACHE_HOME/skyhop/kernels`, a directory each, whose
+name ends in a digest of what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from skyhop.data.downloads import cache_directory
+from skyhop.data.files import Scratch
+from skyhop.data.progress import Progress, ignore_progress
+from skyhop.errors import InputError, RunError
+from skyhop.linux.chance import TAKEN_OUT, take_out
+from skyhop.linux.held import held
+from skyhop.linux.modules import BUILD, keep_build
+
+USUAL = "6.12"
+"""What is built where nobody has said which."""
+
+BINARY = "linux"
+CARD = "kernel.json"
+CONFIG = "config"
+OPTION = re.compile(r"(?:CONFIG_)?(?P<key>[A-Z0-9_]+)=(?P<value>[yn]|\d+|\"[^\"\n]*\")")
+NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
+LOG = "build.log"
+ESSENTIAL = ("UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "TUN", "NET_NS", "DEVTMPFS", "INET_TCP_DIAG")
+ROOM_BYTES = {"package": 2_500_000_000, "tree": 700_000_000}
+"""What a build takes while it goes on: the tree is what is largest."""
+OBJECTS = 1_600
+"""About how many files a build compiles, for its progress."""
+
+FRAGMENT = Path(__file__).with_name("guest.config")
+"""What is switched on and off beside User-Mode Linux's defaults."""
+
+NEEDED = {
+    "make": "make", "gcc": "gcc", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils",
+    "tar": "tar", "strip": "binutils",
+}  # fmt: skip
+"""Programs that a build runs, and the packages that bring them."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is there."""
+
+    name: str
+    """What it is called on the command line: a version, or the name that the user gave it."""
+    release: str
+    """What it says itself, as `uname -r`."""
+    source: str
+    """The package with its version, or the user's directory."""
+    digest: str
+    """Of what it was made from."""
+    hz: int
+    options: Sequence[str]
+    """What the user set, KEY=VALUE."""
+    directory: Path
+
+    @property
+    def binary(self) -> Path:
+        """Return the program that boots it."""
+        return self.directory / BINARY
+
+    @property
+    def config(self) -> Path:
+        """Return its whole configuration."""
+        return self.directory / CONFIG
+
+
+def kernels_directory() -> Path:
+    """Return where kernels are kept."""
+    return cache_directory() / "kernels"
+
+
+def built() -> list[Kernel]:
+    """Return the kernels that are there, by name."""
+    cards = kernels_directory().glob(f"*/{CARD}")
+    return sorted((_read(card) for card in cards), key=lambda kernel: kernel.name)
+
+
+def find(name: str | None) -> Kernel:
+    """Return the kernel of this name, or without one that which is called so last of all.
+
+    Raises:
+        InputError: there is none.
+    """
+    kernels = built()
+    if name is None and kernels:
+        return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
+    for kernel in kernels:
+        if kernel.name == name:
+            return kernel
+    there = ", ".join(kernel.name for kernel in kernels) or "none"
+    lacking = "none is built" if name is None else f"{name} is not built (there: {there})"
+    how = f"skyhop linux kernel build {name or USUAL} takes some ten minutes"
+    raise InputError(f"kernel: {lacking}; {how}")
+
+
+def remove(name: str) -> None:
+    """Remove a kernel.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    shutil.rmtree(find(name).directory)
+
+
+def build(
+    name: str,
+    *,
+    source: Path | None = None,
+    options: Sequence[str] = (),
+    progress: Progress = ignore_progress,
+) -> Kernel:
+    """Build a kernel: of the distribution's source package linux-source-NAME, or of a tree.
+
+    One that was made from the same is returned as it is.
+
+    Raises:
+        InputError: name, tree or an option are wrong; programs or packages are missing.
+        RunError: the build failed; its last lines are in the message, all of it beside the cache.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(f"kernel: {name!r} cannot be a kernel's name; 6.12, for example, can")
+    fragment = _fragment(options)
+    _check_programs()
+    with _workplace() as work:
+        _check_room(work, ROOM_BYTES["tree" if source else "package"])
+        tree, said = (_tree(source), str(source)) if source else _package(name, work)
+        digest = _digest(said, fragment, tree if source else None)
+        place = kernels_directory() / f"{name}-{digest[:12]}"
+        if (place / CARD).exists() and (place / BUILD).exists():
+            return _read(place / CARD)
+        objects = work / "objects"
+        release = _compile(tree, objects, fragment, options, progress)
+        config = (objects / ".config").read_text("utf-8")
+        hz = re.search(r"^CONFIG_HZ=(\d+)$", config, re.MULTILINE)
+        kernel = Kernel(
+            name, release, said, digest, int(hz[1]) if hz else 100, list(options), place
+        )
+        return _keep(kernel, tree, objects)
+
+
+def _fragment(options: Sequence[str]) -> str:
+    lines = [FRAGMENT.read_text("utf-8")]
+    return "\n".join([*lines, *map(_config_line, options)]) + "\n"
+
+
+def _config_line(option: str) -> str:
+    """Return the line of a configuration that an option of the user's stands for."""
+    match = OPTION.fullmatch(option)
+    if match is None:
+        raise InputError(f"--config {option}: expected KEY=y, n, a number or text in quotes")
+    key, value = match["key"], match["value"]
+    return f"# CONFIG_{key} is not set" if value == "n" else f"CONFIG_{key}={value}"
+
+
+def _check_programs() -> None:
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        raise InputError("kernel: guests need Linux on x86-64")
+    lacking = [package for program, package in NEEDED.items() if shutil.which(program) is None]
+    if lacking:
+        raise InputError(
+            f"kernel: programs are missing; install them first: apt-get install {' '.join(lacking)}"
+        )
+
+
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """Yield a directory beside the kernels for what is worked on; it is gone afterwards."""
+    kernels = kernels_directory()
+    try:
+        kernels.mkdir(parents=True, exist_ok=True)
+        with Scratch(kernels) as work:
+            yield work
+    except OSError as error:
+        raise RunError(f"{kernels}: {error.strerror or error}") from error
+
+
+def _check_room(work: Path, needed: int) -> None:
+    """Say that there is no room before minutes are spent: what fails for it says other things."""
+    free = shutil.disk_usage(work).free
+    if free < needed:
+        raise RunError(
+            f"{work.parent.parent}: building a kernel takes {needed / 1e9:.1f} GB there, and "
+            f"{free / 1e9:.1f} GB are free"
+        )
+
+
+def _tree(source: Path) -> Path:
+    if not (source / "arch/um/Makefile").is_file():
+        raise InputError(f"--source {source}: is no Linux tree (there is no arch/um/Makefile)")
+    if (source / ".config").exists():
+        raise InputError(
+            f"--source {source}: has been built in place; make -C {source} ARCH=um mrproper first"
+        )
+    return source.resolve()
+
+
+def _package(version: str, work: Path) -> tuple[Path, str]:
+    """Unpack a source package; return the tree, and what it is."""
+    package = f"linux-source-{version}"
+    fetched = subprocess.run(
+        ["apt-get", "download", package], cwd=work, capture_output=True, text=True, check=False
+    ) if shutil.which("apt-get") else None  # fmt: skip
+    found = list(work.glob("*.deb"))
+    if fetched is None or not found:
+        raise InputError(
+            f"kernel: there is no package {package} here; give a tree: "
+            f"skyhop linux kernel build {version} --source DIRECTORY"
+        )
+    said = found[0].name.removesuffix(".deb").replace("%3a", ":")
+    _run(["dpkg-deb", "-x", str(found[0]), str(work / "package")], "cannot unpack the package")
+    archives = list((work / "package/usr/src").glob("linux-source-*.tar.*"))
+    if not archives:
+        raise RunError(f"kernel: {said} holds no tree")
+    _run(["tar", "-C", str(work), "-xf", str(archives[0])], "cannot unpack the tree")
+    return work / f"linux-source-{version}", said
+
+
+def _digest(said: str, fragment: str, tree: Path | None) -> str:
+    """Return a digest of what a kernel is made from: a tree by the content of its files."""
+    of = hashlib.sha256(f"{said}\n{fragment}\n{TAKEN_OUT}".encode())
+    if tree is not None:
+        for file in sorted(tree.rglob("*")):
+            if file.is_file() and ".git" not in file.relative_to(tree).parts[:1]:
+                of.update(str(file.relative_to(tree)).encode())
+                of.update(hashlib.sha256(file.read_bytes()).digest())
+    return of.hexdigest()
+
+
+def _compile(
+    tree: Path, objects: Path, fragment: str, options: Sequence[str], progress: Progress
+) -> str:
+    """Compile a tree; return the kernel's release."""
+    objects.mkdir()
+    make = ["make", "-C", str(tree), f"O={objects}", "ARCH=um"]
+    _run([*make, "defconfig"], "cannot configure the kernel")
+    (objects / "fragment").write_text(fragment, "utf-8")
+    merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(objects)]
+    _run([*merge, str(objects / ".config"), str(objects / "fragment")], "cannot configure it")
+    _run([*make, "olddefconfig"], "cannot configure the kernel")
+    _check_configured((objects / ".config").read_text("utf-8"), options)
+    _compiled([*make, f"-j{os.cpu_count() or 1}", "linux"], progress)
+    return (objects / "include/config/kernel.release").read_text("utf-8").strip()
+
+
+def _check_configured(config: str, options: Sequence[str]) -> None:
+    """Make sure that the tree knows what guests cannot do without, and what the user asked for."""
+    has = set(config.splitlines())
+    for key in ESSENTIAL:
+        if f"CONFIG_{key}=y" not in has:
+            raise InputError(f"kernel: the tree has no {key}, which guests cannot do without")
+    for option, line in zip(options, map(_config_line, options), strict=True):
+        if line not in has and not (line.startswith("#") and line.split()[1] not in config):
+            raise InputError(f"--config {option}: the tree's configuration does not take it")
+
+
+def _compiled(command: list[str], progress: Progress) -> None:
+    log = kernels_directory() / LOG
+    done = 0
+    with log.open("w", encoding="utf-8") as kept, held(command) as building:
+        for line in building.stdout or ():
+            kept.write(line)
+            done += line.lstrip().startswith("CC")
+            progress(min(done, OBJECTS), OBJECTS)
+        status = building.wait()
+    if status:
+        raise RunError(f"kernel: the build failed; {log} has what it printed")
+
+
+def _keep(kernel: Kernel, tree: Path, objects: Path) -> Kernel:
+    """Put a kernel where it is found, whole or not at all, in the place of those of its name."""
+    with Scratch(kernels_directory()) as staging:
+        staged = staging / "kernel"
+        staged.mkdir()
+        take_out(objects / "linux")
+        _run(["strip", "-o", str(staged / BINARY), str(objects / "linux")], "cannot strip it")
+        shutil.copy(objects / ".config", staged / CONFIG)
+        keep_build(tree, objects, staged)
+        card = {key: value for key, value in asdict(kernel).items() if key != "directory"}
+        (staged / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
+        for older in [older for older in built() if older.name == kernel.name]:
+            shutil.rmtree(older.directory)
+        staged.rename(kernel.directory)
+    return kernel
+
+
+def _read(card: Path) -> Kernel:
+    try:
+        of: Mapping[str, object] = json.loads(card.read_text("utf-8"))
+        return Kernel(**of, directory=card.parent)  # type: ignore[arg-type]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{card}: is damaged; remove {card.parent} and build again") from error
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).split())[-200:]
+        raise RunError(f"kernel: {what}: {last}")

@@ -1,0 +1,216 @@
+"""Congestion controls in C as modules of a guest's kernel.
+
+A guest's kernel takes none from BPF, so that skyhop's own and files of the user's are compiled as
+modules of it (cc/kernel_module.h) and put into it as it boots. Of a kernel's build, `build` beside
+the kernel keeps what that takes: the makefiles, and the headers that the congestion controls'
+header includes. What was compiled is kept in `modules` beside it, each under a digest of what it
+was made of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skyhop import _core
+from skyhop.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from skyhop.linux.kernels import Kernel
+
+BUILD = "build"
+KEPT = "modules"
+SAMPLE = "reno"
+"""What is compiled to see what compiling takes."""
+ALWAYS = (
+    "Makefile", ".config", "Module.symvers", "include/config/auto.conf",
+    "include/config/kernel.release", "include/generated/autoconf.h", "scripts/*",
+    "scripts/basic/fixdep", "scripts/mod/modpost",
+    "arch/um/Makefile*", "arch/x86/Makefile*", "arch/um/scripts/*",
+)  # fmt: skip
+"""What every build of a module reads beside headers."""
+HEADER = re.compile(r"^  (\S+\.h)(?: \\)?$", re.MULTILINE)
+"""A line of what kbuild notes of an object: a file that it depends on."""
+
+
+HAS_TX_START = (
+    "ccflags-y += $(if $(shell grep cwnd_event_tx_start $(srctree)/include/net/tcp.h),"
+    "-DSKYHOP_HAS_TX_START)"
+)
+"""A line of a makefile of the kernel's: patched trees may have it whatever they call themselves."""
+ERROR = re.compile(r"\b(error|ERROR): ")
+"""In what the compiler and the kernel's build say."""
+SYS_FINIT_MODULE = 313
+"""asm/unistd_64.h"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A congestion control that is to become a module."""
+
+    name: str
+    """The module's, and its file's in /proc."""
+    origin: str
+    """What messages call it: the file, or cc/NAME.c."""
+    text: str
+    """What is compiled: its text, or the one line that includes the user's file."""
+    digest: str
+
+    @classmethod
+    def of(cls, cc: str) -> Source | None:
+        """Return what a scenario's word means; None: no file in C."""
+        found = _core.kernel_module_source(cc)
+        return None if found is None else cls(*found)
+
+
+def modules_of(kernel: Kernel, ccs: Sequence[str]) -> list[Path]:
+    """Return the modules that a guest needs for these congestion controls.
+
+    They are compiled now where that is yet to be done.
+
+    Raises:
+        InputError: a file does not compile; the kernel was built without what it takes.
+        RunError: a program is missing, the disk is full, …
+    """
+    named = [Source.of(cc) for cc in ccs if not _is_kernels(kernel, cc)]
+    sources = {source.name: source for source in named if source is not None}
+    places = {name: _place(kernel, source) for name, source in sources.items()}
+    missing = [sources[name] for name, place in places.items() if not place.exists()]
+    if missing:
+        with _compiled(kernel, missing) as made:
+            for source in missing:
+                _keep(made / f"{source.name}.ko", places[source.name])
+    return list(places.values())
+
+
+def _is_kernels(kernel: Kernel, cc: str) -> bool:
+    """Return whether a plain name is left to the kernel: its own, or what it cannot be given."""
+    if not cc.isidentifier():
+        return False
+    own = f"CONFIG_TCP_CONG_{cc.upper()}=y\n" in kernel.config.read_text("utf-8")
+    return own or cc == "reno" or not _can_compile(kernel)
+
+
+def _can_compile(kernel: Kernel) -> bool:
+    return (kernel.directory / BUILD / "Makefile").exists()
+
+
+def _place(kernel: Kernel, source: Source) -> Path:
+    return kernel.directory / KEPT / f"{source.name}-{source.digest[:16]}.ko"
+
+
+def _keep(made: Path, place: Path) -> None:
+    """Put a module where it is found, whole or not at all, in the place of its earlier ones."""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        staged = place.with_name(f".{place.name}-{os.getpid()}")
+        shutil.copy(made, staged)
+        staged.rename(place)
+        older = place.name.rpartition("-")[0]
+        for other in place.parent.glob(f"{older}-*.ko"):
+            if other != place:
+                other.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"{place}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
+    """Yield a directory with a module of each."""
+    if not _can_compile(kernel):
+        raise InputError(
+            f"kernel: {kernel.name} was built without what compiling modules takes; "
+            f"build it again: skyhop linux kernel build {kernel.name}"
+        )
+    with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as place:
+        work = Path(place)
+        _compile(["-C", str(kernel.directory / BUILD)], sources, work)
+        yield work
+
+
+def _compile(kbuild: Sequence[str], sources: Sequence[Source], work: Path) -> None:
+    headers = _core.cc_headers()
+    if headers is None:
+        raise RunError("kernel: skyhop's headers cannot be kept: is the cache writable?")
+    for source in sources:
+        (work / f"{source.name}.c").write_text(source.text, "utf-8")
+    objects = " ".join(f"{source.name}.o" for source in sources)
+    lines = [f"obj-m := {objects}", f"ccflags-y := -I{headers}", HAS_TX_START]
+    (work / "Kbuild").write_text("\n".join([*lines, ""]), "utf-8")
+    _make([*kbuild, f"M={work}", "modules"], ", ".join(source.origin for source in sources))
+
+
+def _make(words: Sequence[str], files: str) -> None:
+    command = ["make", "-s", "ARCH=um", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise RunError(f"make: {error.strerror or error}; apt-get install make gcc") from error
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        first = next((line for line in lines if ERROR.search(line)), " ".join(lines)[-300:])
+        raise InputError(f"{files}: does not compile as a module of the guest's kernel: {first}")
+
+
+def keep_build(tree: Path, objects: Path, place: Path) -> None:
+    """Keep of a kernel's build what its modules are compiled with: nothing where it takes none.
+
+    Args:
+        tree: the kernel's source.
+        objects: where it was built.
+        place: the kernel's directory.
+
+    Raises:
+        RunError: the sample does not compile.
+    """
+    (place / BUILD).mkdir()
+    if "CONFIG_MODULES=y\n" not in (objects / ".config").read_text("utf-8"):
+        return
+    sample = Source.of(SAMPLE)
+    if sample is None:
+        raise RunError(f"kernel: this skyhop has no cc/{SAMPLE}.c")
+    if not (objects / "Module.symvers").exists():
+        shutil.copy(objects / "vmlinux.symvers", objects / "Module.symvers")
+    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"])]
+    with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as work:
+        try:
+            _make([*kbuild, "modules_prepare"], "the kernel")
+            _compile(kbuild, [sample], Path(work))
+        except InputError as error:
+            raise RunError(f"kernel: {error}") from error
+        noted = [file.read_text("utf-8") for file in Path(work).glob(".*.o.cmd")]
+    headers = {objects / name for text in noted for name in HEADER.findall(text)}
+    for root in (tree, objects):
+        always = {file for pattern in ALWAYS for file in root.glob(pattern)}
+        # The makefile beside the objects only names the tree.
+        beside = {root / "Makefile"} if root != tree else set()
+        for file in sorted((always | headers) - beside):
+            if file.is_file() and file.resolve().is_relative_to(root.resolve()):
+                target = place / BUILD / file.resolve().relative_to(root.resolve())
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, target)
+
+
+def put_into_kernel(modules: Sequence[str]) -> None:
+    """Put modules into the running kernel, which is a guest's.
+
+    Raises:
+        RunError: it refuses one.
+    """
+    kernel = ctypes.CDLL(None, use_errno=True)
+    for module in modules:
+        with Path(module).open("rb") as file:
+            if kernel.syscall(SYS_FINIT_MODULE, file.fileno(), b"", 0):
+                reason = os.strerror(ctypes.get_errno())
+                raise RunError(f"{module}: the guest's kernel does not take it: {reason}")

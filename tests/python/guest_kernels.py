@@ -1,0 +1,62 @@
+"""Kernels for guests: the real one where there is one, and programs that stand for one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from needs import missing
+
+from skyhop.linux import Kernel, built
+from skyhop.linux.modules import BUILD
+
+HERE = """\
+#!/bin/sh
+# Does what a guest's first program ends with on this machine, in real time.
+for word in "$@"; do case $word in init=*) init=${word#init=} ;; esac; done
+eval "$(sed -n '/^export/p; /skyhop.linux.guest/p' "$init")"
+"""
+PANIC = """\
+#!/bin/sh
+echo 'Out of memory: Killed process 31 (python3)'
+echo 'Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009'
+exit 1
+"""
+SLOW = """\
+#!/bin/sh
+sleep 600 & sleep 600
+"""
+DIGEST = "0123456789abcdef" * 4
+
+
+def needs_guest_kernel() -> Kernel:
+    """Return the kernel that was built last, or skip."""
+    kernels = [kernel for kernel in built() if kernel.binary.exists()]
+    if not kernels:
+        missing("guest", "none is built")
+    return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
+
+
+def needs_module_kernel() -> Kernel:
+    """Return a kernel that modules can be compiled for, or skip."""
+    needs_guest_kernel()
+    kernels = [kernel for kernel in built() if (kernel.directory / BUILD / "Makefile").exists()]
+    if not kernels:
+        missing("guest", "none is built that takes modules")
+    return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
+
+
+def stand_in(cache: Path, script: str, name: str = "6.12") -> Path:
+    """Put a program into a cache as a kernel of this name; return its directory."""
+    directory = cache / "skyhop" / "kernels" / f"{name}-{DIGEST[:12]}"
+    directory.mkdir(parents=True)
+    binary = directory / "linux"
+    binary.write_text(script, "utf-8")
+    binary.chmod(0o755)
+    (directory / "config").write_text("CONFIG_HZ=100\n", "utf-8")
+    card = {
+        "name": name, "release": "6.12.99", "source": "a script", "digest": DIGEST, "hz": 100,
+        "options": ["HZ_100=y"],
+    }  # fmt: skip
+    (directory / "kernel.json").write_text(json.dumps(card), "utf-8")
+    return directory

@@ -1,0 +1,314 @@
+"""Runs on a kernel in virtual time: with programs that stand for a kernel, and with a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Skyhop, skyhop_command
+from guest_kernels import HERE, PANIC, SLOW, needs_guest_kernel, stand_in
+from needs import needs_program, needs_root
+
+import skyhop as sh
+from skyhop.data.toml import toml_text
+from skyhop.linux import build
+from skyhop.linux.processor import own_processor
+
+SCENARIO = {
+    "path": {"kind": "fixed", "rtt": "30 ms"},
+    "link": {"rate": "20 Mbit/s"},
+    "flow": [{"cc": "cubic"}],
+    "run": {"duration": "3 s"},
+}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty cache, and let runs make their numbers up."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SKYHOP_MOCK", "1")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "x.toml"
+    file.write_text(toml_text(SCENARIO), "utf-8")
+    return file
+
+
+def left_in(cache: Path) -> list[str]:
+    """Return what guests have left in a cache."""
+    return [file.name for file in (cache / "skyhop" / "guests").glob("**/*") if file.is_file()]
+
+
+def test_guests_at_the_same_time_have_processors_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        (tmp_path / f"cpu{number}").mkdir()
+    # This machine's may be other guests'.
+    monkeypatch.setattr("skyhop.linux.processor._PROCESSOR", f"{tmp_path}/cpu{{number}}")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    with own_processor() as first, own_processor() as second, own_processor() as third:
+        assert (first, second, third) == (1, 0, None)
+    with own_processor() as again:
+        assert again == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("linux x.toml -o out", "kernel: none is built; skyhop linux kernel build 6.12 takes some"),
+        ("linux x.toml -o out --kernel mine", "kernel: mine is not built (there: none)"),
+        ("linux y.toml -o out", "y.toml"),
+        ("linux x.toml -o out --set link.rates=1", "link.rates"),
+        ("linux x.toml -o out --cc bbr", "--server-cmd and --cc need a program"),
+        ("linux kernel remove 6.1", "kernel: 6.1 is not built"),
+        ("linux kernel build ../../etc", "'../../etc' cannot be a kernel's name"),
+        ("linux kernel build 6.12 --config hz=1", "--config hz=1: expected KEY=y, n, a number or"),
+        ("linux kernel build mine --source .", "is no Linux tree"),
+    ],
+)
+@pytest.mark.usefixtures("cache", "scenario")
+def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) -> None:
+    done = skyhop(*arguments.split())
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_build_without_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "tree"
+    (tree / "arch" / "um").mkdir(parents=True)
+    (tree / "arch" / "um" / "Makefile").touch()
+    usage = shutil.disk_usage(tmp_path)._replace(free=99_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(sh.RunError, match=r"takes 0\.7 GB there, and 0\.1 GB are free"):
+        build("mine", source=tree)
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_a_build_needs_is_named(skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    done = skyhop("linux", "kernel", "build", "6.12")
+    assert done.returncode == 2
+    assert "apt-get install make gcc flex bison bc xz-utils tar binutils" in done.stderr
+
+
+def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
+    stand_in(cache, HERE)
+    done = skyhop("linux", scenario, "-o", "out", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["virtual_s"] == pytest.approx(3.0)
+    simulated = skyhop("sim", scenario, "-o", "again")
+    assert simulated.returncode == 0, simulated.stderr
+    names = [sorted(file.name for file in (scenario.parent / run).iterdir())
+             for run in ("out", "again")]  # fmt: skip
+    assert names[0] == names[1]
+    assert left_in(cache) == []
+    assert "6.12" in skyhop("linux", "kernel", "list").stdout
+    # A run that is there is not in the way of one that was asked to replace it, else it stays.
+    assert skyhop("linux", scenario, "-o", "out").returncode == 2
+    assert skyhop("linux", scenario, "-o", "out", "--force").returncode == 0
+    assert skyhop("linux", "kernel", "remove", "6.12").returncode == 0
+    assert "no kernel is built" in skyhop("linux", "kernel", "list").stderr
+
+
+def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
+    stand_in(cache, PANIC)
+    done = skyhop("linux", scenario, "-o", "out")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "the guest (Linux 6.12.99) ended before its run; it said: Out of memory" in line
+    assert "Kernel panic - not syncing" in line
+    assert not (scenario.parent / "out").exists()
+    assert left_in(cache) == []
+
+
+def test_a_guest_refuses_what_the_engine_refuses(
+    skyhop: Skyhop, cache: Path, scenario: Path
+) -> None:
+    stand_in(cache, HERE)
+    path = 'path={kind = "trace", file = "gone.parquet"}'
+    done = skyhop("linux", scenario, "-o", "out", "--set", path)
+    assert done.returncode == 2, done.stderr
+    assert "gone.parquet" in done.stderr
+    assert not (scenario.parent / "out").exists()
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Return the processes that work below a directory."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            # One whose directory is gone has " (deleted)" after it.
+            if str(link.readlink()).startswith(str(directory)):
+                found.append(int(link.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: signal.Signals) -> None:
+    stand_in(cache, SLOW)
+    running = subprocess.Popen(
+        [*skyhop_command(), "linux", str(scenario), "-o", str(scenario.parent / "out")],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    guests = cache / "skyhop" / "guests"
+    wait_until(lambda: len(processes_in(guests)) > 1)
+    running.send_signal(how)
+    _, said = running.communicate(timeout=30)
+    wait_until(lambda: processes_in(guests) == [])
+    assert not any((scenario.parent / "out").glob("**/*"))
+    if how is not signal.SIGKILL:
+        assert running.returncode == 130
+        assert "interrupted; nothing was kept" in said
+        assert left_in(cache) == []
+    # What was left in the cache is gone with the next.
+    stand_in(cache, PANIC, "5.1")
+    subprocess.run(
+        [*skyhop_command(), "linux", str(scenario), "--kernel", "5.1"],
+        check=False, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert left_in(cache) == []
+
+
+def wait_until(is_so: object, seconds: float = 30.0) -> None:
+    """Wait for something."""
+    until = time.monotonic() + seconds
+    while not is_so():  # type: ignore[operator]
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.05)
+
+
+def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
+    stand_in(cache, HERE, "stock")
+    other = stand_in(cache, HERE, "patched")
+    study = {
+        "title": "Two kernels", "question": "Do they differ?", "engine": "linux",
+        "scenario": SCENARIO,
+        "axis": [{"name": "kernel", "key": "linux.kernel", "values": ["stock", "patched"]}],
+    }  # fmt: skip
+    file = tmp_path / "study.toml"
+    file.write_text(toml_text(study), "utf-8")
+    done = sh.study.run_study(sh.study.load_study(file), tmp_path / "runs", progress=nothing)
+    assert not done.failures
+    assert done.results.frame["kernel"].unique(maintain_order=True).to_list() == [
+        "stock", "patched",
+    ]  # fmt: skip
+    # A run is known by what its kernel was made from.
+    card = json.loads((other / "kernel.json").read_text("utf-8"))
+    before = [run.run_id for run in sh.study.load_study(file).runs()]
+    (other / "kernel.json").write_text(json.dumps({**card, "digest": "f" * 64}), "utf-8")
+    after = [run.run_id for run in sh.study.load_study(file).runs()]
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    (other / "kernel.json").unlink()
+    with pytest.raises(sh.InputError, match="patched is not built"):
+        list(sh.study.load_study(file).runs())
+
+
+def test_the_example_of_a_patched_kernel_is_a_study(tmp_path: Path, cache: Path) -> None:
+    for name in ("6.12", "patched"):
+        stand_in(cache, HERE, name)
+    text = (ROOT / "examples" / "patched-kernel.md").read_text("utf-8")
+    (study,) = re.findall(r"```toml\n(.+?)```", text, re.DOTALL)
+    file = tmp_path / "patched.toml"
+    file.write_text(study, "utf-8")
+    assert len({run.run_id for run in sh.study.load_study(file).runs()}) == 12
+
+
+def nothing(_done: int, _total: int) -> None:
+    """Take no notice."""
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_run_json_names_the_kernel(
+    skyhop: Skyhop, cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SKYHOP_MOCK")
+    stand_in(cache, HERE)
+    done = skyhop("linux", scenario, "-o", "out", "--set", "run.duration=1 s")
+    assert done.returncode == 0, done.stderr
+    run = json.loads((scenario.parent / "out" / "run.json").read_text("utf-8"))
+    assert run["engine"] == "linux"
+    assert run["guest"]["hz"] == 100
+    assert run["guest"]["options"] == ["HZ_100=y"]
+    assert json.loads((scenario.parent / "out/summary.json").read_text())["engine"] == "linux"
+
+
+# What follows boots a real kernel.
+
+
+def test_a_run_is_the_same_to_the_last_bit(skyhop: Skyhop, scenario: Path) -> None:
+    kernel = needs_guest_kernel()
+    for name, duration in (("one", "3 s"), ("two", "3 s"), ("long", "4 s")):
+        done = skyhop("linux", scenario, "-o", name, "--set", f"run.duration={duration}")
+        assert done.returncode == 0, done.stderr
+    one, two, long = (sh.read_run(scenario.parent / name) for name in ("one", "two", "long"))
+    for table in ("flows", "link", "events"):
+        assert getattr(one, table).equals(getattr(two, table))
+    # What comes after does not change what was.
+    flows, longer = (run.flows.to_pylist() for run in (one, long))
+    before = [row for row in longer if row["t_ns"] < 3e9]
+    assert [row for row in flows if row["t_ns"] < 3e9] == before
+    assert one.summary["flows"][0]["goodput_bps"] > 0.85 * 20e6
+    run = json.loads((scenario.parent / "one" / "run.json").read_text("utf-8"))
+    assert run["guest"]["name"] == kernel.name
+    assert run["kernel"] == f"Linux {kernel.release}"
+
+
+def as_nobody(tmp_path: Path) -> list[str]:
+    """Return what commands begin with that nobody runs, where Python is closed to others, too."""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    prefix = Path(sys.base_prefix)
+    closed = [place for place in prefix.parents if not place.stat().st_mode & 1]
+    if not closed:
+        return nobody
+    shown = tmp_path / "prefix"
+    shown.mkdir()
+    script = (
+        f"mount --bind {prefix} {shown} && mount -t tmpfs -o mode=755 none {closed[-1]} && "
+        f"mkdir -p {prefix} && mount --bind {shown} {prefix} && "
+        f'export PYTHONDONTWRITEBYTECODE=1 && exec {" ".join(nobody)} "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+
+def test_nobody_may_run_one(tmp_path: Path, scenario: Path) -> None:
+    needs_root()
+    kernel = needs_guest_kernel()
+    for program in ("setpriv", "unshare", "mount"):
+        needs_program(program)
+    home = tmp_path / "home"
+    kernels = home / "skyhop" / "kernels"
+    kernels.mkdir(parents=True)
+    shutil.copytree(kernel.directory, kernels / kernel.directory.name)
+    for place in (home, *home.glob("**/*")):
+        os.chown(place, 65534, 65534)
+    for place in (tmp_path, *tmp_path.parents):
+        mode = place.stat().st_mode
+        if mode & 0o005 != 0o005:
+            place.chmod(mode | 0o005)
+    done = subprocess.run(
+        [*as_nobody(tmp_path), *skyhop_command(), "linux", str(scenario), "-o", str(home / "out")],
+        env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)}, cwd=home,
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sh.read_run(home / "out").summary["engine"] == "linux"
+    assert (home / "out" / "summary.json").stat().st_uid == 65534

@@ -1,0 +1,256 @@
+"""Congestion controls in C as modules of a guest's kernel: compiled for a stub, and in a guest."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from guest_kernels import needs_module_kernel, stand_in
+from needs import ROOT, cases, needs_program
+
+from skyhop import _core, sim
+from skyhop.cli.cc_check import check_in_guest
+from skyhop.data.progress import ignore_progress
+from skyhop.data.templates import template
+from skyhop.engines import Observer
+from skyhop.errors import CompileError, InputError
+from skyhop.linux import Kernel, run
+from skyhop.linux.modules import Source, modules_of
+from skyhop.runs import Run
+
+CC = ROOT / "cc"
+STUB = Path(__file__).with_name("kernel_stub.h")
+OWN = [name for name, _ in _core.own_cc()]
+KERNEL_HAS = {"jiffies", *re.findall(r"(\w+)\(", STUB.read_text("utf-8"))}
+"""What a module may leave to the kernel."""
+QUIET = Observer(run=ignore_progress)
+
+
+def kernels_part(header: str) -> str:
+    """Return what skyhop_cc.h leaves to a kernel's own headers."""
+    kept, depth, inside = [], 0, 0
+    for line in header.splitlines():
+        word = line.split()[0] if line.split() else ""
+        if line == "#ifndef __KERNEL__":
+            inside = depth + 1
+        depth += (word in ("#if", "#ifdef", "#ifndef")) - (word == "#endif")
+        if inside and depth < inside:
+            inside = 0
+        elif inside and line != "#ifndef __KERNEL__":
+            kept.append(line)
+    return "\n".join(kept)
+
+
+REPLACED = {
+    "struct sock {": "struct sock {\n\tu32 sk_daddr;\n\tu16 sk_num, sk_dport;",
+    "struct inet_connection_sock {": (
+        "struct inet_connection_sock {\n\tconst struct tcp_congestion_ops *icsk_ca_ops;"
+    ),
+    "\tu32 flags;\n": "\tu32 flags;\n\tvoid *owner;\n",
+}
+"""What modules read of a kernel's structs beside."""
+FOUR = "(*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);"
+TWO = "(*cong_control)(struct sock *sk, const struct rate_sample *rs);"
+
+
+ALONE = "\tvoid (*cwnd_event_tx_start)(struct sock *sk);\n"
+TX_START = "\tvoid (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);\n"
+
+
+@pytest.fixture(scope="module")
+def kernel_headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory of headers that stand for those of Linux 6.12."""
+    return headers_of("6.12", tmp_path_factory.mktemp("kernel"))
+
+
+def headers_of(version: str, place: Path) -> Path:
+    """Write headers that stand for those of a kernel of this version into a directory."""
+    needs_program("gcc")
+    header, module = ((CC / name).read_text("utf-8") for name in ("skyhop_cc.h", "kernel_module.h"))
+    for name in re.findall(r"#include <((?:linux|net)/\w+\.h)>", header + module):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text("", "utf-8")
+    structs = kernels_part(header)
+    changed = {"6.6": {FOUR: TWO}, "7.2": {TX_START: f"{TX_START}{ALONE}"}}.get(version, {})
+    for old, new in (REPLACED | changed).items():
+        assert old in structs
+        structs = structs.replace(old, new)
+    (place / "net/tcp.h").write_text(
+        STUB.read_text("utf-8").replace("/* STRUCTS */", structs), "utf-8"
+    )
+    major, minor = version.split(".")
+    code = (int(major) << 16) + (int(minor) << 8)
+    (place / "linux/version.h").write_text(f"#define LINUX_VERSION_CODE {code}\n", "utf-8")
+    return place
+
+
+def compiled(source: Path, headers: Path, made: Path, *defines: str) -> str:
+    """Compile a file as a kernel's build does; return what the compiler says."""
+    flags = ["-std=gnu11", "-O1", "-ffreestanding", "-mgeneral-regs-only", "-fno-common"]
+    warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-sign-compare"]
+    defined = ["-D__KERNEL__", '-DKBUILD_MODNAME="skyhop_it"', *defines]
+    places = [f"-I{headers}", f"-I{CC}", "-c", str(source), "-o", str(made)]
+    done = subprocess.run(
+        ["gcc", *flags, *warnings, *defined, *places], capture_output=True, text=True, check=False
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_module_compiles_for_a_kernel_and_needs_what_it_has(
+    name: str, kernel_headers: Path, tmp_path: Path
+) -> None:
+    made = tmp_path / "it.o"
+    assert compiled(CC / f"{name}.c", kernel_headers, made) == ""
+    needs_program("nm")
+    listed = subprocess.run(["nm", "-u", made], capture_output=True, text=True, check=True)
+    # No division of 128 bits, for one, and no floating point: a kernel has neither.
+    assert {line.split()[-1] for line in listed.stdout.splitlines()} <= KERNEL_HAS
+
+
+@pytest.mark.parametrize(("version", "defines"), [("6.6", []), ("7.2", ["-DSKYHOP_HAS_TX_START"])])
+def test_hooks_are_what_older_and_newer_kernels_call(
+    version: str, defines: list[str], tmp_path: Path
+) -> None:
+    headers = headers_of(version, tmp_path)
+    assert compiled(CC / "bbr.c", headers, tmp_path / "it.o", *defines) == ""
+
+
+def test_what_a_kernel_has_not_is_seen(kernel_headers: Path, tmp_path: Path) -> None:
+    source = tmp_path / "wide.c"
+    text = template(Path("wide.c")).replace(
+        "u64 cwnd = tcp_sk(sk)->snd_cwnd;",
+        "u64 cwnd = (((unsigned __int128)tcp_sk(sk)->snd_cwnd << 64) - 1) / skyhop_now_ns(sk);",
+    )
+    source.write_text(text, "utf-8")
+    assert compiled(source, kernel_headers, tmp_path / "it.o") == ""
+    listed = subprocess.run(
+        ["nm", "-u", tmp_path / "it.o"], capture_output=True, text=True, check=True
+    )
+    assert "__udivti3" in listed.stdout
+
+
+def test_a_kernel_is_given_what_it_has_not_itself(tmp_path: Path) -> None:
+    kernel = stood_in(tmp_path, config="CONFIG_TCP_CONG_CUBIC=y\n")
+    assert modules_of(kernel, ["cubic", "reno", "", "nobody"]) == []
+    with pytest.raises(InputError, match=r"build it again: skyhop linux kernel build 6\.12"):
+        modules_of(kernel, ["skyhop:cubic"])
+    # Without what it takes to compile, a plain name is left to the kernel.
+    assert modules_of(kernel, ["satcp"]) == []
+    assert modules_of(kernel, ["sketch.py"]) == []
+
+
+def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None:
+    needs_program("cc")
+    one, other = tmp_path / "idea.c", tmp_path / "other" / "idea.c"
+    other.parent.mkdir()
+    for file in (one, other):
+        file.write_text(template(file), "utf-8")
+    first, second = (Source.of(str(file)) for file in (one, other))
+    assert first is not None
+    assert second is not None
+    assert re.fullmatch("skyhop_idea_[0-9a-f]{8}", first.name)
+    assert first.name != second.name
+    one.write_text(one.read_text("utf-8") + "\n", "utf-8")
+    changed = Source.of(str(one))
+    assert changed is not None
+    assert (changed.name, changed.digest == first.digest) == (first.name, False)
+    own = Source.of("satcp")
+    assert own is not None
+    assert (own.name, own) == ("skyhop_satcp", Source.of("skyhop:satcp"))
+    assert Source.of("westwood") is None
+    one.write_text("int x", "utf-8")
+    with pytest.raises(CompileError):
+        Source.of(str(one))
+
+
+def stood_in(cache: Path, config: str) -> Kernel:
+    """Return a kernel that cannot be booted, with this configuration."""
+    directory = stand_in(cache, "exit 1")
+    (directory / "config").write_text(config, "utf-8")
+    return Kernel("6.12", "6.12.99", "a script", "0" * 64, 100, [], directory)
+
+
+# --- in a guest ---
+
+SCENARIO = {
+    "path": {"kind": "fixed", "rtt": "30 ms"},
+    "link": {"rate": "10 Mbit/s", "queue": "1 BDP"},
+    "run": {"duration": "3 s"},
+}
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    """Return a kernel that takes modules, or skip."""
+    return needs_module_kernel()
+
+
+def test_every_module_carries_data_in_a_guest(kernel: Kernel) -> None:
+    flows = [{"cc": f"skyhop:{name}"} for name in OWN]
+    link = {"rate": "100 Mbit/s", "queue": "4 BDP"}
+    done = run({**SCENARIO, "link": link, "flow": flows}, kernel=kernel.name, observer=QUIET)
+    got = {flow["cc"]: flow["goodput_bps"] for flow in done.summary["flows"]}
+    assert set(got) == {f"skyhop:{name}" for name in OWN}
+    # Thirteen at a time leave some of them not much; over a narrower link one of them nothing.
+    assert [cc for cc, goodput_bps in got.items() if not goodput_bps] == []
+    # What the checks want takes minutes each.
+    for name in OWN if cases(1) > 1 else []:
+        checks = check_in_guest(name, kernel.name)
+        assert [check.name for check in checks if not check.ok] == [], name
+
+
+def test_ours_does_what_the_kernels_own_does(kernel: Kernel) -> None:
+    of_kernel, ours = (
+        run({**SCENARIO, "flow": [{"cc": cc}]}, kernel=kernel.name, observer=QUIET)
+        for cc in ("reno", "skyhop:reno")
+    )
+    windows = [done.flows["cwnd_packets"].to_pylist() for done in (of_kernel, ours)]
+    # A sample may be taken some microseconds sooner.
+    assert all(abs(one - other) <= 1 for one, other in zip(*windows, strict=True))
+    flows = [done.summary["flows"][0] for done in (of_kernel, ours)]
+    assert flows[0]["retransmits"] == flows[1]["retransmits"] > 0
+
+
+def test_flows_have_their_own_parameters_hear_what_is_announced_and_say_what_they_do(
+    kernel: Kernel,
+) -> None:
+    told = {
+        "signal": {"source": "path", "lead": "0.3 s"},
+        "change": [{"at": "2 s", "rtt": "40 ms"}],
+    }
+    flows = [
+        {"cc": "skyhop:satcp", "satcp": {"hold": "200 ms"}},
+        {"cc": "skyhop:satcp", "satcp": {"hold": "700 ms"}},
+        {"cc": "satpipe"},
+    ]
+    scenario = {**SCENARIO, **told, "flow": flows}
+    guest, simulated = run(scenario, kernel=kernel.name, observer=QUIET), sim(scenario)
+    seen, expected = phases(guest), phases(simulated)
+    assert [(flow, kind) for flow, kind, _ in seen] == [(flow, kind) for flow, kind, _ in expected]
+    assert {kind for flow, kind, _ in seen if flow == 2} == {"drain", "probe-rtt"}
+    holds = [(flow, length_ms) for flow, kind, length_ms in seen if kind == "hold"]
+    assert holds == [(0, 200), (1, 700)]
+
+
+def phases(done: Run) -> list[tuple[int, str, float]]:
+    """Return whose and what phases there were, and how long, in ms."""
+    named = [
+        event
+        for event in done.events.to_pylist()
+        if event["kind"] in ("hold", "drain", "probe-rtt")
+    ]
+    return sorted((event["flow"], event["kind"], event["length_ns"] / 1e6) for event in named)
+
+
+def test_a_file_of_the_users_is_compiled_for_the_guest(kernel: Kernel, tmp_path: Path) -> None:
+    file = tmp_path / "myidea.c"
+    file.write_text(template(file), "utf-8")
+    done = run({**SCENARIO, "flow": [{"cc": str(file)}]}, kernel=kernel.name, observer=QUIET)
+    assert done.summary["flows"][0]["goodput_bps"] > 8e6
+    assert str(file) in done.info["cc_files"]
+    file.write_text("#include <stdio.h>\n" + file.read_text("utf-8"), "utf-8")
+    with pytest.raises(InputError, match=rf"{file}: does not compile as a module .*stdio\.h"):
+        modules_of(kernel, [str(file)])

@@ -1,0 +1,150 @@
+"""`skyhop policy`, and flows that a policy decides for: docs/policies.md's own card."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop
+from needs import needs_namespaces, unless_impossible
+from onnx_file import linear
+
+import skyhop as sh
+from skyhop import _core
+from skyhop.errors import InputError
+from skyhop.study.plan import load_study
+
+PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+SCENARIO = """\
+[path]
+kind = "fixed"
+rtt = "50 ms"
+[link]
+rate = "20 Mbit/s"
+queue = "125 kB"
+[run]
+duration = "5 s"
+[[flow]]
+cc = "policy"
+policy = "forty.toml"
+"""
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    """Write the page's card with its network, and a scenario whose flow takes it."""
+    blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    file = tmp_path / "forty.toml"
+    file.write_text(next(block for block in blocks if "[observation]" in block), "utf-8")
+    # As good as the logarithm of what is missing, near 40 packets.
+    (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
+    (tmp_path / "scenario.toml").write_text(SCENARIO, "utf-8")
+    return file
+
+
+def test_the_card_of_the_page_moves_the_window_to_forty_packets(card: Path) -> None:
+    run = sh.sim(card.with_name("scenario.toml"), card.with_name("run"))
+    flows = run.flows.to_pandas()
+    assert set(flows[flows.t_ns > 2e9].cwnd_packets) == {40}
+    files = json.loads((card.with_name("run") / "run.json").read_text("utf-8"))["cc_files"]
+    assert {Path(name).name for name in files} == {"forty.toml", "forty.onnx"}
+
+
+def test_an_unknown_quantity_is_told_in_one_line(card: Path, skyhop: Skyhop) -> None:
+    card.write_text(card.read_text("utf-8").replace('of = "cwnd"', 'of = "weather"'), "utf-8")
+    done = skyhop("policy", "check", str(card))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "line" in done.stderr
+
+
+def test_the_cards_that_come_with_skyhop_can_be_written_and_checked(
+    tmp_path: Path, skyhop: Skyhop
+) -> None:
+    for name, text in _core.policy_cards():
+        file = tmp_path / f"{name}.toml"
+        written = skyhop("policy", "new", str(file), "--from", name)
+        assert written.returncode == 0, written.stderr
+        assert file.read_text("utf-8") == text
+        missing = skyhop("policy", "check", str(file))
+        assert missing.returncode == 2
+        assert "is not here: its authors publish" in missing.stderr
+    assert "is there already" in skyhop("policy", "new", str(file)).stderr
+    assert "expected one of astraea" in skyhop("policy", "new", "x.toml", "--from", "x").stderr
+
+
+def test_a_study_knows_the_network_of_its_runs(card: Path) -> None:
+    def run_ids() -> set[str]:
+        study = {
+            "title": "t", "question": "q", "engine": "sim",
+            "scenario": {"path": {"kind": "fixed", "rtt": "50 ms"},
+                         "link": {"rate": "20 Mbit/s"}, "run": {"duration": "1 s"},
+                         "flow": [{"cc": str(card)}]},
+        }  # fmt: skip
+        return {run.run_id for run in load_study(study).runs()}
+
+    before = run_ids()
+    card.with_name("forty.onnx").write_bytes(linear([-1.0], 1.5))
+    assert run_ids() != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('policy = "forty.toml"', 'policy = "none.toml"', "none.toml"),
+        ('policy = "forty.toml"', "policy = 3", "policy"),
+        ('policy = "forty.toml"', 'policy = "forty.onnx"', "expected a card"),
+        ('policy = "forty.toml"', 'policy = { card = "forty.toml", delay = "soon" }', "delay"),
+        ('policy = "forty.toml"', 'policy = { card = "forty.toml", speed = 3 }', "speed"),
+        ('cc = "policy"', 'cc = "cubic"', 'is for cc = "policy"'),
+    ],
+)
+def test_what_a_flow_says_wrong_of_its_policy_is_one_line(
+    card: Path, old: str, new: str, says: str
+) -> None:
+    scenario = card.with_name("scenario.toml")
+    scenario.write_text(SCENARIO.replace(old, new), "utf-8")
+    with pytest.raises(InputError, match=re.escape(says)) as raised:
+        sh.sim(scenario, card.with_name("run"))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("file", ["../forty.onnx", "/etc/passwd", "", "a/../../b.onnx"])
+def test_a_network_is_beside_its_card(card: Path, file: str) -> None:
+    card.write_text(card.read_text("utf-8").replace("forty.onnx", file), "utf-8")
+    with pytest.raises(InputError, match="is not beside the card"):
+        _core.check_policy(str(card))
+
+
+def test_a_damaged_network_is_one_line(card: Path) -> None:
+    network = card.with_name("forty.onnx")
+    whole = network.read_bytes()
+    said = []
+    for cut in range(0, len(whole), 7):
+        network.write_bytes(whole[:cut])
+        # What is lost at the end may be nothing that is needed.
+        with suppress(InputError):
+            _core.check_policy(str(card))
+            continue
+        with pytest.raises(InputError) as raised:
+            _core.check_policy(str(card))
+        said.append(str(raised.value))
+    assert len(said) > len(whole) // 7 // 2
+    assert not any("\n" in line for line in said)
+
+
+@pytest.mark.alone
+def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -> None:
+    needs_namespaces()
+    scenario = card.with_name("scenario.toml")
+    live = skyhop("live", str(scenario), "-o", str(card.with_name("live")))
+    unless_impossible(live)
+    assert live.returncode == 0, live.stderr
+    simulated = sh.sim(scenario).summary["flows"][0]["goodput_bps"]
+    run = sh.read_run(card.with_name("live"))
+    assert run.summary["flows"][0]["goodput_bps"] == pytest.approx(simulated, rel=0.07)
+    flows = run.flows.to_pandas()
+    assert flows[flows.t_ns > 2e9].cwnd_packets.median() == 40

@@ -232,6 +232,7 @@ def test_the_wrong_testbed_and_none_are_told_in_a_line(testbed: Served, tmp_path
         assert "no testbed answers there" in str(caught.value)
 
 
+@pytest.mark.alone
 def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> None:
     """Fifty nodes follow and a thousand jobs are submitted: the last one reaches them all."""
     names = [f"n{number:02}" for number in range(50)]

@@ -49,13 +49,22 @@ impl SocketWatch {
     /// # Errors
     /// The kernel does not answer.
     pub fn look(&mut self) -> Result<Vec<Socket>, HostError> {
+        let mut found = self.ended()?;
+        let there = self.dump.all(Ask::Everything, |socket| found.extend(connected(socket, false)));
+        there.context("cannot look at sockets")?;
+        Ok(found)
+    }
+
+    /// The sockets that have ended since the last call of this or of `look`.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn ended(&mut self) -> Result<Vec<Socket>, HostError> {
         let mut found = Vec::new();
         if let Some(ends) = &mut self.ends {
             ends.take(|socket| found.extend(connected(socket, true)))
                 .context("cannot look at sockets that have ended")?;
         }
-        let there = self.dump.all(Ask::Everything, |socket| found.extend(connected(socket, false)));
-        there.context("cannot look at sockets")?;
         Ok(found)
     }
 }

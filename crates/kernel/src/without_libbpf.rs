@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use skyhop_cc::{Decision, Handover, Module, Report};
 
-use crate::{KernelError, Loaded, ProgramReport, Scope, Told, Unloaded};
+use crate::{CALLER, KernelError, Loaded, ProgramReport, Scope, Told, Unloaded};
 
 /// A registration; there is none.
 #[derive(Debug)]
@@ -139,7 +139,8 @@ impl SignalMap {
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
-pub fn check(_: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
+pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
+    CALLER.accept(module)?;
     Err(KernelError::NoLibbpf)
 }
 
@@ -147,7 +148,8 @@ pub fn check(_: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
-pub fn load(_: &'static Module, _: &[(&str, &str)]) -> Result<Loaded, KernelError> {
+pub fn load(module: &'static Module, _: &[(&str, &str)]) -> Result<Loaded, KernelError> {
+    CALLER.accept(module)?;
     Err(KernelError::NoLibbpf)
 }
 
@@ -155,7 +157,8 @@ pub fn load(_: &'static Module, _: &[(&str, &str)]) -> Result<Loaded, KernelErro
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
-pub fn hold(_: &'static Module, _: &[(&str, &str)]) -> Result<Held, KernelError> {
+pub fn hold(module: &'static Module, _: &[(&str, &str)]) -> Result<Held, KernelError> {
+    CALLER.accept(module)?;
     Err(KernelError::NoLibbpf)
 }
 

@@ -68,6 +68,14 @@ const NOT_PAYLOAD: u64 = 2;
 /// Address and port at both ends.
 type Ends = [(IpAddr, u16); 2];
 
+/// Of a socket at an end.
+fn ends_of(end: End, socket: &Socket) -> Ends {
+    match end {
+        End::From => [socket.local, socket.peer],
+        End::To => [socket.peer, socket.local],
+    }
+}
+
 /// One connection.
 #[derive(Debug, Clone, Default)]
 struct Connection {
@@ -105,8 +113,16 @@ impl Connections {
         Ok(self.ledger.note_looks([from.look()?, to.look()?], now))
     }
 
-    /// Records the ends of all flows.
-    pub(crate) fn conclude(self, at: Instant, recorder: &mut Recorder<'_>) {
+    /// Records the ends of all flows, once the link has run empty.
+    pub(crate) fn conclude(
+        mut self,
+        at: Instant,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), HostError> {
+        // The kernel tells of an end a moment after it: a connection that was there between two looks only may not
+        // have been in the last one.
+        let [from, to] = &mut self.watches;
+        self.ledger.note_late([from.ended()?, to.ended()?], at);
         let (mut ends, unlisted) = self.ledger.ends(at);
         ends.sort_by_key(|connection| connection.end.id);
         ends.into_iter().for_each(|connection| recorder.connection_ended(connection));
@@ -115,6 +131,7 @@ impl Connections {
                 "the tables hold the first {MOST_FLOWS} flows of the program; there were {unlisted} more"
             ));
         }
+        Ok(())
     }
 }
 
@@ -155,6 +172,21 @@ impl Ledger {
         states
     }
 
+    /// Notes connections of which nothing was known at the end but that they have ended. What is said of others is of
+    /// the time after the run.
+    fn note_late(&mut self, mut ended: [Vec<Socket>; 2], at: Instant) {
+        for (end, sockets) in ENDS.into_iter().zip(&mut ended) {
+            sockets.retain(|socket| !self.has_seen(&ends_of(end, socket)));
+        }
+        self.note_looks(ended, at);
+    }
+
+    fn has_seen(&self, ends: &Ends) -> bool {
+        self.known.contains_key(ends)
+            || self.gone.contains_key(ends)
+            || self.over.iter().any(|(over, _)| over == ends)
+    }
+
     /// Makes room for connections that use the same ports again.
     fn put_aside(&mut self) {
         let (over, known): (BTreeMap<_, _>, _) =
@@ -185,10 +217,7 @@ impl Ledger {
     }
 
     fn note(&mut self, end: End, socket: Socket, now: Instant) {
-        let ends = match end {
-            End::From => [socket.local, socket.peer],
-            End::To => [socket.peer, socket.local],
-        };
+        let ends = ends_of(end, &socket);
         if socket.ended && self.end_gone(end, &ends, &socket.info) {
             return;
         }
@@ -316,6 +345,23 @@ mod tests {
 
     fn there(bytes: u64) -> [Vec<Socket>; 2] {
         [vec![socket(End::From, bytes, Some("reno"))], vec![socket(End::To, bytes, Some("cubic"))]]
+    }
+
+    #[test]
+    fn what_the_last_look_missed_is_a_flow_and_what_it_saw_stays_as_it_was() {
+        let both =
+            |bytes| [vec![socket(End::From, bytes, None)], vec![socket(End::To, bytes, None)]];
+        let mut unseen = Ledger::new(0);
+        unseen.note_late(both(9_000), at_ms(100));
+        let (ends, _) = unseen.ends(at_ms(100));
+        assert_eq!(ends.len(), 1);
+        assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(9_000), UNSEEN));
+        let mut seen = Ledger::new(0);
+        seen.note_looks(there(5_000), at_ms(100));
+        seen.note_late(both(9_000), at_ms(100));
+        let (ends, _) = seen.ends(at_ms(100));
+        assert_eq!(ends.len(), 1);
+        assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(5_000), "reno"));
     }
 
     #[test]

@@ -447,7 +447,7 @@ impl<'a> Run<'a> {
         }
         self.sampler.note_results(&mut recorder);
         if let Some(connections) = self.sampler.into_connections() {
-            connections.conclude(end.at, &mut recorder);
+            connections.conclude(end.at, &mut recorder)?;
         }
         let [forward, back] = packet_counts(&views, &ends.between)?;
         let program = options.program.clone();

@@ -11,46 +11,106 @@ pub enum Layer {
 
 /// A network of layers, one behind another, from an input of `[1, inputs]` to an output `[1, n]`.
 pub fn network(inputs: usize, layers: &[Layer]) -> Vec<u8> {
-    let (mut graph, mut constants) = (Vec::new(), Vec::new());
-    let (mut name, mut width) = ("seen".to_owned(), inputs);
+    let (mut file, mut name, mut width) = (File::default(), "seen".to_owned(), inputs);
+    file.input("seen", &[1, inputs]);
     for (index, layer) in layers.iter().enumerate() {
         let next = format!("out{index}");
-        let node = match layer {
-            Layer::Operator(operator) => node(operator, &[&name], &next),
+        match layer {
+            Layer::Operator(operator) => file.node(operator, &[&name], &[&next], &[]),
             Layer::Dense(weights, bias) => {
                 let (w, b) = (format!("w{index}"), format!("b{index}"));
-                let size = bias.len();
-                constants.extend(field(5, &tensor(&w, &[width, size], weights)));
-                constants.extend(field(5, &tensor(&b, &[size], bias)));
-                width = size;
-                node("Gemm", &[&name, &w, &b], &next)
+                file.floats(&w, &[width, bias.len()], weights);
+                file.floats(&b, &[bias.len()], bias);
+                width = bias.len();
+                file.node("Gemm", &[&name, &w, &b], &[&next], &[]);
             }
-        };
-        graph.extend(field(1, &node));
+        }
         name = next;
     }
-    graph.extend(field(2, b"test"));
-    graph.extend(constants);
-    graph.extend(field(11, &value("seen", &[1, inputs])));
-    graph.extend(field(12, &value(&name, &[1, width])));
-    let mut model = number(1, 8);
-    model.extend(field(8, &number(2, 17)));
-    model.extend(field(7, &graph));
-    model
+    file.output(&name, &[1, width]);
+    file.bytes()
 }
 
-fn node(operator: &str, inputs: &[&str], output: &str) -> Vec<u8> {
-    let inputs = inputs.iter().flat_map(|input| field(1, input.as_bytes()));
-    inputs.chain(field(2, output.as_bytes())).chain(field(4, operator.as_bytes())).collect()
+/// An attribute of a node.
+#[derive(Debug, Clone, Copy)]
+pub enum Attribute {
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f32),
 }
 
-/// FLOAT of `TensorProto.DataType`.
+/// A file that is put together.
+#[derive(Debug, Default)]
+pub struct File {
+    graph: Vec<u8>,
+}
+
+impl File {
+    /// An input that is given from outside.
+    pub fn input(&mut self, name: &str, shape: &[usize]) {
+        self.graph.extend(field(11, &value(name, shape)));
+    }
+
+    /// What is computed for the outside.
+    pub fn output(&mut self, name: &str, shape: &[usize]) {
+        self.graph.extend(field(12, &value(name, shape)));
+    }
+
+    /// A constant.
+    pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) {
+        let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.graph.extend(field(5, &tensor(name, shape, FLOAT, raw)));
+    }
+
+    /// A list of whole numbers.
+    pub fn ints(&mut self, name: &str, values: &[i64]) {
+        let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.graph.extend(field(5, &tensor(name, &[values.len()], INT64, raw)));
+    }
+
+    /// What is computed from what.
+    pub fn node(
+        &mut self,
+        operator: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[(&str, Attribute)],
+    ) {
+        let inputs = inputs.iter().flat_map(|input| field(1, input.as_bytes()));
+        let outputs = outputs.iter().flat_map(|output| field(2, output.as_bytes()));
+        let mut node: Vec<u8> = inputs.chain(outputs).collect();
+        node.extend(field(4, operator.as_bytes()));
+        for (name, attribute) in attributes {
+            let mut content = field(1, name.as_bytes());
+            match attribute {
+                Attribute::Int(value) => content.extend(number(3, *value as u64)),
+                Attribute::Float(value) => {
+                    content.extend(varint(2 << 3 | 5));
+                    content.extend(value.to_le_bytes());
+                }
+            }
+            node.extend(field(5, &content));
+        }
+        self.graph.extend(field(1, &node));
+    }
+
+    /// The file's content.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut model = number(1, 8);
+        model.extend(field(8, &number(2, 17)));
+        model.extend(field(7, &self.graph));
+        model
+    }
+}
+
+/// FLOAT and INT64 of `TensorProto.DataType`.
 const FLOAT: u64 = 1;
+const INT64: u64 = 7;
 
-fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Vec<u8> {
+fn tensor(name: &str, shape: &[usize], kind: u64, raw: Vec<u8>) -> Vec<u8> {
     let shape = shape.iter().flat_map(|size| number(1, *size as u64));
-    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let rest = [number(2, FLOAT), field(8, name.as_bytes()), field(9, &raw)];
+    let rest = [number(2, kind), field(8, name.as_bytes()), field(9, &raw)];
     shape.chain(rest.into_iter().flatten()).collect()
 }
 

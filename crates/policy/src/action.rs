@@ -33,24 +33,26 @@ impl Actor {
             Shape::Step if output >= 0.0 => 1.0 + card.step * output,
             Shape::Step => 1.0 / (1.0 - card.step * output),
         };
-        let factor = card.factor_decimals.map_or(factor, |decimals| {
+        // Hundredths and their like are counted: what a window times them comes to is no fraction too little.
+        let (parts, of) = card.factor_decimals.map_or((factor, 1.0), |decimals| {
             let scale = 10_f64.powi(decimals as i32);
-            (factor * scale).trunc() / scale
+            ((factor * scale).trunc(), scale)
         });
+        let times_factor = |value: f64| value * parts / of;
         let bounds = (card.least_cwnd, card.most_cwnd);
         let whole = |cwnd: f64| whole(cwnd.clamp(bounds.0, bounds.1), card.round, output);
         match card.moves {
             Moves::Cwnd => {
-                Decision { cwnd: whole(f64::from(report.cwnd) * factor), ..Decision::default() }
+                Decision { cwnd: whole(times_factor(report.cwnd.into())), ..Decision::default() }
             }
             Moves::OwnCwnd => {
                 let before = if self.cwnd == 0.0 { report.cwnd.into() } else { self.cwnd };
-                self.cwnd = (before * factor).clamp(bounds.0, bounds.1);
+                self.cwnd = times_factor(before).clamp(bounds.0, bounds.1);
                 Decision { cwnd: whole(self.cwnd), ..Decision::default() }
             }
             Moves::OwnRate => {
                 let [_, least, most] = card.rate_mbps.map(|rate| rate * 1e6);
-                self.rate_bps = (self.rate_bps * factor).clamp(least, most);
+                self.rate_bps = times_factor(self.rate_bps).clamp(least, most);
                 let rtt_s = f64::from(report.srtt_us.max(1)) / 1e6;
                 let packets = self.rate_bps * rtt_s / 8.0 / f64::from(report.mss.max(1));
                 Decision {
@@ -60,7 +62,7 @@ impl Actor {
                 }
             }
             Moves::Factor => {
-                let scaled = (factor * f64::from(SKYHOP_FACTOR_ONE)).round();
+                let scaled = times_factor(SKYHOP_FACTOR_ONE.into()).round();
                 Decision { factor: scaled.clamp(1.0, 1e6) as u32, ..Decision::default() }
             }
         }

@@ -41,6 +41,14 @@ impl Policy {
     pub fn with_model(card: Card, model: Arc<dyn Model>) -> Self {
         Self { card: Arc::new(card), model }
     }
+
+    /// What it says to observations, one behind another, within its bounds; `None` where that is no number.
+    pub fn say(&self, seen: &[Vec<f32>]) -> Vec<Option<f64>> {
+        let (mut memory, [least, most]) = (Memory::new(&self.card), self.card.network.output);
+        let said = seen.iter().map(|seen| self.model.run(seen, &mut memory));
+        said.map(|said| said.filter(|said| said.is_finite()).map(|said| said.clamp(least, most)))
+            .collect()
+    }
 }
 
 /// How often something was decided, and how often not as the network said.

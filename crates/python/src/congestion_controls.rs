@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use skyhop_kernel::{ProgramReport, Status};
 
-use crate::errors::Fallible;
+use crate::errors::{Fallible, input_error};
 
 /// A congestion control that can be chosen or loaded.
 #[pyclass(frozen, get_all)]
@@ -105,6 +105,24 @@ pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy
     let names = card.observation.features.iter().map(|feature| feature.name.clone()).collect();
     let digests = loaded.sources.digests().clone();
     Ok((card.title.clone(), names, card.observation.steps, digests))
+}
+
+/// What the network of a card says to observations, one behind another, as the simulator and the kernel's side ask it: a
+/// recurrent one remembers from one to the next. `None`: no decision.
+#[pyfunction]
+pub(crate) fn ask_policy(
+    py: Python<'_>,
+    file: &str,
+    seen: Vec<Vec<f32>>,
+) -> Fallible<Vec<Option<f64>>> {
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(Path::new(file)))?;
+    let expected = loaded.policy.card.inputs();
+    if let Some(row) = seen.iter().find(|row| row.len() != expected) {
+        let given = row.len();
+        let what = format!("{file}: its network sees {expected} numbers at once, not {given}");
+        return Err(input_error(&what));
+    }
+    Ok(py.detach(|| loaded.policy.say(&seen)))
 }
 
 type CheckedPolicy = (String, Vec<String>, usize, BTreeMap<String, String>);

@@ -31,8 +31,8 @@ mod core {
     };
     #[pymodule_export]
     use crate::congestion_controls::{
-        CongestionControl, cc_headers, check_cc, check_cc_file, check_policy, kernel_module_source,
-        list_cc, load_cc, load_cc_file, own_cc, policy_cards, unload_cc,
+        CongestionControl, ask_policy, cc_headers, check_cc, check_cc_file, check_policy,
+        kernel_module_source, list_cc, load_cc, load_cc_file, own_cc, policy_cards, unload_cc,
     };
     #[pymodule_export]
     use crate::constellation::PyConstellation;

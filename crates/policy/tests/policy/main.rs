@@ -1,6 +1,10 @@
 //! One binary for all tests of the crate.
 
 mod astraea;
+mod aurora;
 mod cards;
+mod draws;
 mod networks;
 mod observations;
+mod operators;
+mod orca;

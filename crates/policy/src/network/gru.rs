@@ -1,0 +1,90 @@
+//! Gated recurrent units, as ONNX lays them out: the update's, the reset's and the candidate's weights below one another.
+
+use super::operator::{Stated, sigmoid};
+use super::tensor::{Tensor, by};
+
+/// What a node says of its units.
+#[derive(Debug)]
+pub(super) struct Gru {
+    /// Whether the candidate's own product is taken before it is reset, as PyTorch has it.
+    resets_product: bool,
+}
+
+/// The parts of one step's weights and sums.
+const PARTS: usize = 3;
+
+impl Gru {
+    pub(super) fn read(stated: &Stated<'_>) -> Result<Self, String> {
+        let forward = stated.text("direction").is_none_or(|direction| direction == "forward");
+        let usual = ["activations", "clip", "layout"].iter().all(|name| !stated.has(name));
+        if !forward || !usual {
+            return Err("goes another way than forward, with sigmoid and tanh".to_owned());
+        }
+        Ok(Self { resets_product: stated.int("linear_before_reset", 0) != 0 })
+    }
+
+    /// Takes in `[steps, 1, inputs]`; says `[steps, 1, 1, units]` and the last of them.
+    pub(super) fn run(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> {
+        let given = |index: usize| inputs.get(index).copied().flatten();
+        let (Some(x), Some(w), Some(r)) = (given(0), given(1), given(2)) else {
+            return Err("has no input, or no weights".to_owned());
+        };
+        let ([steps, 1, width], [1, rows, columns], [1, _, units]) =
+            (x.shape(), w.shape(), r.shape())
+        else {
+            return Err(format!("takes in one connection's steps, not {}", by(x.shape())));
+        };
+        let fits = width == columns && *rows == PARTS * units && r.shape()[1] == *rows;
+        let bias = given(3).map_or(vec![0.0; 2 * rows], |bias| bias.numbers().to_vec());
+        let mut h = given(5).map_or(vec![0.0; *units], |h| h.numbers().to_vec());
+        if !fits || bias.len() != 2 * rows || h.len() != *units || given(4).is_some() {
+            return Err("has weights, biases or a memory of other sizes than its units".to_owned());
+        }
+        let (of_input, of_memory) = bias.split_at(*rows);
+        let mut all = Vec::with_capacity(steps * units);
+        for step in 0..*steps {
+            let seen = &x.numbers()[step * width..(step + 1) * width];
+            let sums = sums(w.numbers(), seen, of_input);
+            h = self.next(&sums, r.numbers(), &h, of_memory);
+            all.extend_from_slice(&h);
+        }
+        let last = Tensor::new(vec![1, 1, *units], h)?;
+        Ok(vec![Tensor::new(vec![*steps, 1, 1, *units], all)?, last])
+    }
+
+    fn next(&self, of_input: &[f32], r: &[f32], h: &[f32], bias: &[f32]) -> Vec<f32> {
+        let units = h.len();
+        let gates = 2 * units;
+        let of_memory = sums(&r[..gates * units], h, &bias[..gates]);
+        let gate = |at: usize| sigmoid(of_input[at] + of_memory[at]);
+        let reset: Vec<f32> = (units..gates).map(gate).collect();
+        let candidate = if self.resets_product {
+            let product = sums(&r[gates * units..], h, &bias[gates..]);
+            reset.iter().zip(product).map(|(reset, product)| reset * product).collect()
+        } else {
+            let left: Vec<f32> = reset.iter().zip(h).map(|(reset, h)| reset * h).collect();
+            sums(&r[gates * units..], &left, &bias[gates..])
+        };
+        let unit = |at: usize| {
+            let (update, new) = (gate(at), (of_input[gates + at] + candidate[at]).tanh());
+            (1.0 - update) * new + update * h[at]
+        };
+        (0..units).map(unit).collect()
+    }
+}
+
+/// Each row's product with what is taken in, and its bias.
+fn sums(rows: &[f32], seen: &[f32], bias: &[f32]) -> Vec<f32> {
+    let sum = |(row, bias): (&[f32], &f32)| {
+        // Four sums beside one another, which the compiler keeps in one register.
+        let ((row_fours, row_rest), (seen_fours, seen_rest)) =
+            (row.as_chunks::<4>(), seen.as_chunks::<4>());
+        let mut four = [0.0; 4];
+        for (a, b) in row_fours.iter().zip(seen_fours) {
+            four.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+        }
+        let rest: f32 = row_rest.iter().zip(seen_rest).map(|(a, b)| a * b).sum();
+        four.iter().sum::<f32>() + rest + bias
+    };
+    rows.chunks_exact(seen.len().max(1)).zip(bias).map(sum).collect()
+}

@@ -1,0 +1,296 @@
+//! The network that decides, an ONNX file.
+//!
+//! It is run here rather than by a library: it computes in the thread that asks, the same sums in the same order on every
+//! machine, and a decision takes microseconds.
+
+mod format;
+mod gru;
+mod operator;
+mod tensor;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prost::Message as _;
+
+use crate::card::Card;
+use crate::error::PolicyError;
+use crate::pilot::Model;
+use format::{Graph, Node, TensorFile};
+use operator::{Operator, Stated};
+use tensor::{Tensor, by};
+
+/// What a network remembers of a connection: one list for each `network.memory` of the card.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Memory(pub Vec<Vec<f32>>);
+
+impl Memory {
+    /// That of a connection that has not reported yet: zeros.
+    pub fn new(card: &Card) -> Self {
+        Self(card.network.memory.iter().map(|memory| vec![0.0; memory.size]).collect())
+    }
+}
+
+/// A network of an ONNX file. It computes in the caller's thread, and the same output for the same input.
+pub struct Network {
+    constants: Vec<Tensor>,
+    steps: Vec<Step>,
+    /// Where what is computed is kept, beside the constants.
+    places: usize,
+    seen: Input,
+    output: Place,
+    memory: Vec<(Input, Place)>,
+}
+
+/// What takes in numbers from outside.
+struct Input {
+    place: usize,
+    shape: Vec<usize>,
+}
+
+/// Where a node's input is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Constant(usize),
+    Computed(usize),
+}
+
+/// A node.
+struct Step {
+    operator: Operator,
+    /// As its file calls it.
+    name: String,
+    inputs: Vec<Option<Place>>,
+    outputs: Vec<usize>,
+}
+
+/// The most nodes of a network, and numbers that it computes for a decision: small files may ask for much.
+const MOST_NODES: usize = 2_000;
+const MOST_COMPUTED: usize = 1 << 24;
+
+impl Network {
+    /// Reads a network that sees and remembers what the card says.
+    ///
+    /// # Errors
+    /// [`PolicyError::Network`].
+    pub fn read(card: &Card, onnx: &[u8]) -> Result<Self, PolicyError> {
+        let model = format::Model::decode(onnx).map_err(|error| {
+            let error = error.to_string();
+            PolicyError::network(format!("is no network in ONNX: {}", error.escape_debug()))
+        })?;
+        let graph = model.graph.ok_or_else(|| PolicyError::network("is no network in ONNX"))?;
+        let network = Reader::default().read(card, &graph).map_err(PolicyError::network)?;
+        network.try_out(card).map_err(PolicyError::network)?;
+        Ok(network)
+    }
+
+    /// Runs it once on zeros: what does not fit shows now.
+    fn try_out(&self, card: &Card) -> Result<(), String> {
+        let mut memory = Memory::new(card);
+        self.output_of(&vec![0.0; card.inputs()], &mut memory)?;
+        let sizes = card.network.memory.iter().map(|entry| entry.size);
+        if memory.0.iter().map(Vec::len).ne(sizes) {
+            return Err("remembers another number of values than the card says".to_owned());
+        }
+        Ok(())
+    }
+
+    fn output_of(&self, seen: &[f32], memory: &mut Memory) -> Result<f64, String> {
+        let mut computed: Vec<Option<Tensor>> = vec![None; self.places];
+        let remembered =
+            memory.0.iter().zip(&self.memory).map(|(values, (input, _))| (input, &values[..]));
+        for (input, values) in std::iter::once((&self.seen, seen)).chain(remembered) {
+            computed[input.place] = Some(Tensor::new(input.shape.clone(), values.to_vec())?);
+        }
+        let mut numbers = 0;
+        for step in &self.steps {
+            let inputs: Vec<_> =
+                step.inputs.iter().map(|place| self.at((*place)?, &computed)).collect();
+            let made = step.operator.run(&inputs);
+            let made = made.map_err(|error| format!("cannot be run: `{}` {error}", step.name))?;
+            numbers += made.iter().map(|one| one.numbers().len()).sum::<usize>();
+            if numbers > MOST_COMPUTED {
+                return Err(format!("cannot be run: computes more than {MOST_COMPUTED} numbers"));
+            }
+            for (place, tensor) in step.outputs.iter().zip(made) {
+                computed[*place] = Some(tensor);
+            }
+        }
+        let at = |place: Place| {
+            self.at(place, &computed)
+                .ok_or_else(|| "has an output that nothing computes".to_owned())
+        };
+        let output = at(self.output)?.numbers().first().copied();
+        for (values, (_, place)) in memory.0.iter_mut().zip(&self.memory) {
+            *values = at(*place)?.numbers().to_vec();
+        }
+        output.map(f64::from).ok_or_else(|| "has an output without numbers".to_owned())
+    }
+
+    fn at<'t>(&'t self, place: Place, computed: &'t [Option<Tensor>]) -> Option<&'t Tensor> {
+        match place {
+            Place::Constant(at) => self.constants.get(at),
+            Place::Computed(at) => computed.get(at)?.as_ref(),
+        }
+    }
+}
+
+/// What is known of a file's names while it is read.
+#[derive(Default)]
+struct Reader {
+    places: BTreeMap<String, Place>,
+    constants: Vec<Tensor>,
+    computed: usize,
+    whole: BTreeMap<String, Vec<i64>>,
+    single: BTreeMap<String, f32>,
+}
+
+impl Reader {
+    fn read(mut self, card: &Card, graph: &Graph) -> Result<Network, String> {
+        if graph.nodes.len() > MOST_NODES {
+            return Err(format!("has {} nodes; at most {MOST_NODES}", graph.nodes.len()));
+        }
+        for constant in &graph.constants {
+            self.constant(&constant.name, constant)?;
+        }
+        let (seen, remembered) = self.inputs(card, graph)?;
+        let mut steps = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let name = node.operator.escape_debug().to_string();
+            let step =
+                self.step(node, &name).map_err(|error| format!("its operator `{name}` {error}"))?;
+            steps.extend(step);
+        }
+        let named = |name: &String| {
+            let found =
+                self.places.get(name).filter(|_| graph.outputs.iter().any(|one| one.name == *name));
+            found.copied().ok_or_else(|| format!("has no output called `{}`", name.escape_debug()))
+        };
+        let outputs = card.network.memory.iter().map(|entry| named(&entry.output));
+        let outputs: Vec<Place> = outputs.collect::<Result<_, _>>()?;
+        let remembers =
+            |name: &String| card.network.memory.iter().any(|entry| entry.output == *name);
+        let output = graph.outputs.iter().find(|one| !remembers(&one.name));
+        let output = named(&output.ok_or("has no output beside the card's memory")?.name)?;
+        let memory = remembered.into_iter().zip(outputs).collect();
+        Ok(Network {
+            constants: self.constants,
+            steps,
+            places: self.computed,
+            seen,
+            output,
+            memory,
+        })
+    }
+
+    /// The input that is seen, and those that are remembered; older files list constants among them.
+    fn inputs(&mut self, card: &Card, graph: &Graph) -> Result<(Input, Vec<Input>), String> {
+        let given = graph.inputs.iter().filter(|input| !self.places.contains_key(&input.name));
+        let given: Vec<_> = given.collect();
+        let mut remembered = Vec::new();
+        for entry in &card.network.memory {
+            let found = given.iter().find(|input| input.name == entry.input);
+            let found = found.ok_or_else(|| format!("has no input called `{}`", entry.input))?;
+            remembered.push(self.input(found, entry.size)?);
+        }
+        let others = given.iter().filter(|input| !self.places.contains_key(&input.name));
+        let [seen] = others.copied().collect::<Vec<_>>()[..] else {
+            return Err(format!(
+                "has {} inputs beside the {} of the card's memory; expected one",
+                given.len() - remembered.len(),
+                remembered.len()
+            ));
+        };
+        Ok((self.input(seen, card.inputs())?, remembered))
+    }
+
+    fn input(&mut self, info: &format::ValueInfo, size: usize) -> Result<Input, String> {
+        let mut shape = info.shape();
+        if shape.is_empty() {
+            shape = vec![1, size];
+        }
+        if shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)) != Some(size) {
+            let name = info.name.escape_debug();
+            return Err(format!("`{name}` holds {} numbers; the card has {size}", by(&shape)));
+        }
+        Ok(Input { place: self.computed(&info.name), shape })
+    }
+
+    fn computed(&mut self, name: &str) -> usize {
+        self.places.insert(name.to_owned(), Place::Computed(self.computed));
+        self.computed += 1;
+        self.computed - 1
+    }
+
+    fn constant(&mut self, name: &str, file: &TensorFile) -> Result<(), String> {
+        if file.is_whole_numbers() {
+            self.whole.insert(name.to_owned(), file.whole_numbers()?);
+            return Ok(());
+        }
+        let (shape, numbers) = file.numbers()?;
+        if let [number] = numbers[..] {
+            self.single.insert(name.to_owned(), number);
+        }
+        let tensor = Tensor::new(shape, numbers)?;
+        self.keep(name, tensor);
+        Ok(())
+    }
+
+    fn keep(&mut self, name: &str, tensor: Tensor) {
+        self.constants.push(tensor);
+        self.places.insert(name.to_owned(), Place::Constant(self.constants.len() - 1));
+    }
+
+    /// What a node does; `None` of one that only names a constant.
+    fn step(&mut self, node: &Node, name: &str) -> Result<Option<Step>, String> {
+        if node.operator == "Constant" {
+            let file = node.attributes.iter().find_map(|attribute| attribute.tensor.as_ref());
+            let (Some(file), [output]) = (file, &node.outputs[..]) else {
+                return Err("does not hold one tensor".to_owned());
+            };
+            return self.constant(output, file).map(|()| None);
+        }
+        let mut operator = Operator::read(&Stated::new(node, &self.whole, &self.single))?;
+        let mut inputs = Vec::new();
+        for input in node.inputs.iter().take(operator.takes()) {
+            let place = self.places.get(input).copied();
+            if place.is_none() && !input.is_empty() {
+                let input = input.escape_debug();
+                return Err(format!("takes in `{input}`, which nothing before it gives"));
+            }
+            inputs.push(place);
+        }
+        self.turn(&mut operator, &mut inputs)?;
+        let outputs = node.outputs.iter().map(|output| self.computed(output)).collect();
+        Ok(Some(Step { operator, name: name.to_owned(), inputs, outputs }))
+    }
+
+    /// Turns a constant matrix over once rather than each time it is multiplied by.
+    fn turn(
+        &mut self,
+        operator: &mut Operator,
+        inputs: &mut [Option<Place>],
+    ) -> Result<(), String> {
+        let Operator::Gemm { flips: [_, flip], .. } = operator else { return Ok(()) };
+        if let [_, Some(Place::Constant(at)), ..] = inputs
+            && *flip
+        {
+            self.constants.push(self.constants[*at].transposed()?);
+            *at = self.constants.len() - 1;
+            *flip = false;
+        }
+        Ok(())
+    }
+}
+
+impl Model for Network {
+    fn run(&self, seen: &[f32], memory: &mut Memory) -> Option<f64> {
+        self.output_of(seen, memory).ok()
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("shape", &self.seen.shape).finish_non_exhaustive()
+    }
+}

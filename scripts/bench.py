@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench_linux import bench_linux
+from bench_policy import bench_policies
 from bench_previous import previous, source
 from bench_sim import bench_sim
 from bench_start import bench_start
@@ -179,6 +180,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "studies": bench_studies,
     "video": bench_video,
     "linux": bench_linux,
+    "policies": bench_policies,
     "live": bench_live,
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use skyhop_model::CongestionState;
 
 use crate::bindings::{AckSample, CaEvent, Handover, RateSample, TcpSock};
+use crate::decider::Outputs;
 use crate::sock::Phase;
 
 /// The congestion control of one connection: the hooks of Linux's `tcp_congestion_ops`, called when Linux calls them,
@@ -76,6 +77,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()
     }
+
+    /// What whoever decides for it has said so far.
+    fn outputs(&self) -> Outputs {
+        Outputs::default()
+    }
 }
 
 impl<C: CongestionControl + ?Sized> CongestionControl for Box<C> {
@@ -145,5 +151,9 @@ impl<C: CongestionControl + ?Sized> CongestionControl for Box<C> {
 
     fn take_phases(&mut self) -> Vec<Phase> {
         (**self).take_phases()
+    }
+
+    fn outputs(&self) -> Outputs {
+        (**self).outputs()
     }
 }

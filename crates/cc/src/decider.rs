@@ -7,10 +7,49 @@ use skyhop_units::Duration;
 
 use crate::bindings::{Decision, Report};
 
+/// How often something was decided, and how often not as it was said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Decisions.
+    pub decisions: u64,
+    /// What was no number, and led to none.
+    pub not_a_number: u64,
+    /// What lay outside the bounds, and was moved to them.
+    pub clamped: u64,
+}
+
+impl Outputs {
+    /// Both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            decisions: self.decisions + other.decisions,
+            not_a_number: self.not_a_number + other.not_a_number,
+            clamped: self.clamped + other.clamped,
+        }
+    }
+
+    /// What to know of them, where there is anything.
+    pub fn warning(&self, whose: &str) -> Option<String> {
+        let Self { decisions, not_a_number, clamped } = self;
+        (not_a_number + clamped > 0).then(|| {
+            format!(
+                "{whose}: of {} outputs {not_a_number} were no number, which led to no decision, and {clamped} lay \
+                 outside the card's bounds, to which they were moved",
+                decisions + not_a_number
+            )
+        })
+    }
+}
+
 /// Decides for one connection. Reports come in their order, each once.
 pub trait Decider: fmt::Debug + Send {
     /// What is to be done about a report; `None`: nothing is decided.
     fn decide(&mut self, report: &Report) -> Option<Decision>;
+
+    /// What it has said so far.
+    fn outputs(&self) -> Outputs {
+        Outputs::default()
+    }
 }
 
 /// A decider with its decisions on their way to the connection.
@@ -38,6 +77,10 @@ impl Deciding {
             let decision = Decision { report_ns: report.at_ns, ..decision };
             self.on_the_way.push_back((report.at_ns.saturating_add(self.delay_ns), decision));
         }
+    }
+
+    pub(crate) fn outputs(&self) -> Outputs {
+        self.decider.outputs()
     }
 
     /// The newest that is there.

@@ -9,7 +9,7 @@ use crate::bindings::{
     self, AckSample, CaEvent, Handover, RateSample, Sock, TcpCongestionOps, TcpSock,
 };
 use crate::congestion_control::CongestionControl;
-use crate::decider::{Decider, Deciding};
+use crate::decider::{Decider, Deciding, Outputs};
 use crate::error::CcError;
 use crate::module::Module;
 use crate::registry::Setup;
@@ -228,6 +228,10 @@ impl CongestionControl for Instance {
 
     fn take_phases(&mut self) -> Vec<Phase> {
         std::mem::take(&mut self.phases)
+    }
+
+    fn outputs(&self) -> Outputs {
+        self.deciding.as_ref().map(Deciding::outputs).unwrap_or_default()
     }
 }
 

@@ -35,7 +35,7 @@ pub use bindings::{
 };
 pub use caller::Caller;
 pub use congestion_control::CongestionControl;
-pub use decider::Decider;
+pub use decider::{Decider, Outputs};
 pub use error::CcError;
 pub use instance::Instance;
 pub use map::MapValue;

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::Arc;
 
 use include_dir::{Dir, include_dir};
 use sha2::{Digest as _, Sha256};
 use skyhop_cc::{CcError, Controller, Instance, Module, Registry, Setup};
 use skyhop_model::POLICY_CC;
-use skyhop_policy::{Card, Counts, Pilot, Policy, PolicyError};
+use skyhop_policy::{Card, Pilot, Policy, PolicyError};
 use skyhop_units::Duration;
 
 use crate::error::CcFileError;
@@ -71,11 +70,10 @@ pub fn load_policy(file: &Path) -> Result<LoadedPolicy, CcFileError> {
     }
     let policy = Policy::with_network(card, &onnx)
         .map_err(|error| wrong(&network.file.to_string_lossy(), &error))?;
-    let counts = Arc::new(Counts::default());
     let made = policy.clone();
     // What the card says of TCP is wrong now, and not in the run.
-    controller(&policy, &counts, &Setup::default())?;
-    Registry::global().adopt(&name, move |setup| controller(&made, &counts, setup));
+    controller(&policy, &Setup::default())?;
+    Registry::global().adopt(&name, move |setup| controller(&made, setup));
     Ok(LoadedPolicy { sources, policy })
 }
 
@@ -89,11 +87,7 @@ impl LoadedPolicy {
 }
 
 /// One for a connection: `cc/policy.c` with the card's parameters before those of the scenario.
-fn controller(
-    policy: &Policy,
-    counts: &Arc<Counts>,
-    setup: &Setup<'_>,
-) -> Result<Controller, CcError> {
+fn controller(policy: &Policy, setup: &Setup<'_>) -> Result<Controller, CcError> {
     let given = setup.params.iter().copied();
     let (delays, given): (Vec<_>, Vec<_>) = given.partition(|(name, _)| *name == DELAY);
     let delay = delays.last().map_or(Ok(Duration::ZERO), |(_, value)| {
@@ -108,7 +102,7 @@ fn controller(
     let params: Vec<(&str, &str)> = params.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let setup = Setup { params: &params, ..*setup };
     let instance = Instance::with_setup(Module::find(POLICY_CC)?, &setup)?;
-    let pilot = Pilot::new(policy, Arc::clone(counts));
+    let pilot = Pilot::new(policy);
     Ok(Box::new(instance.decided_by(Box::new(pilot), delay)))
 }
 

@@ -18,5 +18,5 @@ pub use card::{ActionCard, Card, Feature, NetworkCard, ObservationCard, Of, Roun
 pub use error::PolicyError;
 pub use network::{Memory, Network};
 pub use observer::Observer;
-pub use pilot::{Counts, Model, Pilot, Policy};
+pub use pilot::{Model, Pilot, Policy};
 pub use quantity::{Quantities, Quantity};

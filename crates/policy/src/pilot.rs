@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use skyhop_cc::bindings::SKYHOP_LAST_REPORT;
-use skyhop_cc::{Decider, Decision, Report};
+use skyhop_cc::{Decider, Decision, Outputs, Report};
 
 use crate::action::Actor;
 use crate::card::Card;
@@ -51,32 +50,6 @@ impl Policy {
     }
 }
 
-/// How often something was decided, and how often not as the network said.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Decisions.
-    pub decisions: AtomicU64,
-    /// Outputs that were no number, and led to none.
-    pub not_a_number: AtomicU64,
-    /// Outputs beyond the card's bounds, which were moved to them.
-    pub clamped: AtomicU64,
-}
-
-impl Counts {
-    /// What to know of them, where there is anything.
-    pub fn warning(&self, title: &str) -> Option<String> {
-        let [decisions, none, clamped] =
-            [&self.decisions, &self.not_a_number, &self.clamped].map(|c| c.load(Ordering::Relaxed));
-        (none + clamped > 0).then(|| {
-            format!(
-                "{title}: of {} outputs {none} were no number, which led to no decision, and {clamped} lay outside the \
-                 card's bounds, to which they were moved",
-                decisions + none
-            )
-        })
-    }
-}
-
 /// A policy at work for one connection.
 #[derive(Debug)]
 pub struct Pilot {
@@ -85,19 +58,19 @@ pub struct Pilot {
     actor: Actor,
     memory: Memory,
     output: f64,
-    counts: Arc<Counts>,
+    outputs: Outputs,
 }
 
 impl Pilot {
     /// For a connection that has not reported yet.
-    pub fn new(policy: &Policy, counts: Arc<Counts>) -> Self {
+    pub fn new(policy: &Policy) -> Self {
         Self {
             observer: Observer::new(&policy.card),
             actor: Actor::new(&policy.card.action),
             memory: Memory::new(&policy.card),
             policy: policy.clone(),
             output: 0.0,
-            counts,
+            outputs: Outputs::default(),
         }
     }
 
@@ -120,15 +93,18 @@ impl Decider for Pilot {
         }
         let said = self.policy.model.run(seen, &mut self.memory);
         let Some(said) = said.filter(|said| said.is_finite()) else {
-            self.counts.not_a_number.fetch_add(1, Ordering::Relaxed);
+            self.outputs.not_a_number += 1;
             return None;
         };
         let [least, most] = self.policy.card.network.output;
         self.output = said.clamp(least, most);
         if self.output != said {
-            self.counts.clamped.fetch_add(1, Ordering::Relaxed);
+            self.outputs.clamped += 1;
         }
-        self.counts.decisions.fetch_add(1, Ordering::Relaxed);
+        self.outputs.decisions += 1;
         Some(self.actor.act(self.output, report))
+    }
+    fn outputs(&self) -> Outputs {
+        self.outputs
     }
 }

@@ -3,7 +3,7 @@
 use skyhop_app::{
     Action, App, Application, Event, FlowFacts, Kind as _, Reader, Side, TcpOptions, Transaction,
 };
-use skyhop_cc::{Controller, Handover, Phase};
+use skyhop_cc::{Controller, Handover, Outputs, Phase};
 use skyhop_model::{BufferSizes, mss};
 use skyhop_tcp::{
     ConnectionState, Endpoint, EndpointConfig, HostConfig, Packet, ReceiverConfig, SenderConfig,
@@ -75,6 +75,8 @@ pub(crate) struct Counted {
     pub(crate) retransmits: u64,
     pub(crate) sent: u64,
     pub(crate) marks: u64,
+    /// What whoever decides for the congestion control has said.
+    pub(crate) outputs: Outputs,
 }
 
 impl Conversation {
@@ -361,6 +363,7 @@ impl Connection {
             retransmits: info.retransmits,
             sent: info.sent,
             marks: info.delivered_ce,
+            outputs: sender.endpoint.sender().outputs(),
         }
     }
 }
@@ -372,6 +375,7 @@ impl Counted {
             retransmits: self.retransmits + other.retransmits,
             sent: self.sent + other.sent,
             marks: self.marks + other.marks,
+            outputs: self.outputs.plus(other.outputs),
         }
     }
 }

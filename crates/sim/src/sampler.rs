@@ -79,6 +79,9 @@ impl Sampler {
             match &mut flow.kind {
                 Kind::Tcp(conversation) if conversation.started => {
                     recorder.flow_ended(&flow_end(flow.plan.id, conversation, self.last));
+                    let whose = format!("flow {}", flow.plan.id);
+                    let warning = conversation.counted().outputs.warning(&whose);
+                    warning.into_iter().for_each(|warning| recorder.warn(warning));
                 }
                 Kind::Tcp(_) => {}
                 Kind::Udp(datagrams) => {

@@ -1,6 +1,6 @@
 //! The sending end of a connection.
 
-use skyhop_cc::TcpSock;
+use skyhop_cc::{Outputs, TcpSock};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::config::SenderConfig;
@@ -303,6 +303,11 @@ impl<C: CongestionControl> Sender<C> {
             self.end_flight();
         }
         leaving
+    }
+
+    /// What whoever decides for the congestion control has said so far.
+    pub fn outputs(&self) -> Outputs {
+        self.cc.outputs()
     }
 
     /// The congestion control, for announcements and for reading its state.

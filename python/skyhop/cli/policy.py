@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -88,3 +88,84 @@ def check(
         "files": ", ".join(Path(name).name for name in digests),
     }
     print_rows([row], as_json=as_json)
+
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE_OR_DIR",
+        help="A checkpoint of TensorFlow (its .index, or the directory of a model) or PyTorch.",
+    ),
+]
+
+
+@app.command()
+def convert(
+    source: Source,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="The network to write.")
+    ],
+    card: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose network it is, one of skyhop policy list."),
+    ] = None,
+    activation: Annotated[
+        Literal["relu", "tanh", "leaky-relu"] | None,
+        typer.Option(help="Instead of --card: what follows each layer but the last."),
+    ] = None,
+    last: Annotated[
+        Literal["tanh", "none"], typer.Option(help="What follows the last layer.")
+    ] = "none",
+    slope: Annotated[
+        float | None,
+        typer.Option(help="Of leaky-relu below 0; by default TensorFlow's 0.2, PyTorch's 0.01."),
+    ] = None,
+) -> None:
+    """Convert a published checkpoint into the ONNX network of its card.
+
+    Neither TensorFlow nor PyTorch is needed, and nothing in the checkpoint is run. A network of
+    dense layers that has no card here converts with --activation.
+
+    Example: skyhop policy convert Orca/models --card orca -o orca.onnx
+    """
+    from skyhop.data.files import write_file
+    from skyhop.errors import InputError
+    from skyhop.policies import NETWORKS, Activation, open_checkpoint, plain
+
+    _check_options(card, activation, last, slope)
+    if output.suffix != ".onnx":
+        raise InputError(f"{output}: expected a name that ends with .onnx")
+    if output.exists():
+        raise InputError(f"{output}: is there already: give another name")
+    checkpoint = open_checkpoint(source)
+    if card is not None:
+        network = NETWORKS[card](checkpoint, _inputs(card))
+    elif activation is not None:
+        after = Activation(last) if last != "none" else None
+        network = plain(checkpoint, Activation(activation, slope), after)
+    write_file(output, network.onnx())
+    print_note(f"{output}: written: {network}")
+
+
+def _check_options(
+    card: str | None, activation: str | None, last: str, slope: float | None
+) -> None:
+    from skyhop.errors import InputError
+    from skyhop.policies import NETWORKS
+
+    if (card is None) == (activation is None):
+        raise InputError("policy convert: expected either --card or --activation")
+    if card is not None and card not in NETWORKS:
+        raise InputError(f"--card {card}: expected one of {', '.join(NETWORKS)}")
+    if card is not None and (last != "none" or slope is not None):
+        raise InputError(f"--card {card}: says what follows its layers: leave --last and --slope")
+    if slope is not None and activation != "leaky-relu":
+        raise InputError(f"--slope {slope}: is for --activation leaky-relu")
+
+
+def _inputs(name: str) -> int:
+    """Return how many numbers the network of a card sees."""
+    from skyhop import _core
+
+    observation = tomllib.loads(dict(_core.policy_cards())[name])["observation"]
+    return len(observation["features"]) * int(observation["steps"])

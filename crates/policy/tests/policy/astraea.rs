@@ -1,11 +1,10 @@
 //! The card of Astraea against its agent's published rules, restated here step by step in its own units.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use skyhop_cc::{Decider as _, Report};
 use skyhop_needs::onnx::{Layer, network};
-use skyhop_policy::{Card, Counts, Observer, Pilot, Policy};
+use skyhop_policy::{Card, Observer, Pilot, Policy};
 
 use crate::draws::{Draws, reports};
 
@@ -105,8 +104,7 @@ fn it_does_what_its_authors_agent_does_with_random_weights() {
         Layer::Operator("Tanh"),
     ];
     let policy = Policy::with_network(card(), &network(50, &layers)).unwrap();
-    let (mut pilot, mut agent) =
-        (Pilot::new(&policy, Arc::new(Counts::default())), Agent::default());
+    let (mut pilot, mut agent) = (Pilot::new(&policy), Agent::default());
     for report in reports(7) {
         let seen = agent.see(&report);
         let hidden: Vec<f64> = (0..16)

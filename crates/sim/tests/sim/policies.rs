@@ -83,6 +83,13 @@ fn without_decisions_the_base_is_cubic_to_the_last_packet() {
         let seen = |data: &RunData| format!("{:?}", data.flows);
         assert_eq!(seen(&policy), seen(&cubic), "a queue of {queue} B");
         assert_eq!(fallbacks(&policy), 1, "it is said once");
+        let [warning] = &policy.summary.warnings[..] else {
+            panic!("{:?}", policy.summary.warnings)
+        };
+        assert!(
+            warning.starts_with("flow 0: of ") && warning.contains("were no number"),
+            "{warning}"
+        );
     }
 }
 
@@ -111,6 +118,26 @@ fn a_factor_moves_the_window_of_the_base() {
     let cubic = simulate(&fixed(20, 50, 125_000, 10, "[[flow]]\ncc = \"cubic\"\n"));
     assert_eq!(plain, cubic.summary.flows[0].goodput_bps, "a factor of 1 is CUBIC");
     assert!(less < plain * 9 / 10, "{less} {plain}");
+}
+
+/// One decision per round trip, of 50 ms at the least.
+#[test]
+fn reports_come_once_per_round_trip_where_asked() {
+    let directory = TempDir::new().unwrap();
+    let action = "moves = \"cwnd\"\nshape = \"power\"";
+    let card = card(
+        directory.path(),
+        "every = \"round-trip\"",
+        "{ of = \"cwnd\" }",
+        &[0.0],
+        f32::NAN,
+        action,
+    );
+    let data = simulate(&flow(&card, ""));
+    let warnings = data.summary.warnings.join("\n");
+    let told: u64 = warnings.split(' ').find_map(|word| word.parse().ok()).unwrap();
+    // The flow's number comes first, with a colon; of 10 s some are of longer round trips.
+    assert!((100..=200).contains(&told), "{warnings}");
 }
 
 #[test]

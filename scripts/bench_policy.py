@@ -1,0 +1,69 @@
+"""How many decisions of a learned sender's network a second has room for, in one thread."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from bench_previous import previous
+
+from skyhop import _core
+from skyhop.cli.terminal import print_rows
+from skyhop.policies.onnx import SAID, SEEN, Node, encode
+
+DECISIONS = 100_000
+SIZES = (50, 256, 128, 64, 1)
+"""Astraea's agent's."""
+CARD = """title = "bench"
+[observation]
+steps = 5
+features = [{features}]
+[network]
+file = "bench.onnx"
+[action]
+moves = "cwnd"
+shape = "step"
+step = 0.025
+"""
+
+
+def _network() -> bytes:
+    """Return a network of those sizes with drawn weights."""
+    draws = np.random.default_rng(1)
+    nodes, constants, name = [], {}, SEEN
+    for layer, (inputs, outputs) in enumerate(pairwise(SIZES)):
+        constants[f"w{layer}"] = draws.normal(0.0, inputs**-0.5, (inputs, outputs))
+        constants[f"b{layer}"] = draws.normal(0.0, 0.1, outputs)
+        is_last = outputs == SIZES[-1]
+        nodes.append(Node("Gemm", (name, f"w{layer}", f"b{layer}"), f"sum{layer}"))
+        name = SAID if is_last else f"out{layer}"
+        nodes.append(Node("Tanh" if is_last else "Relu", (f"sum{layer}",), name))
+    return encode(nodes, constants, SIZES[0], SIZES[-1])
+
+
+def policy_row(directory: Path) -> dict[str, object]:
+    """Return how fast it decides."""
+    (directory / "bench.onnx").write_bytes(_network())
+    card = directory / "bench.toml"
+    card.write_text(CARD.format(features=", ".join(['{ of = "cwnd" }'] * 10)), "utf-8")
+    seen = np.random.default_rng(2).normal(0.0, 1.0, (DECISIONS // 10, SIZES[0])).tolist()
+    began_s = time.monotonic()
+    for _ in range(10):
+        _core.ask_policy(str(card), seen)
+    took_s = time.monotonic() - began_s
+    name = "-".join(map(str, SIZES))
+    return {
+        "network": name,
+        "decisions per s": round(DECISIONS / took_s),
+        "before": previous("policies", name, "decisions_per_s"),
+    }
+
+
+def bench_policies() -> None:
+    """Print it for a network of the usual size."""
+    with tempfile.TemporaryDirectory() as directory:
+        row = policy_row(Path(directory))
+    print_rows([row], as_json=False, title="decisions of one network, one thread")

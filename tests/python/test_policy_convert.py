@@ -1,0 +1,442 @@
+"""`skyhop policy convert`: published checkpoints as the networks that cards name."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoints import (
+    blocks_of,
+    crc32c,
+    index_of,
+    torch_pickle,
+    write_bundle,
+    write_torch,
+    write_zip,
+)
+from conftest import Skyhop
+
+from damaged import Trial
+from skyhop import _core
+from skyhop.data.arrays import FloatArray
+from skyhop.errors import InputError
+from skyhop.policies import NETWORKS, Activation, Network, open_checkpoint, plain
+
+Tensors = dict[str, FloatArray]
+
+_PROBE = """\
+title = "Probe"
+[observation]
+steps = {inputs}
+features = [{{ of = "cwnd" }}]
+[network]
+file = "{network}"
+[action]
+moves = "cwnd"
+shape = "step"
+"""
+
+
+def says(network: Network, restated: Callable[[FloatArray], float], file: Path) -> None:
+    """Compare what a network says, as flows ask it, with a restatement of it."""
+    file.write_bytes(network.onnx())
+    inputs = len(network.layers[0].weight)
+    card = file.with_suffix(".toml")
+    card.write_text(_PROBE.format(inputs=inputs, network=file.name), "utf-8")
+    seen = rounded(np.random.default_rng(7).normal(size=(50, inputs)))
+    expected = [restated(row) for row in seen]
+    assert _core.ask_policy(str(card), seen.tolist()) == pytest.approx(expected, abs=1e-5)
+    assert np.ptp(expected) > 0.05, "it looks at what it sees"
+
+
+def dense(draw: np.random.Generator, inputs: int, outputs: int) -> tuple[FloatArray, FloatArray]:
+    weight = draw.normal(size=(inputs, outputs)) / np.sqrt(inputs)
+    return rounded(weight), rounded(draw.normal(size=outputs) * 0.1)
+
+
+def rounded(values: FloatArray) -> FloatArray:
+    """Return what is left of numbers in a checkpoint."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def actor(sizes: list[int]) -> Tensors:
+    """Return the tensors of Astraea's or Orca's actor, and what lies beside them."""
+    draw = np.random.default_rng(11)
+    tensors: Tensors = {"global_step": np.zeros(())}
+    for i, (inputs, outputs) in enumerate(pairwise(sizes)):
+        is_last = i == len(sizes) - 2
+        name = "actor/dense" if is_last else f"actor/fc{i + 1}"
+        tensors[f"{name}/kernel"], tensors[f"{name}/bias"] = dense(draw, inputs, outputs)
+        tensors[f"{name}/kernel/Adam"] = np.zeros((inputs, outputs))
+        tensors[f"target_{name}/kernel"] = np.ones((inputs, outputs))
+        if not is_last:
+            norm = f"actor/batch_normalization{f'_{i}' if i else ''}"
+            tensors[f"{norm}/beta"] = rounded(draw.normal(size=outputs) * 0.1)
+            tensors[f"{norm}/moving_mean"] = rounded(draw.normal(size=outputs) * 0.2)
+            tensors[f"{norm}/moving_variance"] = rounded(draw.uniform(0.1, 2.0, outputs))
+    return tensors
+
+
+def restated_actor(tensors: Tensors, hidden: int) -> Callable[[FloatArray], float]:
+    """Restate the actor as its authors wrote it, step by step."""
+
+    def run(x: FloatArray) -> float:
+        for i in range(hidden):
+            x = x @ tensors[f"actor/fc{i + 1}/kernel"] + tensors[f"actor/fc{i + 1}/bias"]
+            norm = f"actor/batch_normalization{f'_{i}' if i else ''}"
+            deviation = np.sqrt(tensors[f"{norm}/moving_variance"] + 1e-3)
+            x = (x - tensors[f"{norm}/moving_mean"]) / deviation + tensors[f"{norm}/beta"]
+            x = np.where(x > 0, x, 0.2 * x)
+        x = np.tanh(x @ tensors["actor/dense/kernel"] + tensors["actor/dense/bias"])
+        return float(x[0])
+
+    return run
+
+
+def aurora(names: list[str], weight: str, bias: str) -> Tensors:
+    draw = np.random.default_rng(13)
+    sizes = [(30, 32), (32, 16), (16, 1)]
+    tensors: Tensors = {}
+    for name, (inputs, outputs) in zip(names, sizes, strict=True):
+        tensors[f"{name}{weight}"], tensors[f"{name}{bias}"] = dense(draw, inputs, outputs)
+    return tensors
+
+
+def chained(
+    layers: list[tuple[FloatArray, FloatArray]],
+    hidden: Callable[[FloatArray], FloatArray],
+    last: Callable[[FloatArray], FloatArray] = lambda x: x,
+) -> Callable[[FloatArray], float]:
+    def run(x: FloatArray) -> float:
+        for i, (weight, bias) in enumerate(layers):
+            x = (last if i == len(layers) - 1 else hidden)(x @ weight + bias)
+        return float(x[0])
+
+    return run
+
+
+def pairs(tensors: Tensors) -> list[tuple[FloatArray, FloatArray]]:
+    values = list(tensors.values())
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def transposed(tensors: Mapping[str, FloatArray]) -> Tensors:
+    """Return weights as PyTorch has them: by output and input."""
+    return {name: held.T if held.ndim == 2 else held for name, held in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("card", "sizes"),
+    [("astraea", [50, 256, 128, 64, 1]), ("orca", [70, 256, 256, 1])],
+)
+def test_actors_of_tensorflow_say_what_their_authors_say(
+    tmp_path: Path, skyhop: Skyhop, card: str, sizes: list[int]
+) -> None:
+    tensors = actor(sizes)
+    write_bundle(tmp_path / "models" / "model.ckpt-7", tensors)
+    write_bundle(tmp_path / "models" / "model.ckpt-3", {"other": np.zeros(1)})
+    noted = 'model_checkpoint_path: "/home/x/model.ckpt-7"\n'
+    (tmp_path / "models" / "checkpoint").write_text(noted, "utf-8")
+    done = skyhop("policy", "convert", "models", "--card", card, "-o", f"{card}.onnx")
+    assert done.returncode == 0, done.stderr
+    hidden = "".join(f"{size} leaky-relu 0.2 -> " for size in sizes[1:-1])
+    assert f"{sizes[0]} -> {hidden}1 tanh" in done.stderr + done.stdout
+    # It fits its card, as it comes with skyhop.
+    assert skyhop("policy", "new", f"{card}.toml", "--from", card).returncode == 0
+    _, features, steps, files = _core.check_policy(str(tmp_path / f"{card}.toml"))
+    assert len(features) * steps == sizes[0]
+    assert any(Path(name).name == f"{card}.onnx" for name in files)
+    network = NETWORKS[card](open_checkpoint(tmp_path / "models"), sizes[0])
+    assert network.onnx() == (tmp_path / f"{card}.onnx").read_bytes()
+    says(network, restated_actor(tensors, len(sizes) - 2), tmp_path / "probe.onnx")
+
+
+@pytest.mark.parametrize("scope", ["model", "pi/model"])
+def test_aurora_is_the_mean_of_its_policy(tmp_path: Path, scope: str) -> None:
+    tensors = aurora([f"{scope}/pi_fc0", f"{scope}/pi_fc1", f"{scope}/pi"], "/w", "/b")
+    beside = {"model/pi/logstd": np.zeros((1, 1)), "oldpi/model/pi/w": np.ones((16, 1))}
+    write_bundle(tmp_path / "saved" / "variables" / "variables", tensors | beside)
+    network = NETWORKS["aurora"](open_checkpoint(tmp_path / "saved"), 30)
+    assert str(network) == "30 -> 32 tanh -> 16 tanh -> 1"
+    says(network, chained(pairs(tensors), np.tanh), tmp_path / "probe.onnx")
+
+
+def test_aurora_of_stable_baselines3_is_the_same_network(tmp_path: Path) -> None:
+    names = ["mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net"]
+    tensors = aurora(names, ".weight", ".bias")
+    critic = {"value_net.weight": np.ones((1, 16)), "log_std": np.zeros(1)}
+    write_torch(tmp_path / "policy.pth", transposed(tensors) | critic)
+    of_torch = NETWORKS["aurora"](open_checkpoint(tmp_path / "policy.pth"), 30)
+    write_bundle(tmp_path / "tf", aurora(["model/pi_fc0", "model/pi_fc1", "model/pi"], "/w", "/b"))
+    assert of_torch.onnx() == NETWORKS["aurora"](open_checkpoint(tmp_path / "tf"), 30).onnx()
+
+
+@pytest.mark.parametrize(
+    ("hidden", "last", "restated"),
+    [
+        (Activation("relu"), None, lambda x: np.maximum(x, 0)),
+        (Activation("tanh"), Activation("tanh"), np.tanh),
+        (Activation("leaky-relu"), None, lambda x: np.where(x > 0, x, 0.01 * x)),
+        (Activation("leaky-relu", 0.3), None, lambda x: np.where(x > 0, x, 0.3 * x)),
+    ],
+)
+def test_a_plain_network_of_pytorch(
+    tmp_path: Path,
+    hidden: Activation,
+    last: Activation | None,
+    restated: Callable[[FloatArray], FloatArray],
+) -> None:
+    # Its last layer comes last in the file, not by its name.
+    tensors = aurora(["net.10", "net.2", "head"], ".weight", ".bias")
+    write_torch(tmp_path / "mine.pt", transposed(tensors), nested="actor")
+    network = plain(open_checkpoint(tmp_path / "mine.pt"), hidden, last)
+    closing = np.tanh if last else lambda x: x
+    says(network, chained(pairs(tensors), restated, closing), tmp_path / "probe.onnx")
+
+
+def test_a_plain_network_of_tensorflow_is_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+    names = [f"layer_with_weights-{i}" for i in (2, 9, 10)]
+    tensors = aurora(names, f"/kernel{suffix}", f"/bias{suffix}")
+    kept = {f"{names[0]}/kernel/.OPTIMIZER_SLOT/optimizer/m{suffix}": np.ones((30, 32))}
+    write_bundle(tmp_path / "mine", tensors | kept | {f"save_counter{suffix}": np.ones(())})
+    network = plain(open_checkpoint(tmp_path / "mine.index"), Activation("relu"), None)
+    restated = chained(pairs(tensors), lambda x: np.maximum(x, 0))
+    says(network, restated, tmp_path / "probe.onnx")
+
+
+def test_the_command_converts_plain_networks_and_overwrites_nothing(
+    tmp_path: Path, skyhop: Skyhop
+) -> None:
+    tensors = aurora(["a.0", "a.2", "a.4"], ".weight", ".bias")
+    write_torch(tmp_path / "mine.pt", transposed(tensors))
+    command = ("policy", "convert", "mine.pt", "--activation", "leaky-relu", "--last", "tanh")
+    done = skyhop(*command, "-o", "mine.onnx")
+    assert done.returncode == 0, done.stderr
+    assert "30 -> 32 leaky-relu 0.01 -> 16 leaky-relu 0.01 -> 1 tanh" in done.stderr + done.stdout
+    written = (tmp_path / "mine.onnx").read_bytes()
+    again = skyhop(*command, "-o", "mine.onnx")
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert "is there already" in again.stderr
+    assert (tmp_path / "mine.onnx").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("options", "says_"),
+    [
+        ((), "either --card or --activation"),
+        (("--card", "orca", "--activation", "relu"), "either --card or --activation"),
+        (("--card", "none"), "expected one of astraea, aurora, orca"),
+        (("--card", "orca", "--slope", "0.1"), "leave --last and --slope"),
+        (("--activation", "relu", "--slope", "0.1"), "is for --activation leaky-relu"),
+        (("--card", "orca"), "is not there, nor is nowhere.index"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    tmp_path: Path, skyhop: Skyhop, options: tuple[str, ...], says_: str
+) -> None:
+    done = skyhop("policy", "convert", "nowhere", *options, "-o", "x.onnx")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert says_ in done.stderr
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def refusal(run: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as raised:
+        run()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def converted(place: Path, card: str = "orca", inputs: int = 70) -> Network:
+    return NETWORKS[card](open_checkpoint(place), inputs)
+
+
+def test_a_network_of_another_shape_is_told_with_both(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "m", actor([60, 8, 8, 1]))
+    said = refusal(lambda: converted(tmp_path / "m"))
+    assert "actor/fc1/kernel holds 60 x 8 numbers; expected 70 x any" in said
+    write_bundle(tmp_path / "m", actor([70, 8, 8, 2]))
+    assert "dense/kernel holds 8 x 2 numbers; expected 8 x 1" in refusal(
+        lambda: converted(tmp_path / "m")
+    )
+    tensors = actor([70, 8, 8, 1])
+    tensors["actor/fc2/bias"] = np.zeros(9)
+    write_bundle(tmp_path / "m", tensors)
+    assert "fc2/bias holds 9 numbers; expected 8" in refusal(lambda: converted(tmp_path / "m"))
+
+
+def test_a_tensor_that_is_missing_is_told_with_those_that_are_there(tmp_path: Path) -> None:
+    tensors = actor([70, 8, 8, 1])
+    del tensors["actor/fc2/kernel"]
+    write_bundle(tmp_path / "m", tensors)
+    said = refusal(lambda: converted(tmp_path / "m"))
+    assert "has no tensor actor/fc2/kernel; it has actor/batch_normalization/beta, " in said
+    assert "Adam" not in said
+
+
+def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
+    tensors = actor([70, 8, 8, 1])
+    tensors["actor/dense/bias"] = np.array([np.nan])
+    write_bundle(tmp_path / "m", tensors)
+    assert "dense/bias holds what is no number" in refusal(lambda: converted(tmp_path / "m"))
+    tensors["actor/dense/bias"] = np.zeros(1)
+    tensors["actor/batch_normalization/moving_variance"] = np.full(8, -1.0)
+    write_bundle(tmp_path / "m", tensors)
+    assert "moving_variance has a number below 0" in refusal(lambda: converted(tmp_path / "m"))
+
+
+def test_a_plain_network_has_nothing_beside_its_layers(tmp_path: Path) -> None:
+    tensors = transposed(aurora(["0", "2", "4"], ".weight", ".bias"))
+    write_torch(tmp_path / "m.pt", tensors | {"1.running_mean": np.zeros(32)})
+    relu = Activation("relu")
+    said = refusal(lambda: plain(open_checkpoint(tmp_path / "m.pt"), relu, None))
+    assert "found 1.running_mean" in said
+    write_torch(tmp_path / "m.pt", dict(reversed(tensors.items())))
+    said = refusal(lambda: plain(open_checkpoint(tmp_path / "m.pt"), relu, None))
+    assert "2.weight holds 16 x 32 numbers; expected any x 1" in said
+
+
+def test_checksums_are_those_of_tensorflow() -> None:
+    from skyhop.policies import bundle
+
+    assert crc32c(b"123456789") == bundle.crc32c(b"123456789") == 0xE3069283
+
+
+def test_a_bundle_with_any_byte_cut_or_changed_is_refused(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "m", actor([70, 2, 2, 1]))
+    network = converted(tmp_path / "m").onnx()
+    for name in ("m.index", "m.data-00000-of-00001"):
+        file = tmp_path / name
+        whole = file.read_bytes()
+        for at in range(0, len(whole), 97 if "index" in name else 211):
+            for damaged in (whole[:at], flipped(whole, at)):
+                file.write_bytes(damaged)
+                said = refused_or_same(lambda: converted(tmp_path / "m"), network)
+                assert "\n" not in said
+                # What training kept is not read.
+                assert name in said or (not said and "data" in name), at
+        file.write_bytes(whole)
+
+
+def refused_or_same(network: Callable[[], Network], before: bytes) -> str:
+    """Return how a damaged checkpoint is refused; where it is not, its network is as before."""
+    try:
+        made = network().onnx()
+    except InputError as error:
+        return str(error)
+    assert made == before
+    return ""
+
+
+def flipped(whole: bytes, at: int) -> bytes:
+    return whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]
+
+
+def test_a_bundle_without_its_numbers_or_compressed_is_told(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "m", actor([70, 2, 2, 1]))
+    (tmp_path / "m.data-00000-of-00001").unlink()
+    assert "m.data-00000-of-00001: cannot be read: No such" in refusal(
+        lambda: converted(tmp_path / "m.meta")
+    )
+    (tmp_path / "m.index").write_bytes(index_of(list(blocks_of({b"": b""})), compression=1))
+    assert "blocks are compressed" in refusal(lambda: converted(tmp_path / "m"))
+    write_bundle(tmp_path / "n", {"a": np.zeros(1)})
+    assert "expected one checkpoint (*.index), found m.index, n.index" in refusal(
+        lambda: converted(tmp_path)
+    )
+
+
+def test_a_torch_file_with_any_byte_cut_or_changed_is_read_or_refused(tmp_path: Path) -> None:
+    file = tmp_path / "m.pt"
+    write_torch(file, transposed(aurora(["0", "2", "4"], ".weight", ".bias")))
+    whole = file.read_bytes()
+    relu = Activation("relu")
+    network = plain(open_checkpoint(file), relu, None).onnx()
+    refused = 0
+    for at in range(0, len(whole), 61):
+        for damaged in (whole[:at], flipped(whole, at)):
+            file.write_bytes(damaged)
+            said = refused_or_same(lambda: plain(open_checkpoint(file), relu, None), network)
+            assert "\n" not in said
+            # A zip says some things twice, and others that nobody reads.
+            refused += said != ""
+    assert refused > len(whole) // 61
+
+
+class _Hostile:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, call: Callable[..., object], *arguments: object) -> None:
+        self.call, self.arguments = call, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.call, self.arguments
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("call", [os.system, eval, getattr, __import__])
+def test_a_hostile_pickle_is_refused_and_does_not_run(
+    tmp_path: Path, skyhop: Skyhop, call: Callable[..., object], protocol: int
+) -> None:
+    trace = tmp_path / "ran"
+    arguments = {os.system: (f"touch {trace}",), eval: (f"open({str(trace)!r}, 'w')",)}
+    hostile = _Hostile(call, *arguments.get(call, ("os", "system")))
+    write_zip(tmp_path / "m.pt", pickle.dumps({"a.weight": hostile}, protocol), [])
+    said = refusal(lambda: open_checkpoint(tmp_path / "m.pt"))
+    assert f"{call.__name__}, which is not called here" in said
+    done = skyhop("policy", "convert", "m.pt", "--activation", "relu", "-o", "m.onnx")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert not trace.exists()
+    assert not (tmp_path / "m.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "says_"),
+    [
+        # What a pickle notes under number 2^31 would have room made for all before it.
+        (b"\x80\x02}r\x00\x00\x00\x80.", "notes more than it holds"),
+        (b"\x80\x05\x96\x00\x00\x00\x00\x00\x00\x00\x10.", "in a bytearray8"),
+        (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.", "damaged"),
+        (b"\x80\x02]q\x00.", "no dictionary of tensors"),
+        (b"\x80\x02ctorch.nn\nLinear\n.", "names torch.nn.Linear"),
+    ],
+)
+def test_a_pickle_of_something_else_is_refused(tmp_path: Path, data: bytes, says_: str) -> None:
+    write_zip(tmp_path / "m.pt", data, [])
+    said = refusal(lambda: open_checkpoint(tmp_path / "m.pt"))
+    assert says_ in said
+    (tmp_path / "m.pt").write_bytes(data)
+    assert "expected what torch.save" in refusal(lambda: open_checkpoint(tmp_path / "m.pt"))
+
+
+def test_damaged_pickles_of_pytorch(tmp_path: Path) -> None:
+    tensors = transposed(aurora(["0", "2", "4"], ".weight", ".bias"))
+    file = tmp_path / "m.pt"
+
+    def read(data: bytes) -> object:
+        write_zip(file, data, list(tensors.values()))
+        checkpoint = open_checkpoint(file)
+        return [checkpoint.read(name) for name in checkpoint.shapes]
+
+    Trial("policy-torch", [torch_pickle(tensors)], is_text=False).run(read)
+
+
+def test_damaged_blocks_of_tensorflow(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "m", actor([70, 2, 2, 1]))
+    whole = (tmp_path / "m.index").read_bytes()
+    # It ends with how many places to begin at it has, which is followed by how it is compressed.
+    name, block = b"z", whole[: whole.index(b"\2\0\0\0\0") + 4]
+
+    def read(data: bytes) -> object:
+        (tmp_path / "m.index").write_bytes(index_of([(name, data)]))
+        checkpoint = open_checkpoint(tmp_path / "m")
+        return [checkpoint.read(tensor) for tensor in checkpoint.shapes]
+
+    Trial("policy-bundle", [block], is_text=False).run(read)

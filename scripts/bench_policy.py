@@ -17,6 +17,7 @@ from skyhop.policies.onnx import SAID, SEEN, Node, encode
 DECISIONS = 100_000
 SIZES = (50, 256, 128, 64, 1)
 """Astraea's agent's."""
+NETWORK = "-".join(map(str, SIZES))
 CARD = """title = "bench"
 [observation]
 steps = 5
@@ -54,11 +55,10 @@ def policy_row(directory: Path) -> dict[str, object]:
     for _ in range(10):
         _core.ask_policy(str(card), seen)
     took_s = time.monotonic() - began_s
-    name = "-".join(map(str, SIZES))
     return {
-        "network": name,
+        "network": NETWORK,
         "decisions per s": round(DECISIONS / took_s),
-        "before": previous("policies", name, "decisions_per_s"),
+        "before": previous("policies", NETWORK, "decisions_per_s"),
     }
 
 

@@ -6,6 +6,7 @@ import tomllib
 
 import bench
 import bench_linux
+import bench_policy
 import bench_previous
 import bench_sim
 import bench_start
@@ -22,6 +23,7 @@ def test_every_figure_of_before_belongs_to_a_row() -> None:
         "studies": {load.row for load in bench_study.LOADS},
         "video": set(bench_video.SESSIONS),
         "linux": set(bench_linux.WAYS),
+        "policies": {bench_policy.NETWORK},
     }
     assert {part: set(content[part]) - names for part, names in rows.items()} == {
         part: set() for part in rows

@@ -39,6 +39,8 @@ Examples:
 
   skyhop study run geo-table4 -o runs/geo-table4 --reuse runs/geo-table1-2
 
+  skyhop study run leo-fig5 -o runs/fig5 --policy astraea=astraea.toml
+
   skyhop study run satcp-fig9 -o runs/fig9 --figures paper --format pdf --width one-column
 """
 
@@ -50,6 +52,12 @@ Example:
   skyhop study show studies/satcp-table1.toml
 """
 
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=CARD.toml", help="A learned sender beside the study's: see skyhop policy."
+    ),
+]
 Source = Annotated[
     str,
     typer.Argument(
@@ -86,6 +94,7 @@ def run(
         list[Path] | None,
         typer.Option(metavar="DIR", help="A study's directory whose runs are taken, if the same."),
     ] = None,
+    policy: Policies = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and failures as JSON.")
     ] = False,
@@ -102,7 +111,7 @@ def run(
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
     files = figure_files(figures, kinds, width, FIGURE_KINDS)
-    study = load_study(_found(source))
+    study = load_study(_found(source), _policies(policy))
     signal.signal(signal.SIGTERM, _interrupt)
     so_far = (0, study.run_count)
 
@@ -132,6 +141,19 @@ def run(
     if done.failures:
         print_note(f"{output}: {len(done.failures)} runs failed: see {output / 'failures.json'}")
         raise typer.Exit(EXIT_FAILED)
+
+
+def _policies(given: list[str] | None) -> dict[str, Path]:
+    """Return names and cards."""
+    from skyhop.errors import InputError
+
+    cards: dict[str, Path] = {}
+    for text in given or ():
+        name, equals, card = text.partition("=")
+        if not (name and equals and card):
+            raise InputError(f"--policy {text}: expected NAME=CARD.toml, such as astraea=a.toml")
+        cards[name] = Path(card)
+    return cards
 
 
 @app.command("list")

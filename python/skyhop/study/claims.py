@@ -106,7 +106,7 @@ def _findings(claim: CheckedClaim, results: Results) -> Iterator[Finding]:
 
 def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) -> Expression | None:
     check_choice(study, claim.each, f"{origin}.each")
-    if claim.check is None:
+    if claim.check is None or (claim.policy and not _has_policy(study, claim.policy)):
         return None
     where = f"{origin}.check"
     expression = parse_expression(claim.check, where)
@@ -126,6 +126,10 @@ def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) ->
             )
         check_choice(study, chosen, f"{where}: {name}")
     return expression
+
+
+def _has_policy(study: StudyFile, name: str) -> bool:
+    return any(axis.points is not None and name in axis.points for axis in study.axis)
 
 
 def _each(claim: Claim) -> Iterator[dict[str, object]]:

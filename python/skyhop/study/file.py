@@ -381,13 +381,18 @@ class Claim(_Strict):
     each: dict[str, list[Value]] = {}
     """Check once for each of these values; the claim holds when all of them do."""
     cannot_be_told: str = ""
-    """Instead of a check: why there can be none."""
+    """Instead of a check: why there can be none. With `policy`: why not without that one."""
+    policy: str = ""
+    """The learned sender that it is about, whose card is given as the study is run."""
     note: str = ""
     """What a reader should know about it."""
 
     @model_validator(mode="after")
     def _is_checked_or_says_why_not(self) -> Claim:
-        if (self.check is None) != bool(self.cannot_be_told.strip()):
+        has_why = bool(self.cannot_be_told.strip())
+        if self.policy and (self.check is None or not has_why):
+            raise ValueError("`policy` goes with `check`, and with why it `cannot_be_told` without")
+        if not self.policy and (self.check is None) != has_why:
             raise ValueError("expected either `check`, or why it `cannot_be_told`")
         if self.check is None and self.each:
             raise ValueError("`each` goes with `check`")

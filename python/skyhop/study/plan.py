@@ -25,6 +25,7 @@ from skyhop.study.others import OTHERS, other
 from skyhop.study.panels import check_panels, check_published
 from skyhop.study.prediction import find_data
 from skyhop.study.relative import check_relative
+from skyhop.study.senders import with_policies
 
 
 @dataclass(frozen=True)
@@ -173,15 +174,24 @@ class Study:
         )
 
 
-def load_study(source: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
+def load_study(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    policies: Mapping[str, Path] | None = None,
+) -> Study:
     """Read a study from a file, or from a dictionary as the file would have it.
+
+    Args:
+        source: the file, or its content.
+        policies: learned senders that run beside the study's: name and card (`senders`).
 
     Raises:
         InputError: one line that names the file, the key and what was expected.
     """
     if isinstance(source, Mapping):
-        return Study(parse_study(dict(source), "the study"), "the study")
-    return Study(read_study_file(source), os.fspath(source))
+        file, origin = parse_study(dict(source), "the study"), "the study"
+    else:
+        file, origin = read_study_file(source), os.fspath(source)
+    return Study(with_policies(file, policies or {}, origin), origin)
 
 
 def describe(labels: Mapping[str, object]) -> str:

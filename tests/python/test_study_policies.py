@@ -1,0 +1,107 @@
+"""Cards of the user's among the senders of a study: `skyhop study run STUDY --policy NAME=CARD`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Skyhop
+from onnx_file import linear
+
+from skyhop.errors import InputError
+from skyhop.study import load_study
+
+STUDY = """\
+title = "Two senders"
+question = "Which has more?"
+[scenario.path]
+kind = "fixed"
+rtt = "50 ms"
+[scenario.link]
+rate = "20 Mbit/s"
+[scenario.run]
+duration = "5 s"
+[[scenario.flow]]
+[[axis]]
+name = "sender"
+[axis.points]
+"Cubic" = { "flow.0.cc" = "cubic" }
+"SaTCP" = { "flow.0.cc" = "satcp", "signal.source" = "path" }
+[[claim]]
+text = "the learned one has the least"
+check = 'goodput(sender="Learned") < goodput(sender="Cubic")'
+policy = "Learned"
+cannot_be_told = "its weights are the user's"
+"""
+CARD = """\
+title = "Forty packets"
+[observation]
+features = [{ of = "cwnd", times = 0.025 }]
+[network]
+file = "forty.onnx"
+[action]
+moves = "cwnd"
+shape = "power"
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Write the study, and beside it a card."""
+    (tmp_path / "card.toml").write_text(CARD, "utf-8")
+    (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
+    (tmp_path / "study.toml").write_text(STUDY, "utf-8")
+    return tmp_path / "study.toml"
+
+
+def test_a_card_is_a_sender_and_its_claim_is_told(study: Path, skyhop: Skyhop) -> None:
+    run = ("study", "run", str(study), "--json", "-o")
+    without = skyhop(*run, "without")
+    assert without.returncode == 0, without.stderr
+    assert json.loads(without.stdout)["claims"][0]["verdict"] == "cannot be told"
+    # Whatever the case: the claim's word is what the report has.
+    done = skyhop(*run, "with", "--policy", "learned=card.toml")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["claims"][0]["verdict"] == "holds"
+    points = load_study(study, {"learned": study.with_name("card.toml")}).points
+    assert [dict(point.labels) for point in points] == [
+        {"sender": "Cubic"}, {"sender": "SaTCP"}, {"sender": "Learned"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "expected"),
+    [
+        ("learned", "none.toml", "--policy learned=none.toml: there is no such file"),
+        ("Cubic", "card.toml", "--policy Cubic: the study has a sender of that name"),
+    ],
+)
+def test_what_cannot_be_one_is_refused(study: Path, name: str, card: str, expected: str) -> None:
+    place = study.with_name(card) if study.with_name(card).exists() else Path(card)
+    with pytest.raises(InputError, match=expected.replace(".", r"\.")) as caught:
+        load_study(study, {name: place})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_without_senders_says_so(study: Path, skyhop: Skyhop) -> None:
+    text = study.read_text("utf-8").replace("flow.0.cc", "flow.0.ecn").replace('"cubic"', "true")
+    study.write_text(text.replace('"satcp"', "false"), "utf-8")
+    done = skyhop("study", "run", str(study), "-o", "out", "--policy", "a=card.toml")
+    assert done.returncode == 2
+    assert "no axis of senders" in done.stderr
+    wrong = skyhop("study", "run", str(study), "-o", "out", "--policy", "card.toml")
+    assert "expected NAME=CARD.toml" in wrong.stderr
+
+
+def test_every_claim_about_astraea_can_be_told_with_its_card(study: Path) -> None:
+    """Only whether its figures are there: its weights are its authors'."""
+    card, told = study.with_name("card.toml"), 0
+    for file in sorted((ROOT / "studies").glob("leo-fig*.toml")):
+        if 'policy = "Astraea"' not in file.read_text("utf-8"):
+            continue
+        for checked in load_study(file, {"astraea": card}).claims:
+            if checked.claim.policy:
+                assert checked.expression is not None, checked.claim.text
+                told += 1
+    assert told == 13

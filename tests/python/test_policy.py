@@ -14,7 +14,7 @@ from onnx_file import linear
 
 import skyhop as sh
 from skyhop import _core
-from skyhop.errors import InputError
+from skyhop.errors import InputError, RunError
 from skyhop.study.plan import load_study
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
@@ -136,6 +136,62 @@ def test_a_damaged_network_is_one_line(card: Path) -> None:
     assert not any("\n" in line for line in said)
 
 
+@pytest.fixture
+def in_python(card: Path) -> Path:
+    """Write the page's function in the place of the card's network."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    card.with_name("decide.py").write_text(code, "utf-8")
+    card.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
+    return card
+
+
+def test_a_function_in_python_decides_as_the_network_does(card: Path) -> None:
+    network = card.with_name("network.toml")
+    network.write_text(card.read_text("utf-8"), "utf-8")
+    seen = [[number / 7] for number in range(20)]
+    said = _core.ask_policy(str(network), seen)
+    scenario = card.with_name("scenario.toml")
+    by_network = sh.sim(scenario, card.with_name("a")).flows
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    card.with_name("decide.py").write_text(code, "utf-8")
+    card.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
+    assert _core.ask_policy(str(card), seen) == pytest.approx(said, abs=1e-5)
+    run = sh.sim(scenario, card.with_name("b"))
+    assert run.flows.equals(by_network)
+    files = json.loads((card.with_name("b") / "run.json").read_text("utf-8"))["cc_files"]
+    assert {Path(name).name for name in files} == {"forty.toml", "decide.py"}
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "says"),
+    [
+        ("def decide(seen):\n    return 1 / 0\n", RunError, "decide.py:2: ZeroDivisionError"),
+        ("def decide(seen):\n    return 'much'\n", RunError, "decide.py"),
+        ("decide = 3\n", InputError, "defines no function decide(seen)"),
+        ("import nothing_at_all\n", InputError, "decide.py:1: ModuleNotFoundError"),
+        ("def decide(seen)\n", InputError, "SyntaxError"),
+    ],
+)
+def test_what_is_wrong_in_python_is_one_line(
+    in_python: Path, code: str, error: type[Exception], says: str
+) -> None:
+    in_python.with_name("decide.py").write_text(code, "utf-8")
+    with pytest.raises(error, match=re.escape(says)) as raised:
+        sh.sim(in_python.with_name("scenario.toml"), in_python.with_name("run"))
+    assert "\n" not in str(raised.value)
+    # What went wrong once is not what goes wrong next.
+    in_python.with_name("decide.py").write_text("def decide(seen):\n    return 0\n", "utf-8")
+    sh.sim(in_python.with_name("scenario.toml"), in_python.with_name("next"))
+
+
+def test_an_error_in_python_is_told_to_who_asks(in_python: Path) -> None:
+    in_python.with_name("decide.py").write_text("def decide(seen):\n    return seen[9]\n", "utf-8")
+    with pytest.raises(RunError, match="IndexError"):
+        _core.ask_policy(str(in_python), [[1.0]])
+    with pytest.raises(InputError, match="sees 1 numbers at once, not 2"):
+        _core.ask_policy(str(in_python), [[1.0, 2.0]])
+
+
 @pytest.mark.alone
 def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -> None:
     needs_namespaces()
@@ -148,3 +204,14 @@ def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -
     assert run.summary["flows"][0]["goodput_bps"] == pytest.approx(simulated, rel=0.07)
     flows = run.flows.to_pandas()
     assert flows[flows.t_ns > 2e9].cwnd_packets.median() == 40
+
+
+@pytest.mark.alone
+def test_a_live_run_asks_no_function_in_python(in_python: Path, skyhop: Skyhop) -> None:
+    needs_namespaces()
+    out = in_python.with_name("live")
+    live = skyhop("live", str(in_python.with_name("scenario.toml")), "-o", str(out))
+    unless_impossible(live)
+    assert live.returncode != 0
+    assert "decides in the simulator alone" in live.stderr.splitlines()[-1]
+    assert not out.exists()

@@ -19,6 +19,9 @@ pub enum CcFileError {
     /// A card or its network is not what it should be.
     #[error("{file}: {what}")]
     Policy { file: String, what: String },
+    /// What a function in Python that decides lacks; the line names the file.
+    #[error("{what}")]
+    Decide { what: String },
     /// Its weights are not here.
     #[error("{file}: is not here: {advice}")]
     NoNetwork { file: String, advice: String },

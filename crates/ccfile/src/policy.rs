@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf, absolute};
+use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use sha2::{Digest as _, Sha256};
 use skyhop_cc::{CcError, Controller, Instance, Module, Registry, Setup};
-use skyhop_model::POLICY_CC;
-use skyhop_policy::{Card, Pilot, Policy, PolicyError};
+use skyhop_model::{CcLanguage, POLICY_CC, cc_language};
+use skyhop_policy::{Card, Model, Pilot, Policy, PolicyError};
 use skyhop_units::Duration;
 
 use crate::error::CcFileError;
@@ -68,13 +69,38 @@ pub fn load_policy(file: &Path) -> Result<LoadedPolicy, CcFileError> {
             return Err(CcFileError::Changed { file: file.to_string_lossy().into_owned() });
         }
     }
-    let policy = Policy::with_network(card, &onnx)
-        .map_err(|error| wrong(&network.file.to_string_lossy(), &error))?;
+    let policy = decided(card, &network.file, &onnx)?;
     let made = policy.clone();
     // What the card says of TCP is wrong now, and not in the run.
     controller(&policy, &Setup::default())?;
     Registry::global().adopt(&name, move |setup| controller(&made, setup));
     Ok(LoadedPolicy { sources, policy })
+}
+
+type PythonReader = fn(&Path) -> Result<Arc<dyn Model>, String>;
+
+static PYTHON: OnceLock<PythonReader> = OnceLock::new();
+
+/// Has files in Python, in the places of networks, read by `read`; whoever brings Python says so once.
+pub fn decide_in_python(read: PythonReader) {
+    // A second time it is the same.
+    PYTHON.get_or_init(|| read);
+}
+
+/// A card with what decides: a network, or a function in Python.
+fn decided(card: Card, file: &Path, content: &[u8]) -> Result<Policy, CcFileError> {
+    let name = file.to_string_lossy();
+    if cc_language(&name) != Some(CcLanguage::Python) {
+        return Policy::with_network(card, content).map_err(|error| wrong(&name, &error));
+    }
+    let refused = |what: String| CcFileError::Policy { file: name.clone().into_owned(), what };
+    if !card.network.memory.is_empty() {
+        let what = "network.memory is for networks: a function remembers by itself";
+        return Err(refused(what.to_owned()));
+    }
+    let read = PYTHON.get().ok_or_else(|| refused("there is no Python here".to_owned()))?;
+    let model = read(file).map_err(|what| CcFileError::Decide { what })?;
+    Ok(Policy::with_model(card, model))
 }
 
 impl LoadedPolicy {

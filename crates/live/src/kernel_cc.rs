@@ -100,6 +100,12 @@ impl LoadedModules {
     ) -> Result<String, HostError> {
         let refused = |error: KernelError| unavailable(card, &error);
         let loaded = skyhop_ccfile::load_policy(Path::new(card)).map_err(|e| refused(e.into()))?;
+        if !loaded.policy.runs_anywhere() {
+            return Err(HostError::Unsupported(format!(
+                "{card}: a policy in Python decides in the simulator alone (skyhop sim): for live runs give its \
+                 card a network in ONNX"
+            )));
+        }
         let module = Module::find(POLICY_CC).map_err(|error| refused(error.into()))?;
         let choice = (card.to_owned(), loaded.parameters(parameters));
         if let Some(held) = self.held.get(&choice) {

@@ -16,6 +16,11 @@ use crate::observer::Observer;
 pub trait Model: fmt::Debug + Send + Sync {
     /// The output for what is seen; `memory` is the connection's, zeros at its beginning. `None`: it failed.
     fn run(&self, seen: &[f32], memory: &mut Memory) -> Option<f64>;
+
+    /// Whether it may be asked beside a live run, too, and not in the simulator alone.
+    fn runs_anywhere(&self) -> bool {
+        true
+    }
 }
 
 /// A card with what decides.
@@ -39,6 +44,11 @@ impl Policy {
     /// A card with something else that decides.
     pub fn with_model(card: Card, model: Arc<dyn Model>) -> Self {
         Self { card: Arc::new(card), model }
+    }
+
+    /// Whether it decides beside live runs, too.
+    pub fn runs_anywhere(&self) -> bool {
+        self.model.runs_anywhere()
     }
 
     /// What it says to observations, one behind another, within its bounds; `None` where that is no number.

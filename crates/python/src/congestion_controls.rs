@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use skyhop_kernel::{ProgramReport, Status};
 
 use crate::errors::{Fallible, input_error};
+use crate::python_cc::take_failure;
 
 /// A congestion control that can be chosen or loaded.
 #[pyclass(frozen, get_all)]
@@ -122,7 +123,8 @@ pub(crate) fn ask_policy(
         let what = format!("{file}: its network sees {expected} numbers at once, not {given}");
         return Err(input_error(&what));
     }
-    Ok(py.detach(|| loaded.policy.say(&seen)))
+    let (said, failure) = py.detach(|| (loaded.policy.say(&seen), take_failure()));
+    failure.map(|_| said)
 }
 
 type CheckedPolicy = (String, Vec<String>, usize, BTreeMap<String, String>);

@@ -11,6 +11,7 @@ mod pairs;
 mod paths;
 mod progress;
 mod python_cc;
+mod python_policy;
 mod signal_service;
 mod video;
 mod words;
@@ -56,6 +57,7 @@ mod core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        skyhop_ccfile::decide_in_python(crate::python_policy::read);
         crate::words::add_to(module)
     }
 }

@@ -16,7 +16,7 @@ use skyhop_record::{FileError, Piece, Sink};
 
 use crate::errors::{Fallible, run_error};
 
-const READER: &str = "skyhop.data.python_cc";
+pub(crate) const READER: &str = "skyhop.data.python_cc";
 
 /// The least window after a loss, packets (RFC 5681).
 const LEAST_AFTER_LOSS: f64 = 2.0;
@@ -62,6 +62,22 @@ pub(crate) fn take_failure() -> Fallible<bool> {
         Some(Failure::Interrupted) => Ok(true),
         Some(Failure::Raised(line)) => Err(run_error(&line)),
     }
+}
+
+/// Ends the run for what a file's code has raised.
+pub(crate) fn fail(py: Python<'_>, error: PyErr, file: &str, place: &str) {
+    FAILURE.set(Some(described(py, error, file, place)));
+}
+
+/// What an error of a file's code means for the run.
+fn described(py: Python<'_>, error: PyErr, file: &str, place: &str) -> Failure {
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        return Failure::Interrupted;
+    }
+    let told = py.import(READER).and_then(|reader| {
+        reader.call_method1("describe", (error.into_value(py), file, place))?.extract()
+    });
+    Failure::Raised(told.unwrap_or_else(|failed| failed.to_string()))
 }
 
 /// Runs a file; flows that name it get what it defines from now on.
@@ -187,14 +203,8 @@ impl Idea {
 
     /// What an error means for the run.
     fn described(&self, py: Python<'_>, error: PyErr, name: &str, tp: &TcpSock) -> Failure {
-        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            return Failure::Interrupted;
-        }
         let place = format!(" (in {name}, at {:.3} s)", tp.tcp_mstamp as f64 / 1e6);
-        let described = py.import(READER).and_then(|reader| {
-            reader.call_method1("describe", (error.into_value(py), &*self.file, place))?.extract()
-        });
-        Failure::Raised(described.unwrap_or_else(|failed| failed.to_string()))
+        described(py, error, &self.file, &place)
     }
 
     /// Tells it of window and threshold, where TCP has changed them.

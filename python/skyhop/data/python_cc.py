@@ -3,6 +3,9 @@
 The file defines a class `CongestionControl`. The core makes one for each end of each connection,
 calls its `on_ack`, `on_loss` and `on_timeout`, and takes `cwnd`, `ssthresh` and `pacing_rate_bps`
 from it (crates/python/src/python_cc.rs). docs/first-cc.md is the user's side of it.
+
+A card of a policy may name a file in the place of its network, which defines `decide(seen)`
+(crates/python/src/python_policy.rs, docs/policies.md).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from skyhop.errors import InputError, SkyhopError
 
 CLASS = "CongestionControl"
+DECIDE = "decide"
 _NOT_PARAMETERS = ("cwnd", "ssthresh", "pacing_rate_bps", "mss_bytes", "random")
 
 
@@ -37,6 +41,21 @@ def read_class(file: str) -> type[Any]:
         raise InputError(f"{file}: defines no class {CLASS}")
     if not callable(getattr(found, "on_ack", None)):
         raise InputError(f"{file}: {CLASS} lacks on_ack(self, ack)")
+    return found
+
+
+def read_decide(file: str) -> Any:
+    """Run a file and return the function `decide` of a policy that it defines.
+
+    Raises:
+        InputError: it cannot be run, or defines none.
+    """
+    try:
+        found = getattr(_run(file), DECIDE, None)
+    except (Exception, SystemExit) as error:
+        raise InputError(describe(error, file)) from None
+    if not callable(found):
+        raise InputError(f"{file}: defines no function {DECIDE}(seen)")
     return found
 
 

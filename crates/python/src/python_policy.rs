@@ -1,0 +1,50 @@
+//! Policies whose decisions a function in Python makes, for the simulator: `network.file = "decide.py"` of a card.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use skyhop_policy::{Memory, Model};
+
+use crate::python_cc::{READER, fail, has_failed};
+
+/// A function `decide(seen)`, which returns an output, or None for no decision.
+#[derive(Debug)]
+struct Function {
+    file: String,
+    decide: Py<PyAny>,
+}
+
+/// Runs a file, and takes `decide` from it.
+pub(crate) fn read(file: &Path) -> Result<Arc<dyn Model>, String> {
+    let file = file.to_string_lossy().into_owned();
+    let decide = Python::attach(|py| {
+        let found = py.import(READER)?.call_method1("read_decide", (&file,))?;
+        Ok::<_, PyErr>(found.unbind())
+    });
+    match decide {
+        Ok(decide) => Ok(Arc::new(Function { file, decide })),
+        Err(error) => Err(Python::attach(|py| error.value(py).to_string())),
+    }
+}
+
+impl Model for Function {
+    fn run(&self, seen: &[f32], _: &mut Memory) -> Option<f64> {
+        if has_failed() {
+            return None;
+        }
+        Python::attach(|py| {
+            let said = PyList::new(py, seen).and_then(|seen| self.decide.call1(py, (seen,)));
+            let output = said.and_then(|said| said.extract::<Option<f64>>(py));
+            output.unwrap_or_else(|error| {
+                fail(py, error, &self.file, " (in decide)");
+                None
+            })
+        })
+    }
+
+    fn runs_anywhere(&self) -> bool {
+        false
+    }
+}

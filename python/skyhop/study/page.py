@@ -180,9 +180,10 @@ def _command(done: StudyRun) -> str:
     """Return what goes on with the study, from any directory."""
     file = Path(done.study.origin)
     study = file.resolve() if file.is_file() else "study.toml"
-    return shlex.join(
-        ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
-    )
+    words = ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
+    for name, card in done.study.policies.items():
+        words += ["--policy", f"{name}={card.resolve()}"]
+    return shlex.join(words)
 
 
 def _study_text(study: Study) -> str:

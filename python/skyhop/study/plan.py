@@ -48,15 +48,24 @@ class Study:
     """A study, read and checked as far as that goes without running it.
 
     Attributes:
-        file: its content, as written.
+        file: its content, as written, with those senders.
         origin: what errors call it.
         base: the scenario that the axes change, unchecked.
         points: what is run, seeds apart.
         metrics: every metric, built in or of the file.
         sets: overrides of every run, each KEY=VALUE.
+        policies: learned senders that were put among its own: name and card.
     """
 
-    def __init__(self, file: StudyFile, origin: str, sets: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        file: StudyFile,
+        origin: str,
+        sets: Sequence[str] = (),
+        policies: Mapping[str, Path] | None = None,
+    ) -> None:
+        self.policies = dict(policies or {})
+        file = with_policies(file, self.policies, origin)
         self.file = file
         self.origin = origin
         self.sets = tuple(sets)
@@ -191,7 +200,7 @@ def load_study(
         file, origin = parse_study(dict(source), "the study"), "the study"
     else:
         file, origin = read_study_file(source), os.fspath(source)
-    return Study(with_policies(file, policies or {}, origin), origin)
+    return Study(file, origin, policies=policies)
 
 
 def describe(labels: Mapping[str, object]) -> str:

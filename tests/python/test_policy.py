@@ -138,27 +138,27 @@ def test_a_damaged_network_is_one_line(card: Path) -> None:
 
 @pytest.fixture
 def in_python(card: Path) -> Path:
-    """Write the page's function in the place of the card's network."""
+    """Write a card with the page's function in the place of its network, and a scenario of it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
-    card.with_name("decide.py").write_text(code, "utf-8")
-    card.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
-    return card
+    place = card.parent / "python"
+    place.mkdir()
+    (place / "decide.py").write_text(code, "utf-8")
+    (place / "scenario.toml").write_text(SCENARIO, "utf-8")
+    file = place / card.name
+    file.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
+    return file
 
 
-def test_a_function_in_python_decides_as_the_network_does(card: Path) -> None:
-    network = card.with_name("network.toml")
-    network.write_text(card.read_text("utf-8"), "utf-8")
+def test_a_function_in_python_decides_as_the_network_does(card: Path, in_python: Path) -> None:
     seen = [[number / 7] for number in range(20)]
-    said = _core.ask_policy(str(network), seen)
-    scenario = card.with_name("scenario.toml")
-    by_network = sh.sim(scenario, card.with_name("a")).flows
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
-    card.with_name("decide.py").write_text(code, "utf-8")
-    card.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
-    assert _core.ask_policy(str(card), seen) == pytest.approx(said, abs=1e-5)
-    run = sh.sim(scenario, card.with_name("b"))
-    assert run.flows.equals(by_network)
-    files = json.loads((card.with_name("b") / "run.json").read_text("utf-8"))["cc_files"]
+    said = _core.ask_policy(str(card), seen)
+    assert _core.ask_policy(str(in_python), seen) == pytest.approx(said, abs=1e-5)
+    by_network, by_function = (
+        sh.sim(file.with_name("scenario.toml"), file.with_name("run")) for file in (card, in_python)
+    )
+    assert by_function.flows.equals(by_network.flows)
+    run = in_python.with_name("run") / "run.json"
+    files = json.loads(run.read_text("utf-8"))["cc_files"]
     assert {Path(name).name for name in files} == {"forty.toml", "decide.py"}
 
 

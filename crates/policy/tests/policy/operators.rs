@@ -353,6 +353,21 @@ fn what_is_computed_or_too_much_is_refused() {
     }
 }
 
+/// What is listed as known is known, whatever else is wrong with a node of it.
+#[test]
+fn operators_that_are_listed_are_known() {
+    let told = |operator: &str| {
+        Trial::new(&[1, 4], 1).node(operator, &["x"], &["y"], &[]).said(4).err().unwrap_or_default()
+    };
+    let unknown = told("Skyhop");
+    let (_, listed) = unknown.split_once("is not known; known are ").unwrap();
+    let names: Vec<&str> = listed.split(", ").collect();
+    assert!(names.len() > 30 && names.is_sorted_by_key(|name| name.to_lowercase()), "{listed}");
+    for name in names {
+        assert!(!told(name).contains("is not known"), "{name}");
+    }
+}
+
 /// Each node makes twice as much: what is asked for grows beyond any memory.
 #[test]
 fn small_files_that_ask_for_much_are_refused() {

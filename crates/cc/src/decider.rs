@@ -19,6 +19,18 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Counts one, and moves it to the bounds; `None` where it is no number.
+    pub fn heed(&mut self, said: f64, [least, most]: [f64; 2]) -> Option<f64> {
+        if !said.is_finite() {
+            self.not_a_number += 1;
+            return None;
+        }
+        let output = said.clamp(least, most);
+        self.clamped += u64::from(output != said);
+        self.decisions += 1;
+        Some(output)
+    }
+
     /// Both.
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -45,6 +57,12 @@ impl Outputs {
 pub trait Decider: fmt::Debug + Send {
     /// What is to be done about a report; `None`: nothing is decided.
     fn decide(&mut self, report: &Report) -> Option<Decision>;
+
+    /// What has been decided since about an earlier report, where [`Self::decide`] had no answer yet: once, with that
+    /// report's time.
+    fn late(&mut self) -> Option<Decision> {
+        None
+    }
 
     /// What it has said so far.
     fn outputs(&self) -> Outputs {
@@ -74,9 +92,13 @@ impl Deciding {
     /// A report is made: what is decided about it comes later, however little.
     pub(crate) fn report(&mut self, report: &Report) {
         if let Some(decision) = self.decider.decide(report) {
-            let decision = Decision { report_ns: report.at_ns, ..decision };
-            self.on_the_way.push_back((report.at_ns.saturating_add(self.delay_ns), decision));
+            self.send(Decision { report_ns: report.at_ns, ..decision });
         }
+    }
+
+    fn send(&mut self, decision: Decision) {
+        let there_ns = decision.report_ns.saturating_add(self.delay_ns);
+        self.on_the_way.push_back((there_ns, decision));
     }
 
     pub(crate) fn outputs(&self) -> Outputs {
@@ -85,6 +107,9 @@ impl Deciding {
 
     /// The newest that is there.
     pub(crate) fn newest(&mut self, now_ns: u64) -> Decision {
+        if let Some(decision) = self.decider.late() {
+            self.send(decision);
+        }
         while let Some((_, decision)) = self.on_the_way.front().filter(|(at, _)| *at <= now_ns) {
             self.newest = *decision;
             self.on_the_way.pop_front();

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use sha2::{Digest as _, Sha256};
-use skyhop_cc::{CcError, Controller, Instance, Module, Registry, Setup};
+use skyhop_cc::{CcError, Controller, Decider, Instance, Module, Registry, Setup};
 use skyhop_model::{CcLanguage, POLICY_CC, cc_language};
 use skyhop_policy::{Card, Model, Pilot, Policy, PolicyError};
 use skyhop_units::Duration;
@@ -49,6 +49,15 @@ pub fn policy_cards() -> Vec<(&'static str, &'static str)> {
     let mut cards: Vec<_> = CARDS.files().filter_map(of).collect();
     cards.sort_unstable();
     cards
+}
+
+/// Reads a card without its network: what is seen and done is the same whoever decides.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read_card(file: &Path) -> Result<Card, CcFileError> {
+    let name = file.to_string_lossy();
+    parse(&name, &read(file, MOST_CARD, "")?)
 }
 
 /// Reads a card and its network; flows that name the card get what it decides from now on.
@@ -112,8 +121,21 @@ impl LoadedPolicy {
     }
 }
 
-/// One for a connection: `cc/policy.c` with the card's parameters before those of the scenario.
+/// One for a connection of a policy's.
 fn controller(policy: &Policy, setup: &Setup<'_>) -> Result<Controller, CcError> {
+    decided_by(Box::new(Pilot::new(policy)), &policy.card, setup)
+}
+
+/// One for a connection that `decider` decides for as a card says: `cc/policy.c` with the card's parameters before those
+/// of the scenario.
+///
+/// # Errors
+/// What is wrong with the parameters.
+pub fn decided_by(
+    decider: Box<dyn Decider>,
+    card: &Card,
+    setup: &Setup<'_>,
+) -> Result<Controller, CcError> {
     let given = setup.params.iter().copied();
     let (delays, given): (Vec<_>, Vec<_>) = given.partition(|(name, _)| *name == DELAY);
     let delay = delays.last().map_or(Ok(Duration::ZERO), |(_, value)| {
@@ -124,12 +146,11 @@ fn controller(policy: &Policy, setup: &Setup<'_>) -> Result<Controller, CcError>
             expected: "a time such as \"2 ms\"".to_owned(),
         })
     })?;
-    let params = merged(&policy.card, given.into_iter());
+    let params = merged(card, given.into_iter());
     let params: Vec<(&str, &str)> = params.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let setup = Setup { params: &params, ..*setup };
     let instance = Instance::with_setup(Module::find(POLICY_CC)?, &setup)?;
-    let pilot = Pilot::new(policy);
-    Ok(Box::new(instance.decided_by(Box::new(pilot), delay)))
+    Ok(Box::new(instance.decided_by(decider, delay)))
 }
 
 /// What a card sets `cc/policy.c` to, with what is given instead.

@@ -1,7 +1,7 @@
 //! A scenario with everything resolved and built: what an engine runs, here or wherever it is sent.
 
 use serde::{Deserialize, Serialize};
-use skyhop_app::{App, TcpOptions};
+use skyhop_app::{App, Kind as _, Side, TcpOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -149,6 +149,24 @@ impl FlowPlan {
     /// Whether it ever crosses a link.
     pub fn crosses(&self, link: u16) -> bool {
         self.routes.iter().any(|route| route.links.contains(&link))
+    }
+
+    /// Which way most of what it sends goes. Its client stands at the end `from`.
+    pub fn sends(&self) -> Direction {
+        let sender = match self.traffic.app().sends() {
+            Side::Client => self.from,
+            Side::Server => self.from.other(),
+        };
+        match sender {
+            End::From => Direction::Forward,
+            End::To => Direction::Back,
+        }
+    }
+
+    /// The links that it crosses at `at`.
+    pub fn route_at(&self, at: Instant) -> &Route {
+        let next = self.routes.partition_point(|route| route.from <= at);
+        &self.routes[next.saturating_sub(1)]
     }
 
     /// The congestion control of a TCP flow.

@@ -6,6 +6,7 @@
 
 mod action;
 mod card;
+mod desk;
 mod error;
 mod feature;
 mod network;
@@ -15,6 +16,7 @@ mod quantity;
 
 pub use action::Actor;
 pub use card::{ActionCard, Card, Feature, NetworkCard, ObservationCard, Of, Round, Shape};
+pub use desk::{Desk, Question, Waiting};
 pub use error::PolicyError;
 pub use network::{Memory, Network};
 pub use observer::Observer;

@@ -101,17 +101,8 @@ impl Decider for Pilot {
         if report.flags & SKYHOP_LAST_REPORT != 0 {
             return None;
         }
-        let said = self.policy.model.run(seen, &mut self.memory);
-        let Some(said) = said.filter(|said| said.is_finite()) else {
-            self.outputs.not_a_number += 1;
-            return None;
-        };
-        let [least, most] = self.policy.card.network.output;
-        self.output = said.clamp(least, most);
-        if self.output != said {
-            self.outputs.clamped += 1;
-        }
-        self.outputs.decisions += 1;
+        let said = self.policy.model.run(seen, &mut self.memory).unwrap_or(f64::NAN);
+        self.output = self.outputs.heed(said, self.policy.card.network.output)?;
         Some(self.actor.act(self.output, report))
     }
     fn outputs(&self) -> Outputs {

@@ -1,13 +1,18 @@
 //! The congestion controls of a flow's connections.
 
+use std::sync::Arc;
+
 use skyhop_app::Side;
 use skyhop_cc::{CcError, Controller, Module, Registry, Setup};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::seed_for;
 use skyhop_model::Profile;
 
+use crate::session::Outside;
+
 /// Makes one for each end of each of a flow's connections.
 pub(crate) struct Controllers {
+    id: u32,
     cc: String,
     parameters: Vec<(String, String)>,
     /// Their clock's ticks per second.
@@ -15,6 +20,7 @@ pub(crate) struct Controllers {
     seed: u64,
     /// The first one, made beforehand to find out whether it can be.
     first: Option<Controller>,
+    outside: Option<Arc<dyn Outside>>,
 }
 
 impl Controllers {
@@ -28,9 +34,11 @@ impl Controllers {
         parameters: Vec<(String, String)>,
         (profile, hz): (Profile, u32),
         seed: u64,
+        outside: Option<Arc<dyn Outside>>,
     ) -> Result<Self, Unsupported> {
         let parameters = of_profile(profile, cc, parameters);
-        let mut controllers = Self { cc: cc.to_owned(), parameters, hz, seed, first: None };
+        let cc = cc.to_owned();
+        let mut controllers = Self { id, cc, parameters, hz, seed, first: None, outside };
         let first = controllers
             .start(seed)
             .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
@@ -51,6 +59,10 @@ impl Controllers {
         let params: Vec<(&str, &str)> =
             self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let setup = Setup { params: &params, seed, hz: self.hz };
+        let outside = self.outside.as_ref().and_then(|outside| outside.make(self.id, &setup));
+        if let Some(made) = outside {
+            return made;
+        }
         Registry::global().start(&self.cc, &setup, &skyhop_tcp::CALLER)
     }
 }

@@ -1,6 +1,7 @@
 //! One flow: an application over TCP or over datagrams.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
@@ -13,6 +14,7 @@ use crate::controllers::Controllers;
 use crate::conversation::Conversation;
 use crate::datagrams::Datagrams;
 use crate::sampler::on_the_wire;
+use crate::session::Outside;
 
 /// What travels over the links.
 #[derive(Debug, Clone, Copy)]
@@ -132,14 +134,20 @@ pub(crate) enum Kind {
 
 impl Flow {
     /// One whose congestion controls draw from `seed`, in a run with `run_seed`.
-    pub(crate) fn new(plan: &FlowPlan, seed: u64, run_seed: u64) -> Result<Self, Unsupported> {
+    pub(crate) fn new(
+        plan: &FlowPlan,
+        (seed, run_seed): (u64, u64),
+        outside: Option<&Arc<dyn Outside>>,
+    ) -> Result<Self, Unsupported> {
         let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
         let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
         let kind = match &plan.traffic {
             Traffic::Tcp { cc, app, options, parameters } => {
                 let parameters = cc_parameters(cc, parameters);
+                let clock = (options.profile, options.hz);
+                let outside = outside.map(Arc::clone);
                 let controllers =
-                    Controllers::new(plan.id, cc, parameters, (options.profile, options.hz), seed)?;
+                    Controllers::new(plan.id, cc, parameters, clock, seed, outside)?;
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),

@@ -12,14 +12,19 @@ mod flow;
 mod network;
 mod order;
 mod sampler;
+mod session;
 mod signal;
 mod size;
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
 use skyhop_experiment::Experiment;
 use skyhop_record::{Ending, Recorder, Sink};
 use skyhop_units::Instant;
+
+pub use crate::session::{Outside, Session};
 
 use crate::network::Network;
 use crate::sampler::Sampler;
@@ -50,7 +55,7 @@ impl Engine for Simulator {
 
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
         size::check(experiment)?;
-        network(experiment).map(drop)
+        network(experiment, None).map(drop)
     }
 
     fn run(
@@ -60,7 +65,7 @@ impl Engine for Simulator {
         control: &mut dyn Control,
     ) -> Result<Ended, EngineError> {
         size::check(experiment)?;
-        let mut network = network(experiment)?;
+        let mut network = network(experiment, None)?;
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         skyhop_engine::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
         let mut sampler = Sampler::new(experiment, &network);
@@ -91,10 +96,13 @@ impl Engine for Simulator {
     }
 }
 
-fn network(experiment: &Experiment) -> Result<Network, Unsupported> {
+fn network(
+    experiment: &Experiment,
+    outside: Option<Arc<dyn Outside>>,
+) -> Result<Network, Unsupported> {
     if experiment.flows.is_empty() {
         let what = "there is nothing to run: give the scenario a [[flow]]";
         return Err(Unsupported::new("flow", what));
     }
-    Network::new(experiment)
+    Network::new(experiment, outside)
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
@@ -18,6 +19,7 @@ use crate::departure::Departure;
 use crate::flow::{Flow, InFlight, Kind, Message, Packet, Start, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
+use crate::session::Outside;
 use crate::signal::{Signal, phase_rows};
 
 /// How much happens between two looks at whether it is wanted: a fraction of a second.
@@ -43,10 +45,16 @@ pub(crate) struct Network {
     pub(crate) events: Vec<EventRow>,
     /// The ids of the flows whose packets were marked, one entry per packet.
     pub(crate) marked: Vec<u32>,
+    outside: Option<Arc<dyn Outside>>,
+    /// Of which component somebody outside was asked, and when: it has not done all that it does then.
+    interrupted: Option<(usize, Instant)>,
 }
 
 impl Network {
-    pub(crate) fn new(experiment: &Experiment) -> Result<Self, Unsupported> {
+    pub(crate) fn new(
+        experiment: &Experiment,
+        outside: Option<Arc<dyn Outside>>,
+    ) -> Result<Self, Unsupported> {
         let built = |config: &LinkConfig| {
             let link = Link::new(config.clone());
             link.map(Link::reading_tcp).map_err(|error| Unsupported::new("link", error.to_string()))
@@ -57,7 +65,7 @@ impl Network {
         }
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
-            .map(|(plan, seed)| Flow::new(plan, seed, experiment.seed))
+            .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), outside.as_ref()))
             .collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
@@ -70,6 +78,8 @@ impl Network {
             path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
             marked: Vec::new(),
+            outside,
+            interrupted: None,
         };
         for index in 0..network.flows.len() {
             let Flow { plan, kind, .. } = &network.flows[index];
@@ -96,12 +106,25 @@ impl Network {
         self.links.len() + 4 * self.flows.len()
     }
 
+    /// Whether everything waits for somebody outside.
+    #[inline]
+    fn waits(&self) -> bool {
+        self.outside.as_ref().is_some_and(|outside| outside.is_asked())
+    }
+
+    /// What happens next, of what happens until `until`.
+    #[inline]
+    fn upcoming(&mut self, until: Instant) -> Option<(usize, Instant)> {
+        self.interrupted.take().or_else(|| self.calendar.next().filter(|(_, at)| *at <= until))
+    }
+
     /// Lets everything happen that happens until `until`, and brings the links' counters there. Where that is very much,
-    /// a part of it: whoever called sees to what has happened and to who wants to stop, and calls again.
+    /// or where somebody outside is asked, a part of it: whoever called sees to what has happened and to who wants to
+    /// stop, and calls again.
     pub(crate) fn run_until(&mut self, until: Instant) -> ControlFlow<()> {
         let (links, ends) = (self.links.len(), 2 * self.flows.len());
         let mut visits = MOST_VISITS;
-        while let Some((component, now)) = self.calendar.next().filter(|(_, at)| *at <= until) {
+        while let Some((component, now)) = self.upcoming(until) {
             visits -= 1;
             if visits == 0 {
                 return ControlFlow::Continue(());
@@ -112,6 +135,9 @@ impl Network {
                 Some(end) if end >= ends => self.visit_access(end - ends, now),
                 Some(end) if end % 2 == 0 => self.visit_end(end / 2, Side::Client, now),
                 Some(end) => self.visit_end(end / 2, Side::Server, now),
+            }
+            if self.waits() {
+                return ControlFlow::Continue(());
             }
         }
         for link in 0..links {
@@ -124,6 +150,9 @@ impl Network {
         let next = loop {
             if let Some(arrival) = self.links[link].poll(now) {
                 self.arrive(link, arrival, now);
+            }
+            if self.waits() {
+                return self.interrupted = Some((link, now));
             }
             let next = self.links[link].next_wakeup();
             if next.is_none_or(|next| next > now) {
@@ -187,6 +216,9 @@ impl Network {
     fn visit_access(&mut self, access: usize, now: Instant) {
         while let Some(packet) = self.accesses[access].pop(now) {
             self.deliver(&packet, now);
+            if self.waits() {
+                return self.interrupted = Some((self.access_component(access), now));
+            }
         }
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use skyhop_app::{App, Dash, Foretold, Kind as _, Predicted, Side};
+use skyhop_app::{App, Dash, Foretold, Predicted};
 use skyhop_experiment::{FlowPlan, LinkPlan, Traffic};
 use skyhop_link::LinkSchedule;
-use skyhop_model::{Direction, End, LARGEST_PACKET, mss};
+use skyhop_model::{LARGEST_PACKET, mss};
 use skyhop_units::Instant;
 use skyhop_video::RateTrace;
 use skyhop_video::ahead::OverPath;
@@ -49,7 +49,7 @@ impl NamedScenario {
     fn truth_of(&self, flow: &FlowPlan, links: &[LinkPlan]) -> Result<OverPath, String> {
         let duration = self.scenario.run.duration;
         let end = Instant::START + duration;
-        let direction = direction_of(flow);
+        let direction = flow.sends();
         let schedule = |link: u16| &links[usize::from(link)].config(direction).schedule;
         let starts = steps(flow, end, &schedule);
         let rates: Vec<f64> = starts.iter().map(|at| rate_at(flow, *at, &schedule)).collect();
@@ -72,18 +72,6 @@ fn film_of(flow: &FlowPlan) -> Option<&Dash> {
     match flow.traffic.app() {
         App::Dash(dash) => Some(dash),
         _ => None,
-    }
-}
-
-/// Which way most of what a flow sends goes. Its client stands at the end `from`.
-fn direction_of(flow: &FlowPlan) -> Direction {
-    let sender = match flow.traffic.app().sends() {
-        Side::Client => flow.from,
-        Side::Server => flow.from.other(),
-    };
-    match sender {
-        End::From => Direction::Forward,
-        End::To => Direction::Back,
     }
 }
 

@@ -81,6 +81,21 @@ def needs_predict(*names: str) -> None:
             missing("xgboost" if name == "xgboost" else "predict", f"{name} is not installed")
 
 
+def needs_gym() -> None:
+    """Skip where what environments are made for is not installed."""
+    for name in ("gymnasium", "pettingzoo"):
+        if importlib.util.find_spec(name) is None:
+            missing("gym", f"{name} is not installed")
+
+
+def needs_train() -> None:
+    """Skip where what trains policies is not installed."""
+    needs_gym()
+    for name in ("jax", "optax"):
+        if importlib.util.find_spec(name) is None:
+            missing("train", f"{name} is not installed")
+
+
 def needs_root() -> None:
     """Skip where the tests do not run as root."""
     if os.geteuid() != 0:

@@ -51,13 +51,16 @@ pub fn policy_cards() -> Vec<(&'static str, &'static str)> {
     cards
 }
 
-/// Reads a card without its network: what is seen and done is the same whoever decides.
+/// Reads a card without its network, one of those that come with skyhop by its name, or a file: what is seen and done is
+/// the same whoever decides.
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn read_card(file: &Path) -> Result<Card, CcFileError> {
-    let name = file.to_string_lossy();
-    parse(&name, &read(file, MOST_CARD, "")?)
+pub fn read_card(card: &str) -> Result<Card, CcFileError> {
+    match policy_cards().into_iter().find(|(name, _)| *name == card) {
+        Some((name, text)) => parse(name, text.as_bytes()),
+        None => parse(card, &read(Path::new(card), MOST_CARD, "")?),
+    }
 }
 
 /// Reads a card and its network; flows that name the card get what it decides from now on.

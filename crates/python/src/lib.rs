@@ -7,6 +7,7 @@ mod constellation;
 mod engines;
 mod errors;
 mod experiment;
+mod gym;
 mod pairs;
 mod paths;
 mod progress;
@@ -42,6 +43,8 @@ mod core {
     #[pymodule_export]
     use crate::experiment::{PyExperiment, PyRunDirectory, PyScenario};
     #[pymodule_export]
+    use crate::gym::{PyEpisodes, list_rewards};
+    #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
     use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
@@ -54,6 +57,9 @@ mod core {
     };
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    /// What is known of an agent's interval.
+    #[pymodule_export]
+    const INTERVAL_FIGURES: [&str; 8] = skyhop_gym::FIGURES;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -670,7 +670,7 @@ def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
     try:
         return StudyFile.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{origin}: {_first_error(error)}") from None
+        raise InputError(f"{origin}: {first_error(error)}") from None
 
 
 def _toml(file: Path) -> dict[str, Any]:
@@ -688,7 +688,7 @@ def _toml(file: Path) -> dict[str, Any]:
     return content
 
 
-def _first_error(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     """Return one line: the key and what was expected."""
     first = error.errors(include_url=False)[0]
     # A union's branches are no keys of the file.

@@ -1,0 +1,110 @@
+//! Episodes of learning.
+
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard};
+
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::prelude::*;
+use skyhop_ccfile::read_card;
+use skyhop_gym::{Episode, Episodes, FIGURES, REWARDS, Reward};
+
+use crate::errors::{Fallible, input_error, run_error};
+use crate::experiment::PyExperiment;
+
+/// The rewards there are: name, and what each is for.
+#[pyfunction]
+pub(crate) fn list_rewards() -> Vec<(&'static str, &'static str)> {
+    REWARDS.iter().map(|reward| (reward.name, reward.about)).collect()
+}
+
+/// Episodes that go on side by side, each in a place of its own.
+#[pyclass(name = "Episodes", frozen)]
+pub(crate) struct PyEpisodes(Mutex<Episodes>);
+
+#[pymethods]
+impl PyEpisodes {
+    /// What agents see and do is what the card says, a file or the name of one that comes with skyhop; its network is not
+    /// looked at.
+    #[new]
+    fn new(card: &str, reward: &str, places: usize, threads: usize) -> Fallible<Self> {
+        let card = read_card(card)?;
+        let reward = Reward::named(reward).map_err(|error| input_error(&error.to_string()))?;
+        let threads = NonZero::new(threads).ok_or_else(|| input_error("expected a thread"))?;
+        Ok(Self(Mutex::new(Episodes::new(card, reward, places, threads))))
+    }
+
+    /// How many numbers an agent sees.
+    fn inputs(&self) -> Fallible<usize> {
+        Ok(self.episodes()?.card().inputs())
+    }
+
+    /// Between what its output lies.
+    fn bounds(&self) -> Fallible<[f64; 2]> {
+        Ok(self.episodes()?.card().network.output)
+    }
+
+    /// How many agents the episode in a place has.
+    fn agents(&self, place: usize) -> Fallible<usize> {
+        Ok(self.episodes()?.places()[place].as_ref().map_or(0, Episode::agents))
+    }
+
+    /// Begins episodes, each in its place.
+    fn begin(&self, py: Python<'_>, begun: Vec<(usize, PyRef<'_, PyExperiment>)>) -> Fallible<()> {
+        let begun: Vec<_> =
+            begun.into_iter().map(|(place, of)| (place, of.experiment.clone())).collect();
+        let episodes = &mut *self.episodes()?;
+        let begun = py.detach(|| episodes.begin(begun));
+        begun.map_err(|error| input_error(&error.to_string()))
+    }
+
+    /// Answers with an output for each place.
+    fn step(&self, py: Python<'_>, outputs: PyBuffer<f64>) -> Fallible<()> {
+        let outputs = outputs.to_vec(py)?;
+        let episodes = &mut *self.episodes()?;
+        if outputs.len() != episodes.places().len() {
+            return Err(input_error("expected an output for each place"));
+        }
+        py.detach(|| episodes.step(&outputs));
+        Ok(())
+    }
+
+    /// Writes what each place's agent sees (places x inputs), its reward, whether the episode has ended (0: no, 1: complete,
+    /// 2: time is up), which agent it is, and the interval's figures (places x figures).
+    fn read(
+        &self,
+        py: Python<'_>,
+        seen: PyBuffer<f32>,
+        rewards: PyBuffer<f64>,
+        ended: PyBuffer<u8>,
+        agents: PyBuffer<i32>,
+        figures: PyBuffer<f64>,
+    ) -> Fallible<()> {
+        let episodes = self.episodes()?;
+        let places = || episodes.places().iter().map(Option::as_ref);
+        let nothing = vec![0.0; episodes.card().inputs()];
+        let all: Vec<f32> = places()
+            .flat_map(|one| one.map_or(&nothing[..], Episode::seen))
+            .copied()
+            .collect();
+        write(py, &seen, &all)?;
+        let last = || places().map(|one| one.map(Episode::last));
+        let of = |step: Option<f64>| step.unwrap_or(0.0);
+        write(py, &rewards, &last().map(|one| of(one.map(|one| one.reward))).collect::<Vec<_>>())?;
+        let has_ended = last().map(|one| one.map_or(0, |one| one.ended as u8));
+        write(py, &ended, &has_ended.collect::<Vec<_>>())?;
+        let who = last().map(|one| one.map_or(0, |one| one.agent as i32));
+        write(py, &agents, &who.collect::<Vec<_>>())?;
+        let known = last().flat_map(|one| one.map_or([0.0; FIGURES.len()], |one| one.figures));
+        write(py, &figures, &known.collect::<Vec<_>>())
+    }
+}
+
+impl PyEpisodes {
+    fn episodes(&self) -> Fallible<MutexGuard<'_, Episodes>> {
+        self.0.lock().map_err(|error| run_error(&error.to_string()))
+    }
+}
+
+fn write<T: Element + Copy>(py: Python<'_>, into: &PyBuffer<T>, values: &[T]) -> Fallible<()> {
+    Ok(into.copy_from_slice(py, values)?)
+}

@@ -1,0 +1,52 @@
+"""Environments to train policies in: what an agent decides goes into TCP of the simulator.
+
+>>> from skyhop import gym
+>>> env = gym.Environment("examples/world.toml", "astraea", reward="leo")  # doctest: +SKIP
+>>> seen, _ = env.reset(seed=1)  # doctest: +SKIP
+>>> seen, reward, terminated, truncated, info = env.step([0.5])  # doctest: +SKIP
+
+Needs the libraries of the extra `skyhop[gym]`. docs/training.md explains worlds, cards and rewards.
+Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skyhop.gym.agents import Agents
+    from skyhop.gym.environment import Environment
+    from skyhop.gym.rewards import list_rewards
+    from skyhop.gym.vector import Environments
+    from skyhop.gym.world import World, read_world
+
+__all__ = ["Agents", "Environment", "Environments", "World", "list_rewards", "read_world"]
+
+_HOMES = {
+    "Agents": "agents",
+    "Environment": "environment",
+    "Environments": "vector",
+    "World": "world",
+    "list_rewards": "rewards",
+    "read_world": "world",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'skyhop.gym' has no attribute '{name}'")
+    try:
+        return getattr(importlib.import_module(f"skyhop.gym.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("gymnasium", "pettingzoo"):
+            from skyhop.errors import RunError
+
+            raise RunError(
+                f"skyhop.gym.{name}: needs {error.name}: pip install 'skyhop[gym]'"
+            ) from None
+        raise
+
+
+def __dir__() -> list[str]:
+    return __all__

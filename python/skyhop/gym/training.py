@@ -1,0 +1,292 @@
+"""Training: proximal policy optimization over worlds, on the processors of one machine.
+
+Schulman et al., "Proximal policy optimization algorithms", 2017. All agents of all places share one
+network; an agent says a number near the network's, and how near is learned, too. What comes out is
+the network without that: a file in ONNX that the card names.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skyhop.errors import RunError
+from skyhop.gym.episodes import Places
+from skyhop.gym.turns import Batch, Record, Reals
+from skyhop.gym.world import Source, World
+from skyhop.policies.networks import Activation, Layer, Network
+
+_MOST_SIZE = 10.0
+"""What is seen lies within so many deviations, or is moved there."""
+_LEAST_DEVIATION = 1e-3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train."""
+
+    steps: int = 4_000_000
+    """Turns of all agents."""
+    seed: int = 1
+    hidden: Sequence[int] = (64, 64)
+    """Sizes of the layers between what is seen and what is said."""
+    places: int = 128
+    turns: int = 128
+    """In each place, between two improvements."""
+    rate: float = 3e-4
+    """Of learning, at the beginning; it falls to nothing."""
+    discount: float = 0.97
+    """What the next turn's reward is worth."""
+    trace: float = 0.95
+    clip: float = 0.2
+    epochs: int = 4
+    batches: int = 8
+    first_deviation: float = 0.5
+    """Of what is said from the network's output, at the beginning."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A row of the learning curve: the turns so far, the mean reward of the newest, and so on."""
+
+    turns: int
+    wall_s: float
+    mean_reward: float
+    deviation: float
+    share: float
+    """Goodput over the narrowest link's rate."""
+    queue_s: float
+    """Smoothed round trip over that without queues."""
+    lost_packets: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training came to."""
+
+    network: Network
+    curve: list[Progress]
+
+    def curve_csv(self) -> str:
+        """Return the learning curve as CSV."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(Progress.__dataclass_fields__)
+        for row in self.curve:
+            writer.writerow(f"{value:.6g}" for value in vars(row).values())
+        return text.getvalue()
+
+
+class _Scale:
+    """Mean and deviation of all that was seen."""
+
+    def __init__(self, size: int) -> None:
+        self._count, self._mean, self._squares = 0.0, np.zeros(size), np.zeros(size)
+
+    def note(self, seen: Reals) -> None:
+        """Count more of it in (Chan et al.'s way of joining two variances)."""
+        more, mean = len(seen), seen.mean(axis=0, dtype=np.float64)
+        squares = ((seen - mean) ** 2).sum(axis=0, dtype=np.float64)
+        apart, count = mean - self._mean, self._count + more
+        self._squares += squares + apart**2 * self._count * more / count
+        self._mean += apart * more / count
+        self._count = count
+
+    @property
+    def mean(self) -> Reals:
+        """The mean of each number."""
+        return self._mean.astype(np.float32)
+
+    @property
+    def deviation(self) -> Reals:
+        """The standard deviation of each number; 1 where it has been the same always."""
+        found = np.sqrt(self._squares / max(self._count, 1.0))
+        return np.where(found < _LEAST_DEVIATION, 1.0, found).astype(np.float32)
+
+
+def train(
+    worlds: Source | World | Sequence[Source | World],
+    card: str | os.PathLike[str],
+    reward: str = "leo",
+    plan: Plan | None = None,
+    *,
+    sets: Sequence[str] = (),
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Trained:
+    """Train a network for a card; the same plan on the same machine comes to the same weights.
+
+    Args:
+        worlds: as for `Environment`; any number of agents in each.
+        card: likewise.
+        reward: likewise.
+        plan: how; as above where not given.
+        sets: overrides of the scenarios, each "KEY=VALUE".
+        tell: is told how far it is, and how well it does.
+
+    Raises:
+        InputError: a world, the card or the reward is wrong.
+        RunError: JAX or Optax is not installed.
+    """
+    plan = plan or Plan()
+    learner = _Learner(plan, places := Places(worlds, card, reward, plan.places, sets=sets))
+    sources = [np.random.default_rng([plan.seed, place]) for place in range(plan.places)]
+    places.begin(dict(enumerate(sources)))
+    record, curve, began = Record(places), list[Progress](), time.monotonic()
+    improvements = max(1, round(plan.steps / (plan.places * plan.turns)))
+    for number in range(improvements):
+        seen_figures = []
+        for _ in range(plan.turns):
+            said, odds, expected = learner.say(places.seen)
+            record.note(said, odds, expected)
+            seen_figures.append(places.figures.copy())
+            places.step(said.astype(np.float64))
+            over = np.flatnonzero(places.ended).tolist()
+            if over:
+                record.begin(over)
+                places.begin({place: sources[place] for place in over})
+        batch = record.take(plan.discount, plan.trace)
+        learner.learn(batch, number / improvements)
+        curve.append(_progress(plan, number + 1, batch, learner, np.concatenate(seen_figures),
+                               time.monotonic() - began))  # fmt: skip
+        tell(curve[-1])
+    return Trained(learner.network(), curve)
+
+
+def _progress(
+    plan: Plan, done: int, batch: Batch, learner: _Learner, figures: Any, wall_s: float
+) -> Progress:
+    _, _, goodput_bps, link_bps, rtt_s, base_rtt_s, lost_packets, _ = figures.T
+    return Progress(
+        done * plan.places * plan.turns,
+        wall_s,
+        batch.mean_reward,
+        learner.deviation(),
+        float(np.mean(goodput_bps / np.maximum(link_bps, 1.0))),
+        float(np.mean(rtt_s - base_rtt_s)),
+        float(np.mean(lost_packets)),
+    )
+
+
+class _Learner:
+    """The networks, what they know of the scale of things, and how they get better."""
+
+    def __init__(self, plan: Plan, places: Places) -> None:
+        self._jax, optax = _library("jax"), _library("optax")
+        self._plan, self._bounds = plan, places.bounds
+        self._draw = np.random.default_rng([plan.seed, plan.places])
+        self._scale = _Scale(places.inputs)
+        keys = self._jax.random.split(self._jax.random.PRNGKey(plan.seed), 2)
+        sizes = [places.inputs, *plan.hidden, 1]
+        self._weights = {
+            "says": _first_weights(self._jax, keys[0], sizes),
+            "expects": _first_weights(self._jax, keys[1], sizes),
+            "deviation": self._jax.numpy.log(self._jax.numpy.full(1, plan.first_deviation)),
+        }
+        self._optimiser = optax.chain(
+            optax.clip_by_global_norm(0.5), optax.inject_hyperparams(optax.adam)(plan.rate)
+        )
+        self._state = self._optimiser.init(self._weights)
+        self._asked, self._improved = _functions(self._jax, optax, self._optimiser, plan, self._bounds)
+
+    def say(self, seen: Reals) -> tuple[Reals, Reals, Reals]:
+        """Return what each agent says, the log of how likely that was, and what it expects."""
+        self._scale.note(seen)
+        middle, expected = map(np.asarray, self._asked(self._weights, self._scaled(seen)))
+        deviation = self.deviation()
+        noise = self._draw.standard_normal(len(seen)).astype(np.float32)
+        odds = -0.5 * noise**2 - np.log(deviation)
+        return middle + deviation * noise, odds.astype(np.float32), expected
+
+    def learn(self, batch: Batch, done: float) -> None:
+        """Get better, by what is known of these turns; `done` is how much of the plan is done."""
+        plan = self._plan
+        self._state[1].hyperparams["learning_rate"] = self._jax.numpy.asarray(plan.rate * (1 - done))
+        gained = (batch.gained - batch.gained.mean()) / (batch.gained.std() + 1e-8)
+        whole = (self._scaled(batch.seen), batch.said, batch.odds, gained, batch.worth)
+        size = len(gained) // plan.batches
+        for _ in range(plan.epochs):
+            # As many in each, so that what is compiled for one is for all.
+            order = self._draw.permutation(len(gained))[: size * plan.batches]
+            for rows in order.reshape(plan.batches, size):
+                part = tuple(column[rows] for column in whole)
+                self._weights, self._state = self._improved(self._weights, self._state, part)
+
+    def deviation(self) -> float:
+        """Return how far what is said lies from the network's output."""
+        return float(np.exp(np.asarray(self._weights["deviation"])[0]))
+
+    def network(self) -> Network:
+        """Return what decides, with the scale of what is seen in its first layer."""
+        layers = [tuple(map(np.asarray, layer)) for layer in self._weights["says"]]
+        (weight, bias), *others = layers
+        deviation = self._scale.deviation.astype(np.float64)
+        first = weight / deviation[:, None]
+        made = [(first, bias - self._scale.mean @ first), *others]
+        least, most = self._bounds
+        if (least, most) != (-1.0, 1.0):
+            raise RunError("training makes outputs from -1 to 1: network.output of the card is else")
+        return Network([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
+
+    def _scaled(self, seen: Reals) -> Reals:
+        return (seen - self._scale.mean) / self._scale.deviation
+
+
+def _functions(
+    jax: Any, optax: Any, optimiser: Any, plan: Plan, bounds: Sequence[float]
+) -> tuple[Any, Any]:
+    """Return what asks both networks, and what improves them by a batch."""
+    jnp = jax.numpy
+
+    def through(layers: Any, values: Any) -> Any:
+        for weight, bias in layers[:-1]:
+            values = jnp.tanh(values @ weight + bias)
+        weight, bias = layers[-1]
+        return (values @ weight + bias)[:, 0]
+
+    def asked(weights: Any, seen: Any) -> tuple[Any, Any]:
+        return jnp.tanh(through(weights["says"], seen)), through(weights["expects"], seen)
+
+    def loss(weights: Any, part: Any) -> Any:
+        seen, said, odds, gained, worth = part
+        middle, expected = asked(weights, seen)
+        deviation = jnp.exp(weights["deviation"][0])
+        now = -0.5 * ((said - middle) / deviation) ** 2 - jnp.log(deviation)
+        ratio = jnp.exp(now - odds)
+        kept = jnp.clip(ratio, 1 - plan.clip, 1 + plan.clip)
+        return -jnp.minimum(ratio * gained, kept * gained).mean() + 0.5 * (
+            (expected - worth) ** 2
+        ).mean()
+
+    def improved(weights: Any, state: Any, part: Any) -> tuple[Any, Any]:
+        updates, state = optimiser.update(jax.grad(loss)(weights, part), state, weights)
+        return optax.apply_updates(weights, updates), state
+
+    return jax.jit(asked), jax.jit(improved)
+
+
+def _first_weights(jax: Any, key: Any, sizes: Sequence[int]) -> list[tuple[Any, Any]]:
+    """Return dense layers; the last says nearly nothing at first."""
+    layers = []
+    for number, (rows, across) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        key, own = jax.random.split(key)
+        gain = 0.01 if number == len(sizes) - 2 else 1.0
+        bound = gain * float(np.sqrt(6 / (rows + across)))
+        weight = jax.random.uniform(own, (rows, across), minval=-bound, maxval=bound)
+        layers.append((weight, jax.numpy.zeros(across)))
+    return layers
+
+
+def _library(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise RunError(f"training needs {name}: pip install 'skyhop[train]'") from None

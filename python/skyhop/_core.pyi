@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias, TypedDict, final
+from typing import Any, TypeAlias, TypedDict, final
+
+from numpy.typing import NDArray
 
 VERSION: str
 
@@ -171,9 +173,14 @@ class Episodes:
     def bounds(self) -> tuple[float, float]: ...
     def agents(self, place: int) -> int: ...
     def begin(self, begun: list[tuple[int, Experiment]]) -> None: ...
-    def step(self, outputs: Buffer) -> None: ...
+    def step(self, outputs: NDArray[Any]) -> None: ...
     def read(
-        self, seen: Buffer, rewards: Buffer, ended: Buffer, agents: Buffer, figures: Buffer
+        self,
+        seen: NDArray[Any],
+        rewards: NDArray[Any],
+        ended: NDArray[Any],
+        agents: NDArray[Any],
+        figures: NDArray[Any],
     ) -> None: ...
 
 @final

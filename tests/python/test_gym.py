@@ -34,7 +34,11 @@ WORLD: dict[str, Any] = {
         },
     ],
 }
-SEVERAL = {**WORLD, "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}], "draw": WORLD["draw"][:2]}
+SEVERAL = {
+    **WORLD,
+    "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}],
+    "draw": WORLD["draw"][:2],
+}
 
 
 def test_the_framework_finds_nothing_wrong_with_an_environment() -> None:
@@ -120,7 +124,10 @@ def test_an_episode_that_has_ended_is_followed_by_the_next() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"draw": [{"key": "link.rate"}]}, "draw.0.expected one of `values`, `range`, `moment` and `points`"),
+        (
+            {"draw": [{"key": "link.rate"}]},
+            "draw.0.expected one of `values`, `range`, `moment` and `points`",
+        ),
         ({"draw": [{"key": "link.rate", "values": [1], "weights": [1, 2]}]}, "as many `weights`"),
         ({"draw": [{"key": "link.rate", "range": {"from": 2, "to": 1}}]}, "`to` not below `from`"),
         ({"draw": [{"key": "link.rate", "values": ["much"]}]}, "where link.rate = much was drawn"),
@@ -142,9 +149,9 @@ def test_what_is_wrong_is_told_in_one_line(changed: dict[str, Any], told: str) -
 def test_wrong_cards_and_rewards_are_refused(tmp_path: Path) -> None:
     from skyhop import gym
 
-    with pytest.raises(InputError, match="there is no reward `fame`; expected astraea, leo"):
+    with pytest.raises(InputError, match=r"there is no reward `fame`; expected astraea, leo"):
         gym.Environment(WORLD, "astraea", "fame")
-    with pytest.raises(InputError, match="nowhere.toml"):
+    with pytest.raises(InputError, match=r"nowhere\.toml"):
         gym.Environment(WORLD, tmp_path / "nowhere.toml")
     (tmp_path / "world.toml").write_text("[path", "utf-8")
     with pytest.raises(InputError, match="is no TOML"):
@@ -157,7 +164,11 @@ def test_moments_are_drawn_by_steps() -> None:
     drawing = Drawing.model_validate(
         {
             "key": "path.start",
-            "moment": {"from": "2025-03-20T12:00:00Z", "to": "2025-03-20T13:00:00Z", "step": "20 min"},
+            "moment": {
+                "from": "2025-03-20T12:00:00Z",
+                "to": "2025-03-20T13:00:00Z",
+                "step": "20 min",
+            },
         }
     )
     source = np.random.default_rng(1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from skyhop.cli.options import Json, group
+from skyhop.cli.options import Json, Sets, group
 from skyhop.cli.terminal import print_note, print_rows
+
+if TYPE_CHECKING:
+    from skyhop.gym.training import Progress
 
 app = group(
     "Begin and check a policy: a card that says what a network sees of a connection, and what its "
@@ -169,3 +172,77 @@ def _inputs(name: str) -> int:
 
     observation = tomllib.loads(dict(_core.policy_cards())[name])["observation"]
     return len(observation["features"]) * int(observation["steps"])
+
+
+@app.command()
+def train(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
+    world: Annotated[
+        list[Path],
+        typer.Option(metavar="WORLD.toml", help="A world; of several each is as likely."),
+    ],
+    reward: Annotated[
+        str, typer.Option(metavar="NAME", help="One of skyhop policy rewards.")
+    ] = "leo",
+    steps: Annotated[
+        int, typer.Option(min=1, help="Decisions of all flows, after which it is over.")
+    ] = 4_000_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and worlds.")] = 1,
+    places: Annotated[
+        int, typer.Option(min=1, max=4096, help="Episodes that go on side by side.")
+    ] = 128,
+    hidden: Annotated[
+        str, typer.Option(metavar="N,N,…", help="Sizes of the network's hidden layers.")
+    ] = "64,64",
+    sets: Sets = None,
+) -> None:
+    """Train the network of a card over drawn scenarios, and write it where the card has it.
+
+    Beside it stands the learning curve, in CSV. Ctrl-C ends the training with the network as it
+    is. The same seed on the same machine comes to the same weights. docs/training.md says what
+    worlds are. Needs what skyhop[train] installs.
+
+    Example: skyhop policy train mine.toml --world leo.toml --world geo.toml --steps 1000000
+    """
+    from skyhop.data.files import write_file
+    from skyhop.errors import InputError
+    from skyhop.gym.training import Plan, network_file, train
+    from skyhop.gym.world import World, read_world
+
+    sizes = [int(text) if text.isdecimal() else 0 for text in hidden.split(",")]
+    if not all(1 <= size <= _MOST_HIDDEN for size in sizes):
+        raise InputError(f"--hidden {hidden}: expected sizes from 1 to {_MOST_HIDDEN}: 64,64")
+    onnx = network_file(file)
+    curve = onnx.with_suffix(".csv")
+    for written in (onnx, curve):
+        if written.exists():
+            raise InputError(f"{written}: is there already: move it away first")
+    plan = Plan(steps=steps, seed=seed, places=places, hidden=sizes)
+    worlds: Worlds = [read_world(one, sets or ()) for one in world]
+    trained = train(worlds, file, reward, plan, tell=_tell)
+    write_file(onnx, trained.network.onnx())
+    write_file(curve, trained.curve_csv().encode())
+    print_note(f"{onnx}: written: {trained.network}; how it learned is in {curve}")
+
+
+_MOST_HIDDEN = 4096
+
+
+def _tell(progress: Progress) -> None:
+    print_note(
+        f"{progress.turns:,} decisions in {progress.wall_s:.0f} s: mean reward "
+        f"{progress.mean_reward:.3f}, {100 * progress.share:.0f} % of the links, queues of "
+        f"{1e3 * progress.queue_s:.0f} ms"
+    )
+
+
+@app.command()
+def rewards(as_json: Json = False) -> None:
+    """List what agents may be rewarded for.
+
+    Example: skyhop policy rewards
+    """
+    from skyhop import _core
+
+    rows = [{"name": name, "for": about} for name, about in _core.list_rewards()]
+    print_rows(rows, as_json=as_json)

@@ -14,7 +14,7 @@ from pettingzoo import AECEnv
 from skyhop.errors import InputError
 from skyhop.gym.environment import spaces_of
 from skyhop.gym.episodes import COMPLETE, TIME_UP, Places
-from skyhop.gym.world import Source, World
+from skyhop.gym.world import Worlds
 
 Seen = NDArray[np.float32]
 
@@ -26,11 +26,15 @@ class Agents(AECEnv[str, Seen, Any]):
     that has not begun is not asked. What they see and do is what the card says, for all of them.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "name": "skyhop", "is_parallelizable": False}
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": [],
+        "name": "skyhop",
+        "is_parallelizable": False,
+    }
 
     def __init__(
         self,
-        worlds: Source | World | Sequence[Source | World],
+        worlds: Worlds,
         card: str | os.PathLike[str],
         reward: str = "astraea",
         *,
@@ -51,7 +55,7 @@ class Agents(AECEnv[str, Seen, Any]):
         """
         super().__init__()
         self.render_mode = None
-        self._places = Places(worlds, card, reward, 1, 1, sets)
+        self._places = Places(worlds, card, reward, 1, sets=sets)
         self.possible_agents = [f"agent_{number}" for number in range(most_agents)]
         self._seen_space = spaces_of(self._places)[0]
         # Each of its own: what one draws is no matter of another's.
@@ -86,7 +90,7 @@ class Agents(AECEnv[str, Seen, Any]):
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {"drawn": drawn} for agent in self.agents}
+        self.infos: dict[str, dict[str, Any]] = {agent: {"drawn": drawn} for agent in self.agents}
         nothing = np.zeros(self._places.inputs, np.float32)
         self._seen = dict.fromkeys(self.agents, nothing)
         self._take_turn()
@@ -114,8 +118,7 @@ class Agents(AECEnv[str, Seen, Any]):
         agent = self.possible_agents[int(self._places.agents[0])]
         self.agent_selection = agent
         self._seen[agent] = self._places.seen[0].copy()
-        self.infos[agent] = {**self.infos[agent], **self._places.known(0)}
+        self.infos[agent].update(self._places.known(0))
         if ended:
             self.terminations = dict.fromkeys(self.agents, ended == COMPLETE)
             self.truncations = dict.fromkeys(self.agents, ended == TIME_UP)
-

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skyhop.gym.episodes import COMPLETE, TIME_UP, Places, check_alone
-from skyhop.gym.world import Source, World
+from skyhop.gym.world import Worlds
 
 Seen = NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class Environment(gymnasium.Env[Seen, Seen]):
 
     def __init__(
         self,
-        worlds: Source | World | Sequence[Source | World],
+        worlds: Worlds,
         card: str | os.PathLike[str],
         reward: str = "leo",
         *,
@@ -54,7 +54,7 @@ class Environment(gymnasium.Env[Seen, Seen]):
         Raises:
             InputError: a world, the card or the reward is wrong.
         """
-        self._places = Places(worlds, card, reward, 1, 1, sets)
+        self._places = Places(worlds, card, reward, 1, sets=sets)
         self.observation_space, self.action_space = spaces_of(self._places)
 
     def reset(

@@ -1,4 +1,4 @@
-"""What all environments stand on: places in which episodes go on, and the arrays that tell of them."""
+"""What all environments stand on: places in which episodes go on, and what is told of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skyhop import _core
 from skyhop.errors import InputError
-from skyhop.gym.world import Source, World, read_world
+from skyhop.gym.world import Worlds, read_world
 
 COMPLETE, TIME_UP = 1, 2
 """How an episode has ended."""
@@ -22,10 +22,11 @@ class Places:
 
     def __init__(
         self,
-        worlds: Source | World | Sequence[Source | World],
+        worlds: Worlds,
         card: str | os.PathLike[str],
         reward: str,
         count: int,
+        *,
         threads: int | None = None,
         sets: Sequence[str] = (),
     ) -> None:
@@ -34,8 +35,8 @@ class Places:
         Raises:
             InputError: a world, the card or the reward is wrong.
         """
-        several = isinstance(worlds, Sequence) and not isinstance(worlds, str)
-        self.worlds = [read_world(one, sets) for one in (worlds if several else [worlds])]
+        each = list(worlds) if isinstance(worlds, list | tuple) else [worlds]
+        self.worlds = [read_world(one, sets) for one in each]
         if not self.worlds:
             raise InputError("expected at least one world")
         if count < 1:
@@ -88,5 +89,5 @@ def check_alone(places: Places, place: int) -> None:
     count = places.core.agents(place)
     if count > 1:
         raise InputError(
-            f"{count} flows of the world have cc = \"policy\": that is for skyhop.gym.Agents"
+            f'{count} flows of the world have cc = "policy": that is for skyhop.gym.Agents'
         )

@@ -13,15 +13,18 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from skyhop.errors import RunError
+from skyhop.errors import InputError, RunError
 from skyhop.gym.episodes import Places
-from skyhop.gym.turns import Batch, Record, Reals
-from skyhop.gym.world import Source, World
+from skyhop.gym.turns import Batch, Reals, Record
+from skyhop.gym.world import Worlds
 from skyhop.policies.networks import Activation, Layer, Network
+from skyhop.study.file import read_scenario_table
 
 _MOST_SIZE = 10.0
 """What is seen lies within so many deviations, or is moved there."""
@@ -84,6 +87,23 @@ class Trained:
         return text.getvalue()
 
 
+def network_file(card: str | os.PathLike[str]) -> Path:
+    """Return where a card has its network.
+
+    Raises:
+        InputError: it cannot be read, or training makes no networks as it has them.
+    """
+    file = Path(card)
+    content = read_scenario_table(file)
+    network = content.get("network", {})
+    name = network.get("file", "") if isinstance(network, dict) else ""
+    if not isinstance(name, str) or Path(name).suffix != ".onnx" or Path(name).is_absolute():
+        raise InputError(f"{file}: network.file: expected the name of an ONNX file beside the card")
+    if network.get("memory"):
+        raise InputError(f"{file}: network.memory: training makes networks without memory")
+    return file.parent / name
+
+
 class _Scale:
     """Mean and deviation of all that was seen."""
 
@@ -112,7 +132,7 @@ class _Scale:
 
 
 def train(
-    worlds: Source | World | Sequence[Source | World],
+    worlds: Worlds,
     card: str | os.PathLike[str],
     reward: str = "leo",
     plan: Plan | None = None,
@@ -140,33 +160,49 @@ def train(
     places.begin(dict(enumerate(sources)))
     record, curve, began = Record(places), list[Progress](), time.monotonic()
     improvements = max(1, round(plan.steps / (plan.places * plan.turns)))
-    for number in range(improvements):
-        seen_figures = []
-        for _ in range(plan.turns):
-            said, odds, expected = learner.say(places.seen)
-            record.note(said, odds, expected)
-            seen_figures.append(places.figures.copy())
-            places.step(said.astype(np.float64))
-            over = np.flatnonzero(places.ended).tolist()
-            if over:
-                record.begin(over)
-                places.begin({place: sources[place] for place in over})
-        batch = record.take(plan.discount, plan.trace)
-        learner.learn(batch, number / improvements)
-        curve.append(_progress(plan, number + 1, batch, learner, np.concatenate(seen_figures),
-                               time.monotonic() - began))  # fmt: skip
-        tell(curve[-1])
+    try:
+        for number in range(improvements):
+            figures = _play(plan, places, sources, learner, record)
+            batch = record.take(plan.discount, plan.trace)
+            learner.learn(batch, number / improvements)
+            turns, wall_s = (number + 1) * plan.places * plan.turns, time.monotonic() - began
+            curve.append(_progress((turns, wall_s), batch.mean_reward, learner, figures))
+            tell(curve[-1])
+    except KeyboardInterrupt:
+        # What has been learned is worth more than the rest of the plan to whoever stops it.
+        if not curve:
+            raise
     return Trained(learner.network(), curve)
 
 
+def _play(
+    plan: Plan,
+    places: Places,
+    sources: Sequence[np.random.Generator],
+    learner: _Learner,
+    record: Record,
+) -> Any:
+    """Take so many turns in each place; return the figures of all intervals."""
+    figures = []
+    for _ in range(plan.turns):
+        said, odds, expected = learner.say(places.seen)
+        record.note(said, odds, expected)
+        figures.append(places.figures.copy())
+        places.step(said.astype(np.float64))
+        over = np.flatnonzero(places.ended).tolist()
+        if over:
+            record.begin(over)
+            places.begin({place: sources[place] for place in over})
+    return np.concatenate(figures)
+
+
 def _progress(
-    plan: Plan, done: int, batch: Batch, learner: _Learner, figures: Any, wall_s: float
+    done: tuple[int, float], mean_reward: float, learner: _Learner, figures: Any
 ) -> Progress:
     _, _, goodput_bps, link_bps, rtt_s, base_rtt_s, lost_packets, _ = figures.T
     return Progress(
-        done * plan.places * plan.turns,
-        wall_s,
-        batch.mean_reward,
+        *done,
+        mean_reward,
         learner.deviation(),
         float(np.mean(goodput_bps / np.maximum(link_bps, 1.0))),
         float(np.mean(rtt_s - base_rtt_s)),
@@ -179,7 +215,9 @@ class _Learner:
 
     def __init__(self, plan: Plan, places: Places) -> None:
         self._jax, optax = _library("jax"), _library("optax")
-        self._plan, self._bounds = plan, places.bounds
+        if tuple(places.bounds) != (-1.0, 1.0):
+            raise InputError("network.output: training makes networks that say -1 to 1")
+        self._plan = plan
         self._draw = np.random.default_rng([plan.seed, plan.places])
         self._scale = _Scale(places.inputs)
         keys = self._jax.random.split(self._jax.random.PRNGKey(plan.seed), 2)
@@ -193,7 +231,7 @@ class _Learner:
             optax.clip_by_global_norm(0.5), optax.inject_hyperparams(optax.adam)(plan.rate)
         )
         self._state = self._optimiser.init(self._weights)
-        self._asked, self._improved = _functions(self._jax, optax, self._optimiser, plan, self._bounds)
+        self._asked, self._improved = _functions(self._jax, optax, self._optimiser, plan)
 
     def say(self, seen: Reals) -> tuple[Reals, Reals, Reals]:
         """Return what each agent says, the log of how likely that was, and what it expects."""
@@ -207,7 +245,9 @@ class _Learner:
     def learn(self, batch: Batch, done: float) -> None:
         """Get better, by what is known of these turns; `done` is how much of the plan is done."""
         plan = self._plan
-        self._state[1].hyperparams["learning_rate"] = self._jax.numpy.asarray(plan.rate * (1 - done))
+        self._state[1].hyperparams["learning_rate"] = self._jax.numpy.asarray(
+            plan.rate * (1 - done)
+        )
         gained = (batch.gained - batch.gained.mean()) / (batch.gained.std() + 1e-8)
         whole = (self._scaled(batch.seen), batch.said, batch.odds, gained, batch.worth)
         size = len(gained) // plan.batches
@@ -229,18 +269,13 @@ class _Learner:
         deviation = self._scale.deviation.astype(np.float64)
         first = weight / deviation[:, None]
         made = [(first, bias - self._scale.mean @ first), *others]
-        least, most = self._bounds
-        if (least, most) != (-1.0, 1.0):
-            raise RunError("training makes outputs from -1 to 1: network.output of the card is else")
         return Network([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
 
     def _scaled(self, seen: Reals) -> Reals:
         return (seen - self._scale.mean) / self._scale.deviation
 
 
-def _functions(
-    jax: Any, optax: Any, optimiser: Any, plan: Plan, bounds: Sequence[float]
-) -> tuple[Any, Any]:
+def _functions(jax: Any, optax: Any, optimiser: Any, plan: Plan) -> tuple[Any, Any]:
     """Return what asks both networks, and what improves them by a batch."""
     jnp = jax.numpy
 
@@ -260,9 +295,10 @@ def _functions(
         now = -0.5 * ((said - middle) / deviation) ** 2 - jnp.log(deviation)
         ratio = jnp.exp(now - odds)
         kept = jnp.clip(ratio, 1 - plan.clip, 1 + plan.clip)
-        return -jnp.minimum(ratio * gained, kept * gained).mean() + 0.5 * (
-            (expected - worth) ** 2
-        ).mean()
+        return (
+            -jnp.minimum(ratio * gained, kept * gained).mean()
+            + 0.5 * ((expected - worth) ** 2).mean()
+        )
 
     def improved(weights: Any, state: Any, part: Any) -> tuple[Any, Any]:
         updates, state = optimiser.update(jax.grad(loss)(weights, part), state, weights)
@@ -274,7 +310,7 @@ def _functions(
 def _first_weights(jax: Any, key: Any, sizes: Sequence[int]) -> list[tuple[Any, Any]]:
     """Return dense layers; the last says nearly nothing at first."""
     layers = []
-    for number, (rows, across) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for number, (rows, across) in enumerate(pairwise(sizes)):
         key, own = jax.random.split(key)
         gain = 0.01 if number == len(sizes) - 2 else 1.0
         bound = gain * float(np.sqrt(6 / (rows + across)))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skyhop import _core
 from skyhop.gym.environment import Seen, spaces_of
 from skyhop.gym.episodes import COMPLETE, TIME_UP, Places, check_alone
-from skyhop.gym.world import Source, World
+from skyhop.gym.world import Worlds
 
 Flags = NDArray[np.bool_]
 
@@ -33,7 +33,7 @@ class Environments(VectorEnv[Seen, Seen, Flags]):
 
     def __init__(
         self,
-        worlds: Source | World | Sequence[Source | World],
+        worlds: Worlds,
         card: str | os.PathLike[str],
         reward: str = "leo",
         *,
@@ -55,7 +55,7 @@ class Environments(VectorEnv[Seen, Seen, Flags]):
             InputError: a world, the card or the reward is wrong.
         """
         self.num_envs = num_envs
-        self._places = Places(worlds, card, reward, num_envs, threads, sets)
+        self._places = Places(worlds, card, reward, num_envs, threads=threads, sets=sets)
         self.single_observation_space, self.single_action_space = spaces_of(self._places)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -74,8 +74,11 @@ class Environments(VectorEnv[Seen, Seen, Flags]):
         """
         del options
         if seed is not None or not self._sources:
-            seeds = [None if seed is None else seed + place for place in range(self.num_envs)] \
-                if seed is None or isinstance(seed, int) else list(seed)
+            seeds = (
+                [None if seed is None else seed + place for place in range(self.num_envs)]
+                if seed is None or isinstance(seed, int)
+                else list(seed)
+            )
             self._sources = [np.random.default_rng(one) for one in seeds]
         infos = self._begin(range(self.num_envs))
         return self._places.seen.copy(), infos

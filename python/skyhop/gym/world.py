@@ -229,6 +229,10 @@ class World:
         return self._paths[what]
 
 
+Worlds: TypeAlias = Source | World | list[Source | World]
+"""A world, or several, each of which is as likely."""
+
+
 def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:
     """Return the world of a file, or of its content.
 

@@ -1,0 +1,134 @@
+"""Training: a seed repeats it, what comes out runs in the simulator, and it gets better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_train
+
+import skyhop
+from skyhop import _core
+from skyhop.errors import InputError
+
+WORLD: dict[str, Any] = {
+    "path": {"kind": "fixed", "rtt": "20 ms"},
+    "link": {"rate": "4 Mbit/s", "queue": "2 BDP"},
+    "run": {"duration": "8 s"},
+    "flow": [{"cc": "policy"}],
+    "draw": [{"key": "link.rate", "range": {"from": 2, "to": 8, "unit": "Mbit/s"}}],
+}
+CARD = """title = "trained"
+[tcp]
+every = "round-trip"
+[observation]
+steps = 2
+features = [
+    { name = "queue", of = "rtt_s", over = "min_rtt_s", plus = -1.0, most = 4.0 },
+    { name = "rate", of = "delivered_bps", over = "max(delivered_bps, 8)" },
+]
+[network]
+file = "trained.onnx"
+[action]
+moves = "own-cwnd"
+shape = "power"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _needed() -> None:
+    needs_train()
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    file = tmp_path / "card.toml"
+    file.write_text(CARD, "utf-8")
+    return file
+
+
+def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
+    from skyhop.gym.training import Plan, train
+
+    def trained(seed: int) -> bytes:
+        plan = Plan(steps=2048, seed=seed, places=8, turns=64, hidden=(8,), batches=2)
+        return train(WORLD, card, "leo", plan).network.onnx()
+
+    first = trained(1)
+    assert trained(1) == first
+    assert trained(2) != first
+
+
+def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> None:
+    from skyhop.gym.training import Plan, train
+
+    plan = Plan(steps=60_000, places=16, turns=64, hidden=(16,), batches=4, rate=1e-3)
+    several = {**WORLD, "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}], "draw": []}
+    done = train([WORLD, several], card, "leo", plan)
+    rewards = [row.mean_reward for row in done.curve]
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.1
+    assert len(done.curve_csv().splitlines()) == 1 + len(done.curve)
+
+    card.with_name("trained.onnx").write_bytes(done.network.onnx())
+    flow = [{"cc": "policy", "policy": str(card)}]
+    run = skyhop.sim({**{k: v for k, v in WORLD.items() if k != "draw"}, "flow": flow})
+    assert run.summary["flows"][0]["goodput_bps"] > 0.6 * 4e6
+
+
+def test_the_network_says_what_was_learned(card: Path) -> None:
+    """The file has the scale of what is seen in its first layer: it says what training's did."""
+    from skyhop.gym.episodes import Places
+    from skyhop.gym.training import Plan, train
+
+    plan = Plan(steps=2048, places=8, turns=64, hidden=(8,), batches=2)
+    network = train(WORLD, card, "leo", plan).network
+    card.with_name("trained.onnx").write_bytes(network.onnx())
+    places = Places(WORLD, card, "leo", 4)
+    places.begin({place: np.random.default_rng(place) for place in range(4)})
+    for _ in range(5):
+        places.step(np.full(4, 0.3))
+    seen = places.seen.astype(np.float64)
+    for layer in network.layers:
+        seen = np.tanh(seen @ layer.weight + layer.bias)
+    for row, expected in zip(places.seen.tolist(), seen[:, 0].tolist(), strict=True):
+        assert _core.ask_policy(str(card), [row])[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'file = "trained.onnx"',
+            'file = "decide.py"',
+            "network.file: expected the name of an ONNX",
+        ),
+        (
+            'file = "trained.onnx"',
+            'file = "/net.onnx"',
+            "network.file: expected the name of an ONNX",
+        ),
+        (
+            'file = "trained.onnx"',
+            'file = "a.onnx"\nmemory = [{ input = "h", output = "i", size = 2 }]',
+            "networks without memory",
+        ),
+    ],
+)
+def test_cards_that_cannot_be_trained_are_refused(
+    card: Path, old: str, new: str, told: str
+) -> None:
+    from skyhop.gym.training import network_file
+
+    card.write_text(CARD.replace(old, new), "utf-8")
+    with pytest.raises(InputError, match=told):
+        network_file(card)
+
+
+def test_other_bounds_cannot_be_trained(card: Path) -> None:
+    from skyhop.gym.training import train
+
+    card.write_text(CARD.replace("[action]", "output = [0.0, 1.0]\n[action]"), "utf-8")
+    with pytest.raises(InputError, match="networks that say -1 to 1"):
+        train(WORLD, card)

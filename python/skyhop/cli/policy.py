@@ -207,7 +207,7 @@ def train(
     from skyhop.data.files import write_file
     from skyhop.errors import InputError
     from skyhop.gym.training import Plan, network_file, train
-    from skyhop.gym.world import World, read_world
+    from skyhop.gym.world import Worlds, read_world
 
     sizes = [int(text) if text.isdecimal() else 0 for text in hidden.split(",")]
     if not all(1 <= size <= _MOST_HIDDEN for size in sizes):

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench_gym import bench_gym
 from bench_linux import bench_linux
 from bench_policy import bench_policies
 from bench_previous import previous, source
@@ -181,6 +182,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "video": bench_video,
     "linux": bench_linux,
     "policies": bench_policies,
+    "gym": bench_gym,
     "live": bench_live,
 }
 

@@ -17,7 +17,7 @@ def _content() -> dict[str, Any]:
 
 def previous(part: str, row: str, figure: str) -> float | None:
     """Return a figure of the row of a part of the bench, None where there was none."""
-    value = _content()[part].get(row, {}).get(figure)
+    value = _content().get(part, {}).get(row, {}).get(figure)
     return None if value is None else float(value)
 
 

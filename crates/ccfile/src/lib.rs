@@ -21,6 +21,7 @@ pub use headers::{example, examples};
 pub use kernel_module::{KernelModuleSource, kernel_module_name, kernel_module_source};
 pub use load::{Compiled, Loaded, bpf_objects, load};
 pub use policy::{
-    LoadedPolicy, decide_in_python, decided_by, load_policy, policy_cards, read_card,
+    LoadedPolicy, card_of, decide_in_python, decided_by, load_policy, policy_cards, policy_network,
+    read_card,
 };
 pub use sources::Sources;

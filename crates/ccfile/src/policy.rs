@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 use include_dir::{Dir, include_dir};
 use sha2::{Digest as _, Sha256};
 use skyhop_cc::{CcError, Controller, Decider, Instance, Module, Registry, Setup};
-use skyhop_model::{CcLanguage, POLICY_CC, cc_language};
+use skyhop_model::{
+    CcLanguage, OUR_CC, POLICY_CC, cc_language, our_card, our_card_name, our_cc_name, plain_cc_name,
+};
 use skyhop_policy::{Card, Model, Pilot, Policy, PolicyError};
 use skyhop_units::Duration;
 
@@ -41,14 +43,30 @@ pub(crate) struct NetworkFile {
     pub(crate) published: String,
 }
 
-/// The cards that come with skyhop, which lack their weights: name and text, in alphabetical order.
+/// The cards that come with skyhop, most of which lack their weights: name and text, in alphabetical order.
 pub fn policy_cards() -> Vec<(&'static str, &'static str)> {
     let of = |file: &'static include_dir::File<'_>| {
-        Some((file.path().file_stem()?.to_str()?, file.contents_utf8()?))
+        let name = file.path().to_str()?.strip_suffix(".toml")?;
+        Some((name, file.contents_utf8()?))
     };
     let mut cards: Vec<_> = CARDS.files().filter_map(of).collect();
     cards.sort_unstable();
     cards
+}
+
+/// The network of a card that comes with skyhop, where that has its weights.
+pub fn policy_network(name: &str) -> Option<&'static [u8]> {
+    let card = CARDS.get_file(format!("{name}.toml"))?.contents_utf8()?;
+    let network = Card::parse(card).ok()?.network;
+    Some(CARDS.get_file(network.file)?.contents())
+}
+
+/// What a flow has for its congestion control where it has this card: the name of one that comes with skyhop, or a file.
+pub fn card_of(card: &str) -> PathBuf {
+    match policy_cards().iter().any(|(name, _)| *name == card) {
+        true => PathBuf::from(our_card(card)),
+        false => PathBuf::from(card),
+    }
 }
 
 /// Reads a card without its network, one of those that come with skyhop by its name, or a file: what is seen and done is
@@ -57,10 +75,7 @@ pub fn policy_cards() -> Vec<(&'static str, &'static str)> {
 /// # Errors
 /// What is wrong with the file.
 pub fn read_card(card: &str) -> Result<Card, CcFileError> {
-    match policy_cards().into_iter().find(|(name, _)| *name == card) {
-        Some((name, text)) => parse(name, text.as_bytes()),
-        None => parse(card, &read(Path::new(card), MOST_CARD, "")?),
-    }
+    parse(card, &read(&card_of(card), MOST_CARD, "")?)
 }
 
 /// Reads a card and its network; flows that name the card get what it decides from now on.
@@ -85,7 +100,7 @@ pub fn load_policy(file: &Path) -> Result<LoadedPolicy, CcFileError> {
     let made = policy.clone();
     // What the card says of TCP is wrong now, and not in the run.
     controller(&policy, &Setup::default())?;
-    Registry::global().adopt(&name, move |setup| controller(&made, setup));
+    Registry::global().adopt(plain_cc_name(&name), move |setup| controller(&made, setup));
     Ok(LoadedPolicy { sources, policy })
 }
 
@@ -194,14 +209,28 @@ pub(crate) fn network_of(card: &Path, content: &[u8]) -> Result<NetworkFile, CcF
         let what = format!("network.file: `{}` is not beside the card", network.file);
         return Err(CcFileError::Policy { file: name.into_owned(), what });
     }
-    let whole = absolute(card).unwrap_or_else(|_| card.to_owned());
-    let file = whole.parent().unwrap_or(Path::new("")).join(inside);
+    let file = if our_card_name(&name).is_some() {
+        PathBuf::from(format!("{OUR_CC}{}", network.file))
+    } else {
+        whole(card).parent().unwrap_or(Path::new("")).join(inside)
+    };
     Ok(NetworkFile { file, published: network.published })
 }
 
-/// The content of a file that holds `most` bytes at most.
+/// The whole name of a file; of one that comes with skyhop that is its name.
+pub(crate) fn whole(file: &Path) -> PathBuf {
+    if our_cc_name(&file.to_string_lossy()).is_some() {
+        return file.to_owned();
+    }
+    absolute(file).unwrap_or_else(|_| file.to_owned())
+}
+
+/// The content of a file that holds `most` bytes at most, or of one that comes with skyhop.
 pub(crate) fn read(file: &Path, most: u64, published: &str) -> Result<Vec<u8>, CcFileError> {
     let name = || file.to_string_lossy().into_owned();
+    if let Some(ours) = our_cc_name(&name()).and_then(|ours| CARDS.get_file(ours)) {
+        return Ok(ours.contents().to_owned());
+    }
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound if !published.is_empty() => {
             CcFileError::NoNetwork { file: name(), advice: published.to_owned() }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 use skyhop_model::{CcLanguage, MOST_CC_LETTERS, cc_language};
@@ -26,7 +26,7 @@ impl Sources {
     /// # Errors
     /// [`CcFileError::Read`], [`CcFileError::Name`], [`CcFileError::OtherHeader`].
     pub fn read(file: &Path) -> Result<Self, CcFileError> {
-        let whole = absolute(file).unwrap_or_else(|_| file.to_owned());
+        let whole = policy::whole(file);
         let name = whole.to_string_lossy().into_owned();
         let Some(language) = cc_language(&name).filter(|_| is_named_well(&whole)) else {
             return Err(CcFileError::Name { file: name });

@@ -181,7 +181,8 @@ impl Episode {
             |(since, old)| (*since, old.clone()),
         );
         let interval_s = now.saturating_since(since).as_secs_f64().max(1e-6);
-        let grown = |place: usize| (received[place] - old[place]).as_u64() as f64 * 8.0 / interval_s;
+        let grown =
+            |place: usize| (received[place] - old[place]).as_u64() as f64 * 8.0 / interval_s;
         let goodput_bps = grown(place);
         let (mut agents_bps, mut others_bps) = (Vec::new(), Vec::new());
         for (other, flow) in flows.iter().enumerate() {

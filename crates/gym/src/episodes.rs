@@ -1,7 +1,7 @@
 //! Several episodes side by side.
 
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use skyhop_experiment::Experiment;
@@ -76,15 +76,20 @@ impl Episodes {
     }
 }
 
-/// Does something with each, on so many threads.
+/// Does something with each, on so many threads; who is done with one takes the next, as some take much longer.
 fn side_by_side<T: Send>(all: &mut [T], threads: NonZero<usize>, work: impl Fn(&mut T) + Sync) {
-    let share = all.len().div_ceil(threads.get()).max(1);
-    let mut shares = all.chunks_mut(share);
-    let Some(own) = shares.next() else { return };
-    thread::scope(|scope| {
-        for share in shares {
-            scope.spawn(|| share.iter_mut().for_each(&work));
+    let helpers = threads.get().min(all.len()).saturating_sub(1);
+    let left = Mutex::new(all.iter_mut());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work_off = || {
+        while let Some(one) = next() {
+            work(one);
         }
-        own.iter_mut().for_each(&work);
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            scope.spawn(work_off);
+        }
+        work_off();
     });
 }

@@ -4,7 +4,9 @@ use skyhop_engine::Unsupported;
 #[derive(Debug, thiserror::Error)]
 pub enum GymError {
     /// Nobody decides for any of its flows.
-    #[error("nobody has anything to decide: give a [[flow]] of the scenario cc = \"policy\", without a card")]
+    #[error(
+        "nobody has anything to decide: give a [[flow]] of the scenario cc = \"policy\", without a card"
+    )]
     NoAgent,
     /// There is no reward of this name.
     #[error("there is no reward `{name}`; expected {known}")]

@@ -27,7 +27,7 @@ pub struct Interval<'e> {
 }
 
 /// What [`Interval::figures`] are, with their units.
-pub const FIGURES: [&str; 8] = [
+pub const FIGURES: [&str; 10] = [
     "at_s",
     "interval_s",
     "goodput_bps",
@@ -36,6 +36,8 @@ pub const FIGURES: [&str; 8] = [
     "base_rtt_s",
     "lost_packets",
     "others_bps",
+    "cwnd_packets",
+    "handover_in_s",
 ];
 
 impl Interval<'_> {
@@ -72,6 +74,8 @@ impl Interval<'_> {
             self.base_rtt_s,
             self.reported.get(Quantity::Lost),
             self.others_bps(),
+            self.reported.get(Quantity::Cwnd),
+            self.reported.get(Quantity::HandoverIn),
         ]
     }
 }
@@ -84,7 +88,7 @@ pub(crate) fn way_at(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> (
         let rate = link.config(flow.sends()).schedule.rate_at(at);
         narrowest_bps = narrowest_bps.min(rate.bits_per_second());
         for direction in Direction::ALL {
-            rtt = rtt + link.config(*direction).schedule.delay_at(at);
+            rtt += link.config(*direction).schedule.delay_at(at);
         }
     }
     (narrowest_bps as f64, rtt.as_secs_f64())

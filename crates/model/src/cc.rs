@@ -53,8 +53,21 @@ pub fn cc_table(name: &str) -> &str {
     stem.unwrap_or(plain)
 }
 
-/// What results call it: a file without its directories.
+/// What a flow's congestion control is where it has a card that comes with skyhop.
+pub fn our_card(name: &str) -> String {
+    format!("{OUR_CC}{name}.toml")
+}
+
+/// The name of the card that comes with skyhop, where one is meant.
+pub fn our_card_name(cc: &str) -> Option<&str> {
+    our_cc_name(cc)?.strip_suffix(".toml")
+}
+
+/// What results call it: a file without its directories, a card that comes with skyhop by its name.
 pub fn cc_label(name: &str) -> &str {
+    if let Some(card) = our_card_name(name) {
+        return card;
+    }
     let file = cc_language(name).and_then(|_| Path::new(name).file_name()?.to_str());
     file.unwrap_or(name)
 }
@@ -81,5 +94,10 @@ mod tests {
         assert_eq!(of("cubic"), (None, "cubic", "cubic"));
         assert_eq!(of("skyhop:cubic"), (None, "cubic", "skyhop:cubic"));
         assert_eq!(of(".c"), (None, ".c", ".c"));
+        assert_eq!(of("skyhop:a-b.toml"), (Some(CcLanguage::Card), "policy", "a-b"));
+        assert_eq!(
+            (our_card("a-b"), our_card_name("a-b.toml")),
+            ("skyhop:a-b.toml".to_owned(), None)
+        );
     }
 }

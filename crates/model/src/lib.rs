@@ -23,8 +23,8 @@ mod tcp;
 
 pub use app::{AppTable, PlayerCompat};
 pub use cc::{
-    CcLanguage, MOST_CC_LETTERS, OUR_CC, POLICY_CC, cc_label, cc_language, cc_table, our_cc_name,
-    plain_cc_name,
+    CcLanguage, MOST_CC_LETTERS, OUR_CC, POLICY_CC, cc_label, cc_language, cc_table, our_card,
+    our_card_name, our_cc_name, plain_cc_name,
 };
 pub use counts::{Counts, Drops, LossReason};
 pub use dscp::Dscp;

@@ -51,12 +51,17 @@ impl Policy {
         self.model.runs_anywhere()
     }
 
-    /// What it says to observations, one behind another, within its bounds; `None` where that is no number.
+    /// What it says to an observation, within its bounds; `None` where that is no number.
+    pub fn answer(&self, seen: &[f32], memory: &mut Memory) -> Option<f64> {
+        let [least, most] = self.card.network.output;
+        let said = self.model.run(seen, memory).filter(|said| said.is_finite());
+        said.map(|said| said.clamp(least, most))
+    }
+
+    /// What it says to observations, one behind another.
     pub fn say(&self, seen: &[Vec<f32>]) -> Vec<Option<f64>> {
-        let (mut memory, [least, most]) = (Memory::new(&self.card), self.card.network.output);
-        let said = seen.iter().map(|seen| self.model.run(seen, &mut memory));
-        said.map(|said| said.filter(|said| said.is_finite()).map(|said| said.clamp(least, most)))
-            .collect()
+        let mut memory = Memory::new(&self.card);
+        seen.iter().map(|seen| self.answer(seen, &mut memory)).collect()
     }
 }
 

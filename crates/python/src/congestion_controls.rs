@@ -97,11 +97,17 @@ pub(crate) fn policy_cards() -> Vec<(&'static str, &'static str)> {
     skyhop_ccfile::policy_cards()
 }
 
+/// The network of one of them, where it has its weights.
+#[pyfunction]
+pub(crate) fn policy_network(name: &str) -> Option<&'static [u8]> {
+    skyhop_ccfile::policy_network(name)
+}
+
 /// Reads a card and its network, and refuses what no flow could use. Returns title, the names of its features, the number
 /// of its steps, and the SHA-256 of its files by their whole names.
 #[pyfunction]
 pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy> {
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(Path::new(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
     let card = &loaded.policy.card;
     let names = card.observation.features.iter().map(|feature| feature.name.clone()).collect();
     let digests = loaded.sources.digests().clone();
@@ -116,7 +122,7 @@ pub(crate) fn ask_policy(
     file: &str,
     seen: Vec<Vec<f32>>,
 ) -> Fallible<Vec<Option<f64>>> {
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(Path::new(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
     let expected = loaded.policy.card.inputs();
     if let Some(row) = seen.iter().find(|row| row.len() != expected) {
         let given = row.len();

@@ -7,6 +7,7 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 use skyhop_ccfile::read_card;
 use skyhop_gym::{Episode, Episodes, FIGURES, REWARDS, Reward};
+use skyhop_policy::{Memory, Policy};
 
 use crate::errors::{Fallible, input_error, run_error};
 use crate::experiment::PyExperiment;
@@ -82,10 +83,8 @@ impl PyEpisodes {
         let episodes = self.episodes()?;
         let places = || episodes.places().iter().map(Option::as_ref);
         let nothing = vec![0.0; episodes.card().inputs()];
-        let all: Vec<f32> = places()
-            .flat_map(|one| one.map_or(&nothing[..], Episode::seen))
-            .copied()
-            .collect();
+        let all: Vec<f32> =
+            places().flat_map(|one| one.map_or(&nothing[..], Episode::seen)).copied().collect();
         write(py, &seen, &all)?;
         let last = || places().map(|one| one.map(Episode::last));
         let of = |step: Option<f64>| step.unwrap_or(0.0);
@@ -102,6 +101,39 @@ impl PyEpisodes {
 impl PyEpisodes {
     fn episodes(&self) -> Fallible<MutexGuard<'_, Episodes>> {
         self.0.lock().map_err(|error| run_error(&error.to_string()))
+    }
+}
+
+/// A policy that answers one connection, with its memory.
+#[pyclass(name = "Answering", frozen)]
+pub(crate) struct PyAnswering(Mutex<(Policy, Memory)>);
+
+#[pymethods]
+impl PyAnswering {
+    /// Of a card's file, or the name of one that comes with skyhop.
+    #[new]
+    fn new(py: Python<'_>, card: &str) -> Fallible<Self> {
+        let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(card)))?;
+        let memory = Memory::new(&loaded.policy.card);
+        Ok(Self(Mutex::new((loaded.policy, memory))))
+    }
+
+    /// What it says; NaN where that is no number.
+    fn answer(&self, py: Python<'_>, seen: PyBuffer<f32>) -> Fallible<f64> {
+        let seen = seen.to_vec(py)?;
+        let (policy, memory) =
+            &mut *self.0.lock().map_err(|error| run_error(&error.to_string()))?;
+        if seen.len() != policy.card.inputs() {
+            return Err(input_error(&format!("expected {} numbers", policy.card.inputs())));
+        }
+        Ok(policy.answer(&seen, memory).unwrap_or(f64::NAN))
+    }
+
+    /// The names of what is seen in each step.
+    fn features(&self) -> Fallible<Vec<String>> {
+        let answering = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
+        let features = answering.0.card.observation.features.iter();
+        Ok(features.map(|feature| feature.name.clone()).collect())
     }
 }
 

@@ -34,7 +34,8 @@ mod core {
     #[pymodule_export]
     use crate::congestion_controls::{
         CongestionControl, ask_policy, cc_headers, check_cc, check_cc_file, check_policy,
-        kernel_module_source, list_cc, load_cc, load_cc_file, own_cc, policy_cards, unload_cc,
+        kernel_module_source, list_cc, load_cc, load_cc_file, own_cc, policy_cards, policy_network,
+        unload_cc,
     };
     #[pymodule_export]
     use crate::constellation::PyConstellation;
@@ -43,7 +44,7 @@ mod core {
     #[pymodule_export]
     use crate::experiment::{PyExperiment, PyRunDirectory, PyScenario};
     #[pymodule_export]
-    use crate::gym::{PyEpisodes, list_rewards};
+    use crate::gym::{PyAnswering, PyEpisodes, list_rewards};
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
@@ -59,7 +60,7 @@ mod core {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     /// What is known of an agent's interval.
     #[pymodule_export]
-    const INTERVAL_FIGURES: [&str; 8] = skyhop_gym::FIGURES;
+    const INTERVAL_FIGURES: [&str; skyhop_gym::FIGURES.len()] = skyhop_gym::FIGURES;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! Checks of what the types alone cannot say.
 
 use skyhop_app::{App, Kind as _, Transport};
-use skyhop_model::{Relay, cc_language};
+use skyhop_model::{Relay, cc_language, our_card_name};
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
@@ -155,7 +155,13 @@ impl NamedScenario {
     }
 
     fn check_cc_file(&self, cc: &str, key: &str) -> Result<(), ScenarioError> {
-        if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {
+        if let Some(card) = our_card_name(cc) {
+            let ours = skyhop_ccfile::policy_cards();
+            if ours.iter().all(|(name, _)| *name != card) {
+                let what = format!("skyhop has no card {card}: see skyhop policy list");
+                return Err(self.wrong(format!("{key}.cc"), what));
+            }
+        } else if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {
             let what = format!("there is no file \"{cc}\", neither beside the scenario nor here");
             return Err(self.wrong(format!("{key}.cc"), what));
         }

@@ -12,7 +12,7 @@ use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
-    Relay, cc_language, layered, one_line,
+    Relay, cc_language, layered, one_line, our_card,
 };
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
@@ -455,11 +455,18 @@ impl Policy {
                 let what = format!("is for cc = \"{POLICY_CC}\", and the flow's is {}", tcp.cc);
                 return Err(wrong_policy("", what));
             }
-            if cc_language(&card) != Some(CcLanguage::Card) {
-                let what = format!("is `{}`; expected a card, a file in .toml", one_line(&card));
+            let ours: Vec<&str> =
+                skyhop_ccfile::policy_cards().iter().map(|(name, _)| *name).collect();
+            if ours.contains(&card.as_str()) {
+                tcp.cc = our_card(&card);
+            } else if cc_language(&card) == Some(CcLanguage::Card) {
+                tcp.cc = card;
+            } else {
+                let (card, ours) = (one_line(&card), ours.join(", "));
+                let what =
+                    format!("is `{card}`; expected a card, a file in .toml, or one of {ours}");
                 return Err(wrong_policy("", what));
             }
-            tcp.cc = card;
         }
         let table = (POLICY_CC.to_owned(), toml::Value::Table(parameters));
         Ok(Some(table).filter(|(_, table)| table.as_table().is_some_and(|table| !table.is_empty())))

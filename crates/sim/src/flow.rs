@@ -146,8 +146,7 @@ impl Flow {
                 let parameters = cc_parameters(cc, parameters);
                 let clock = (options.profile, options.hz);
                 let outside = outside.map(Arc::clone);
-                let controllers =
-                    Controllers::new(plan.id, cc, parameters, clock, seed, outside)?;
+                let controllers = Controllers::new(plan.id, cc, parameters, clock, seed, outside)?;
                 Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),

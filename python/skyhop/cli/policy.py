@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from skyhop.cli.options import Json, Sets, group
+from skyhop.cli.options import Json, Scenario, Sets, group
 from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ app = group(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the cards that come with skyhop; their weights are their authors'.
+    """List the cards that come with skyhop, and which have their weights with them.
 
     Example: skyhop policy list --json
     """
@@ -35,8 +35,8 @@ def list_(as_json: Json = False) -> None:
             "name": name,
             "title": card["title"],
             "sees": f"{len(card['observation']['features'])} x {card['observation']['steps']}",
+            "weights": "here" if _core.policy_network(name) else "its authors'",
             "about": card["about"],
-            "licence": card["licence"],
         }
         for name, card in cards
     ]
@@ -55,6 +55,7 @@ def new(
     Example: skyhop policy new mine.toml --from orca
     """
     from skyhop import _core
+    from skyhop.data.files import write_file
     from skyhop.errors import InputError
 
     cards = dict(_core.policy_cards())
@@ -67,13 +68,21 @@ def new(
             written.write(cards[source])
     except FileExistsError:
         raise InputError(f"{file}: is there already: give another name") from None
-    network = tomllib.loads(cards[source])["network"]["file"]
-    print_note(f"{file}: written; its network is to be {file.with_name(network)}")
+    network = file.with_name(tomllib.loads(cards[source])["network"]["file"])
+    weights = _core.policy_network(source)
+    if weights is None:
+        print_note(f"{file}: written; its network is to be {network}")
+        return
+    if not network.exists():
+        write_file(network, weights)
+    print_note(f"{file}: written, with its network, {network}")
 
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
+    card: Annotated[
+        str, typer.Argument(metavar="CARD", help="A file, or one of skyhop policy list.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Check a card with its network: that both fit, and that the network can be run.
@@ -82,7 +91,7 @@ def check(
     """
     from skyhop import _core
 
-    title, features, steps, digests = _core.check_policy(str(file))
+    title, features, steps, digests = _core.check_policy(card)
     row = {
         "title": title,
         "features": len(features),
@@ -246,3 +255,29 @@ def rewards(as_json: Json = False) -> None:
 
     rows = [{"name": name, "for": about} for name, about in _core.list_rewards()]
     print_rows(rows, as_json=as_json)
+
+
+@app.command()
+def look(
+    card: Annotated[
+        str, typer.Argument(metavar="CARD", help="A file, or one of skyhop policy list.")
+    ],
+    scenario: Scenario,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FIGURE", help="A PNG, SVG or PDF file.")
+    ],
+    flow: Annotated[int, typer.Option(min=0, help="The [[flow]] that it decides for.")] = 0,
+    sets: Sets = None,
+) -> None:
+    """Draw what a policy saw of a simulated connection, what it decided, and what came of it.
+
+    Example: skyhop policy look skyhop-leo announced-handovers -o look.png
+    """
+    from skyhop.data.figure_files import figure_kind
+    from skyhop.figures.decisions import decisions_figure
+    from skyhop.gym.looking import look as look_at
+
+    figure_kind(output)
+    looked = look_at(card, scenario, flow=flow, sets=sets or ())
+    decisions_figure(looked, output)
+    print_note(f"{output}: {len(looked.said):,} decisions")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skyhop import _core
 from skyhop.errors import InputError
-from skyhop.gym.world import Worlds, read_world
+from skyhop.gym.world import World, Worlds, read_world
 
 COMPLETE, TIME_UP = 1, 2
 """How an episode has ended."""
@@ -30,7 +30,7 @@ class Places:
         threads: int | None = None,
         sets: Sequence[str] = (),
     ) -> None:
-        """Make so many places; of several worlds each is as likely.
+        """Make so many places.
 
         Raises:
             InputError: a world, the card or the reward is wrong.
@@ -59,13 +59,22 @@ class Places:
         """
         begun, told = [], []
         for place, source in sources.items():
-            which = int(source.integers(len(self.worlds))) if len(self.worlds) > 1 else 0
-            drawn = self.worlds[which].draw(source)
+            drawn = self._world_of(place, source).draw(source)
             begun.append((place, drawn.experiment))
-            told.append({"world": self.worlds[which].origin, **drawn.values})
+            told.append(drawn.values)
         self.core.begin(begun)
         self._read()
         return told
+
+    def _world_of(self, place: int, source: np.random.Generator) -> World:
+        """Return a place's world: its own, so that each world has as many turns as the others.
+
+        Where there are more worlds than places they are drawn.
+        """
+        worlds = self.worlds
+        if self.count < len(worlds):
+            return worlds[int(source.integers(len(worlds)))]
+        return worlds[place % len(worlds)]
 
     def step(self, outputs: NDArray[np.float64]) -> None:
         """Answer with an output for each place; where an episode has ended, nothing happens."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from skyhop import _core
 from skyhop.errors import InputError, RunError
 from skyhop.gym.episodes import Places
 from skyhop.gym.turns import Batch, Reals, Record
@@ -199,14 +200,14 @@ def _play(
 def _progress(
     done: tuple[int, float], mean_reward: float, learner: _Learner, figures: Any
 ) -> Progress:
-    _, _, goodput_bps, link_bps, rtt_s, base_rtt_s, lost_packets, _ = figures.T
+    of = dict(zip(_core.INTERVAL_FIGURES, figures.T, strict=True))
     return Progress(
         *done,
         mean_reward,
         learner.deviation(),
-        float(np.mean(goodput_bps / np.maximum(link_bps, 1.0))),
-        float(np.mean(rtt_s - base_rtt_s)),
-        float(np.mean(lost_packets)),
+        float(np.mean(of["goodput_bps"] / np.maximum(of["link_bps"], 1.0))),
+        float(np.mean(of["rtt_s"] - of["base_rtt_s"])),
+        float(np.mean(of["lost_packets"])),
     )
 
 

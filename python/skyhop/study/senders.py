@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.study.file import Axis, Setting, StudyFile
 
@@ -28,15 +29,22 @@ def with_policies(file: StudyFile, policies: Mapping[str, Path], origin: str) ->
     named = {claim.policy.lower(): claim.policy for claim in file.claim if claim.policy}
     cards: dict[str, str] = {}
     for name, card in policies.items():
-        if not card.is_file():
-            raise InputError(f"--policy {name}={card}: there is no such file")
-        cards[named.get(name.lower(), name)] = str(card.resolve())
+        cards[named.get(name.lower(), name)] = _found(name, card)
     axes = [_with(axis, cards, origin) for axis in file.axis]
     if axes == file.axis:
         raise InputError(
             f"{origin}: --policy: no axis of senders: expected one whose points set flow.N.cc"
         )
     return file.model_copy(update={"axis": axes})
+
+
+def _found(name: str, card: Path) -> str:
+    """Return what a flow's `cc` is where it has this card: a file, or one that skyhop brings."""
+    if card.is_file():
+        return str(card.resolve())
+    if _core.policy_network(str(card)) is not None:
+        return f"skyhop:{card}.toml"
+    raise InputError(f"--policy {name}={card}: there is no such file")
 
 
 def _with(axis: Axis, cards: Mapping[str, str], origin: str) -> Axis:

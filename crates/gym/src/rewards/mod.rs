@@ -28,7 +28,7 @@ pub const REWARDS: &[Reward] = &[
     },
     Reward {
         name: "leo",
-        about: "its share of what there is, delay and loss, whoever the others are",
+        about: "shares of the link, of all flows that send, less delay and loss of its own",
         of: leo::reward,
     },
     Reward {

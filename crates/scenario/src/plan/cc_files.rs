@@ -5,7 +5,7 @@ use std::path::{Path, absolute};
 
 use skyhop_cc::Module;
 use skyhop_ccfile::{Sources, load, load_policy};
-use skyhop_model::{CcLanguage, cc_language};
+use skyhop_model::{CcLanguage, cc_language, our_card_name};
 
 use crate::ScenarioError;
 use crate::catalogue::find_file;
@@ -88,7 +88,8 @@ impl NamedScenario {
 
     /// What a flow calls its congestion control: a file by its whole name.
     pub(crate) fn whole_cc(&self, cc: &str) -> String {
-        let found = cc_language(cc).and_then(|_| find_file(self.base(), cc));
+        let is_file = cc_language(cc).is_some() && our_card_name(cc).is_none();
+        let found = is_file.then(|| find_file(self.base(), cc)).flatten();
         let whole = found.and_then(|file| absolute(file).ok());
         whole.map_or_else(|| cc.to_owned(), |whole| whole.to_string_lossy().into_owned())
     }

@@ -1,0 +1,99 @@
+"""skyhop-leo: the card that comes with its network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skyhop
+from skyhop import _core
+from skyhop.errors import InputError
+
+SCENARIO: dict[str, Any] = {
+    "path": {
+        "constellation": "kuiper",
+        "from": "Miami, US",
+        "to": "Los Angeles",
+        "relay": "bent-pipe",
+    },
+    "link": {"rate": "20 Mbit/s", "queue": "1 BDP"},
+    "signal": {"source": "path", "lead": "0.5 s"},
+    "run": {"duration": "20 s"},
+    "flow": [{"cc": "policy", "policy": "skyhop-leo"}],
+}
+
+
+def _command(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("skyhop")), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_flow_takes_it_by_its_name_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = skyhop.sim(SCENARIO)
+    [flow] = run.summary["flows"]
+    assert flow["cc"] == "skyhop-leo"
+    assert flow["goodput_bps"] > 0.8 * 20e6
+
+
+def test_a_card_without_weights_is_not_there_by_its_name() -> None:
+    with pytest.raises(InputError, match=r"astraea\.onnx"):
+        skyhop.sim({**SCENARIO, "flow": [{"cc": "policy", "policy": "astraea"}]})
+    with pytest.raises(InputError, match="or one of astraea, aurora, orca"):
+        skyhop.sim({**SCENARIO, "flow": [{"cc": "policy", "policy": "nobody"}]})
+
+
+def test_its_network_is_small_and_fits() -> None:
+    weights = _core.policy_network("skyhop-leo")
+    assert weights is not None
+    assert len(weights) < 1_000_000
+    assert _core.policy_network("astraea") is None
+    title, features, steps, digests = _core.check_policy("skyhop-leo")
+    assert (title, len(features), steps) == ("skyhop-leo", 13, 4)
+    assert sorted(digests) == ["skyhop:skyhop-leo.onnx", "skyhop:skyhop-leo.toml"]
+
+
+def test_a_card_begun_from_it_has_its_network(tmp_path: Path) -> None:
+    done = _command("policy", "new", str(tmp_path / "mine.toml"), "--from", "skyhop-leo")
+    assert done.returncode == 0, done.stderr
+    own = {**SCENARIO, "flow": [{"cc": "policy", "policy": str(tmp_path / "mine.toml")}]}
+    mine, theirs = skyhop.sim(own).summary["flows"], skyhop.sim(SCENARIO).summary["flows"]
+    assert mine[0]["cc"] == "mine.toml"
+    assert {**mine[0], "cc": ""} == {**theirs[0], "cc": ""}
+
+
+def test_a_look_is_at_the_run_of_the_simulator(tmp_path: Path) -> None:
+    from skyhop.gym.looking import look
+
+    looked = look("skyhop-leo", SCENARIO)
+    run = skyhop.sim(SCENARIO)
+    of = looked.figures
+    received = float((of["goodput_bps"] * of["interval_s"]).sum())
+    goodput = run.summary["flows"][0]["goodput_bps"] * 20.0
+    assert received == pytest.approx(goodput, rel=0.01)
+    assert looked.seen.shape == (len(looked.said), 13)
+    assert np.abs(looked.said).max() <= 1.0
+    assert looked.announced_s()
+    assert max(of["cwnd_packets"]) >= max(run.flows["cwnd_packets"].to_pylist()) * 0.9
+
+    figure = tmp_path / "look.png"
+    done = _command("policy", "look", "skyhop-leo", "announced-handovers", "-o", str(figure),
+                    "--set", "run.duration=5 s")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_look_is_at_one_flow() -> None:
+    from skyhop.gym.looking import look
+
+    with pytest.raises(InputError, match="a look is at one flow"):
+        look("skyhop-leo", {**SCENARIO, "flow": [{"count": 2}]})
+    with pytest.raises(InputError, match="no entry"):
+        look("skyhop-leo", SCENARIO, flow=7)

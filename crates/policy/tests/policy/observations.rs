@@ -169,10 +169,24 @@ fn quantities_are_in_their_units() {
     assert_eq!(unannounced.get(Quantity::HandoverIn), 60.0);
 }
 
+fn page() -> String {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    std::fs::read_to_string(page).unwrap()
+}
+
+#[test]
+fn the_pages_quantities_are_those_of_a_card() {
+    let page = page();
+    let begin = page.find("```toml\nquantities = [\n").unwrap() + "```toml\n".len();
+    let block = &page[begin..begin + page[begin..].find("```").unwrap()];
+    let card = plain("", 1, CWND).replace("features = []", block);
+    let card = Card::parse(&card).unwrap();
+    assert_eq!((card.observation.quantities.len(), card.inputs()), (3, 2));
+}
+
 #[test]
 fn all_quantities_stand_in_the_documentation() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = page();
     for quantity in Quantity::ALL {
         let name = quantity.name();
         assert!(page.contains(&format!("`{name}`")), "docs/policies.md lacks {name}");

@@ -323,24 +323,24 @@ def test_sage_of_another_size_is_told(tmp_path: Path, skyhop: Skyhop) -> None:
 
 
 def test_sage_with_drawn_weights_drives_a_flow(tmp_path: Path) -> None:
-    def windows(seed: int) -> list[int]:
-        place = tmp_path / str(seed)
+    def windows(name: str, scale: float) -> list[int]:
+        place = tmp_path / name
         place.mkdir()
-        tensors = sage_policy(units=12, width=8, seed=seed)
-        small_sage(place, sage(Held(tensors), 69, 12).onnx(), 12)
+        tensors = sage_policy(units=12, width=8)
+        means = {part: held * scale for part, held in tensors.items() if "_loc_layer" in part}
+        small_sage(place, sage(Held(tensors | means), 69, 12).onnx(), 12)
         (place / "scenario.toml").write_text(_FLOW, "utf-8")
         run = sh.sim(place / "scenario.toml", place / "run")
-        events = run.events.to_pandas()
-        assert "fallback" not in set(events.kind)
-        flows = run.flows.to_pandas()
-        assert flows.goodput_bps.max() > 0
-        return [int(cwnd) for cwnd in flows.cwnd_packets if cwnd]
+        assert "fallback" not in set(run.events.to_pandas().kind)
+        return [int(cwnd) for cwnd in run.flows.to_pandas().cwnd_packets if cwnd]
 
-    first, second = windows(1), windows(2)
-    assert first != second, "weights decide"
-    for seen in (first, second):
-        assert 4 <= min(seen) <= max(seen) <= 20_000
-        assert len(set(seen)) > 3
+    # Small outputs, so that the window takes its time; and their opposites.
+    one, other = windows("one", 0.2), windows("other", -0.2)
+    lower, higher = sorted((one, other), key=max)
+    assert max(lower) <= 20
+    assert min(lower) == 4, "the card's least"
+    assert len(set(higher)) > 20
+    assert max(higher) > 200
 
 
 @pytest.mark.parametrize(

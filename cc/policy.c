@@ -170,6 +170,7 @@ static void report(struct sock *sk, struct policy *policy, u64 now, u32 flags)
 		.rtt_first_us = policy->rtt_first_us,
 		.rtt_last_us = policy->rtt_last_us,
 		.srtt_us = tp->srtt_us >> 3,
+		.mdev_us = tp->mdev_us >> 2,
 		.rttvar_us = tp->rttvar_us >> 2,
 		.min_rtt_us = tcp_min_rtt(tp),
 		.delivered = tp->delivered,

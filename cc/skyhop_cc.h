@@ -356,7 +356,8 @@ struct skyhop_report {
 	u32 rtt_first_us;
 	u32 rtt_last_us;
 	u32 srtt_us;
-	u32 rttvar_us;
+	u32 mdev_us;          /* mean deviation: what TCP_INFO calls rttvar */
+	u32 rttvar_us;        /* a quarter of what the RTO adds to srtt, no less than that of its bound */
 	u32 min_rtt_us;       /* as TCP has it; all ones: unknown */
 	u32 delivered;
 	u32 delivered_ce;
@@ -375,6 +376,7 @@ struct skyhop_report {
 	u32 mss;              /* bytes */
 	u32 state;            /* enum tcp_ca_state */
 	u32 flags;            /* SKYHOP_APP_LIMITED ... */
+	u32 unused;           /* in whose place there would be a gap, which BPF may not hand over */
 	u16 local_port;
 	u16 remote_port;      /* in network order */
 	u32 remote_ipv4;      /* in network order */

@@ -58,7 +58,7 @@ def test_an_unknown_quantity_is_told_in_one_line(card: Path, skyhop: Skyhop) -> 
     done = skyhop("policy", "check", str(card))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "line" in done.stderr
+    assert "observation.features.0.of: `weather` is no quantity" in done.stderr
 
 
 def test_the_cards_that_come_with_skyhop_can_be_written_and_checked(

@@ -22,11 +22,13 @@ from checkpoints import (
 )
 from conftest import Skyhop
 
+import skyhop as sh
 from damaged import Trial
 from skyhop import _core
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.policies import NETWORKS, Activation, Network, open_checkpoint, plain
+from skyhop.policies.sage import sage
 
 Tensors = dict[str, FloatArray]
 
@@ -46,10 +48,9 @@ shape = "step"
 def says(network: Network, restated: Callable[[FloatArray], float], file: Path) -> None:
     """Compare what a network says, as flows ask it, with a restatement of it."""
     file.write_bytes(network.onnx())
-    inputs = len(network.layers[0].weight)
     card = file.with_suffix(".toml")
-    card.write_text(_PROBE.format(inputs=inputs, network=file.name), "utf-8")
-    seen = rounded(np.random.default_rng(7).normal(size=(50, inputs)))
+    card.write_text(_PROBE.format(inputs=network.inputs, network=file.name), "utf-8")
+    seen = rounded(np.random.default_rng(7).normal(size=(50, network.inputs)))
     expected = [restated(row) for row in seen]
     assert _core.ask_policy(str(card), seen.tolist()) == pytest.approx(expected, abs=1e-5)
     assert np.ptp(expected) > 0.05, "it looks at what it sees"
@@ -121,6 +122,107 @@ def chained(
     return run
 
 
+class Held:
+    """A checkpoint in memory."""
+
+    file = Path("held")
+
+    def __init__(self, tensors: Tensors) -> None:
+        self.shapes = {name: held.shape for name, held in tensors.items()}
+        self.read = tensors.__getitem__
+
+
+def sage_policy(units: int, width: int, seed: int = 17) -> Tensors:
+    """Return the tensors of Sage's policy, by TensorFlow 2's names for Acme's modules."""
+    draw = np.random.default_rng(seed)
+    tensors: Tensors = {}
+
+    def linear(name: str, inputs: int, outputs: int) -> None:
+        tensors[f"{name}/w"], tensors[f"{name}/b"] = dense(draw, inputs, outputs)
+
+    def norm(name: str) -> None:
+        tensors[f"{name}/scale"] = rounded(draw.uniform(0.5, 1.5, width))
+        tensors[f"{name}/offset"] = rounded(draw.normal(size=width) * 0.1)
+
+    for place, inputs in ((0, 69), (2, units)):
+        linear(f"{place}/_proprio_encoder/_network/_layers/0", inputs, width)
+        norm(f"{place}/_proprio_encoder/_network/_layers/1")
+    tensors["1/_w_i"], tensors["1/b"] = dense(draw, width, 3 * units)
+    tensors["1/_w_h"], _ = dense(draw, units, 3 * units)
+    linear("3/_module/_layers/0/_layers/0", width, width)
+    for block in (1, 2):
+        for layer in (0, 1):
+            linear(f"3/_module/_layers/{block}/_layer/_layers/{layer}", width, width)
+        norm(f"3/_module/_layers/{block}/_layer_norm")
+    for part in ("_logit_layer", "_loc_layer", "_scale_layer"):
+        linear(f"4/{part}", width, 5)
+    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+    return {f"policy/_layers/{name}{suffix}": held for name, held in tensors.items()}
+
+
+def restated_sage(tensors: Tensors, units: int, seen: FloatArray) -> list[float]:
+    """Restate the policy as Acme and Sonnet have it, from one observation to the next."""
+
+    def of(name: str) -> FloatArray:
+        return tensors[f"policy/_layers/{name}/.ATTRIBUTES/VARIABLE_VALUE"]
+
+    def linear(name: str, x: FloatArray) -> FloatArray:
+        return x @ of(f"{name}/w") + of(f"{name}/b")
+
+    def norm(name: str, x: FloatArray) -> FloatArray:
+        scaled = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+        return scaled * of(f"{name}/scale") + of(f"{name}/offset")
+
+    def encoded(place: int, x: FloatArray) -> FloatArray:
+        scope = f"{place}/_proprio_encoder/_network/_layers"
+        return np.tanh(norm(f"{scope}/1", linear(f"{scope}/0", x)))
+
+    def sigmoid(x: FloatArray) -> FloatArray:
+        return 1 / (1 + np.exp(-x))
+
+    said, h = [], np.zeros(units)
+    for row in seen:
+        of_input = encoded(0, row) @ of("1/_w_i") + of("1/b")
+        w_h = of("1/_w_h")
+        gates = sigmoid(of_input[: 2 * units] + h @ w_h[:, : 2 * units])
+        update, reset = gates[:units], gates[units:]
+        new = np.tanh(of_input[2 * units :] + (reset * h) @ w_h[:, 2 * units :])
+        h = (1 - update) * h + update * new
+        x = linear("3/_module/_layers/0/_layers/0", encoded(2, h))
+        for block in (1, 2):
+            scope = f"3/_module/_layers/{block}"
+            hidden = np.maximum(linear(f"{scope}/_layer/_layers/0", x), 0)
+            x = norm(f"{scope}/_layer_norm", linear(f"{scope}/_layer/_layers/1", hidden) + x)
+        likely = np.exp(linear("4/_logit_layer", x))
+        mean = likely / likely.sum() @ linear("4/_loc_layer", x)
+        said.append(float(np.clip(mean, -2, 2)))
+    return said
+
+
+def small_sage(place: Path, network: bytes, units: int) -> Path:
+    """Write Sage's card for a network that remembers less, and the network beside it."""
+    text = dict(_core.policy_cards())["sage"]
+    card = place / "sage.toml"
+    card.write_text(text.replace("size = 1024", f"size = {units}"), "utf-8")
+    card.with_suffix(".onnx").write_bytes(network)
+    return card
+
+
+_FLOW = """\
+[path]
+kind = "fixed"
+rtt = "40 ms"
+[link]
+rate = "20 Mbit/s"
+queue = "100 kB"
+[run]
+duration = "4 s"
+[[flow]]
+cc = "policy"
+policy = "sage.toml"
+"""
+
+
 def pairs(tensors: Tensors) -> list[tuple[FloatArray, FloatArray]]:
     values = list(tensors.values())
     return list(zip(values[::2], values[1::2], strict=True))
@@ -175,6 +277,70 @@ def test_aurora_of_stable_baselines3_is_the_same_network(tmp_path: Path) -> None
     of_torch = NETWORKS["aurora"](open_checkpoint(tmp_path / "policy.pth"), 30)
     write_bundle(tmp_path / "tf", aurora(["model/pi_fc0", "model/pi_fc1", "model/pi"], "/w", "/b"))
     assert of_torch.onnx() == NETWORKS["aurora"](open_checkpoint(tmp_path / "tf"), 30).onnx()
+
+
+def test_sage_is_the_mean_of_its_mixture_and_remembers(tmp_path: Path) -> None:
+    tensors = sage_policy(units=12, width=8)
+    beside = {"signature/.ATTRIBUTES/VARIABLE_VALUE": np.zeros(())}
+    write_bundle(tmp_path / "models" / "ckpt-1", tensors | beside)
+    network = sage(open_checkpoint(tmp_path / "models"), 69, 12)
+    assert str(network) == (
+        "69 -> 8 norm tanh -> GRU 12 -> 8 norm tanh -> 8, with 2 residual blocks "
+        "-> mean of 5 Gaussians"
+    )
+    card = small_sage(tmp_path, network.onnx(), 12)
+    seen = rounded(np.random.default_rng(7).normal(size=(50, 69)))
+    expected = restated_sage(tensors, 12, seen)
+    assert _core.ask_policy(str(card), seen.tolist()) == pytest.approx(expected, abs=1e-5)
+    assert np.ptp(expected) > 0.05
+    assert max(map(abs, expected)) < 2, "what the card bounds is not seen here"
+    # It remembers: what it has seen before counts.
+    alone = restated_sage(tensors, 12, seen[-1:])
+    assert abs(alone[0] - expected[-1]) > 1e-3
+
+
+def test_sage_of_its_own_size_fits_its_card(tmp_path: Path, skyhop: Skyhop) -> None:
+    network = NETWORKS["sage"](Held(sage_policy(units=1024, width=256)), 69)
+    assert skyhop("policy", "new", "sage.toml", "--from", "sage").returncode == 0
+    (tmp_path / "sage.onnx").write_bytes(network.onnx())
+    done = skyhop("policy", "check", "sage.toml")
+    assert done.returncode == 0, done.stderr
+    assert "69" in done.stdout
+
+
+def test_sage_of_another_size_is_told(tmp_path: Path, skyhop: Skyhop) -> None:
+    tensors = sage_policy(units=12, width=8)
+    write_bundle(tmp_path / "models" / "ckpt-1", tensors)
+    done = skyhop("policy", "convert", "models", "--card", "sage", "-o", "sage.onnx")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "_w_i/.ATTRIBUTES/VARIABLE_VALUE holds 8 x 36 numbers; expected 8 x 3072" in done.stderr
+    for name in tensors:
+        if "_scale_layer" in name or "_layers/2/_layer" in name:
+            continue
+        short = {other: held for other, held in tensors.items() if other != name}
+        said = refusal(lambda short=short: sage(Held(short), 69, 12))
+        assert f"has no tensor {name}; it has policy/" in said
+
+
+def test_sage_with_drawn_weights_drives_a_flow(tmp_path: Path) -> None:
+    def windows(name: str, scale: float) -> list[int]:
+        place = tmp_path / name
+        place.mkdir()
+        tensors = sage_policy(units=12, width=8)
+        means = {part: held * scale for part, held in tensors.items() if "_loc_layer" in part}
+        small_sage(place, sage(Held(tensors | means), 69, 12).onnx(), 12)
+        (place / "scenario.toml").write_text(_FLOW, "utf-8")
+        run = sh.sim(place / "scenario.toml", place / "run")
+        assert "fallback" not in set(run.events.to_pandas().kind)
+        return [int(cwnd) for cwnd in run.flows.to_pandas().cwnd_packets if cwnd]
+
+    # Small outputs, so that the window takes its time; and their opposites.
+    one, other = windows("one", 0.2), windows("other", -0.2)
+    lower, higher = sorted((one, other), key=max)
+    assert max(lower) <= 20
+    assert min(lower) == 4, "the card's least"
+    assert len(set(higher)) > 20
+    assert max(higher) > 200
 
 
 @pytest.mark.parametrize(
@@ -232,7 +398,7 @@ def test_the_command_converts_plain_networks_and_overwrites_nothing(
     [
         ((), "either --card or --activation"),
         (("--card", "orca", "--activation", "relu"), "either --card or --activation"),
-        (("--card", "none"), "expected one of astraea, aurora, orca"),
+        (("--card", "none"), "expected one of astraea, aurora, orca, sage"),
         (("--card", "orca", "--slope", "0.1"), "leave --last and --slope"),
         (("--activation", "relu", "--slope", "0.1"), "is for --activation leaky-relu"),
         (("--card", "orca"), "is not there, nor is nowhere.index"),

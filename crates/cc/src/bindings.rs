@@ -773,6 +773,9 @@ pub struct Report {
     pub rtt_first_us: u32_,
     pub rtt_last_us: u32_,
     pub srtt_us: u32_,
+    /// mean deviation: what TCP_INFO calls rttvar
+    pub mdev_us: u32_,
+    /// a quarter of what the RTO adds to srtt, no less than that of its bound
     pub rttvar_us: u32_,
     /// as TCP has it; all ones: unknown
     pub min_rtt_us: u32_,
@@ -800,6 +803,8 @@ pub struct Report {
     pub state: u32_,
     /// SKYHOP_APP_LIMITED ...
     pub flags: u32_,
+    /// in whose place there would be a gap, which BPF may not hand over
+    pub unused: u32_,
     pub local_port: u16_,
     /// in network order
     pub remote_port: u16_,
@@ -808,7 +813,7 @@ pub struct Report {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of Report"][::std::mem::size_of::<Report>() - 216usize];
+    ["Size of Report"][::std::mem::size_of::<Report>() - 224usize];
     ["Alignment of Report"][::std::mem::align_of::<Report>() - 8usize];
     ["Offset of field: Report::id"][::std::mem::offset_of!(Report, id) - 0usize];
     [
@@ -858,57 +863,63 @@ const _: () = {
         "Offset of field: Report::srtt_us",
     ][::std::mem::offset_of!(Report, srtt_us) - 128usize];
     [
+        "Offset of field: Report::mdev_us",
+    ][::std::mem::offset_of!(Report, mdev_us) - 132usize];
+    [
         "Offset of field: Report::rttvar_us",
-    ][::std::mem::offset_of!(Report, rttvar_us) - 132usize];
+    ][::std::mem::offset_of!(Report, rttvar_us) - 136usize];
     [
         "Offset of field: Report::min_rtt_us",
-    ][::std::mem::offset_of!(Report, min_rtt_us) - 136usize];
+    ][::std::mem::offset_of!(Report, min_rtt_us) - 140usize];
     [
         "Offset of field: Report::delivered",
-    ][::std::mem::offset_of!(Report, delivered) - 140usize];
+    ][::std::mem::offset_of!(Report, delivered) - 144usize];
     [
         "Offset of field: Report::delivered_ce",
-    ][::std::mem::offset_of!(Report, delivered_ce) - 144usize];
-    ["Offset of field: Report::lost"][::std::mem::offset_of!(Report, lost) - 148usize];
+    ][::std::mem::offset_of!(Report, delivered_ce) - 148usize];
+    ["Offset of field: Report::lost"][::std::mem::offset_of!(Report, lost) - 152usize];
     [
         "Offset of field: Report::retransmitted",
-    ][::std::mem::offset_of!(Report, retransmitted) - 152usize];
-    ["Offset of field: Report::sent"][::std::mem::offset_of!(Report, sent) - 156usize];
-    ["Offset of field: Report::acks"][::std::mem::offset_of!(Report, acks) - 160usize];
+    ][::std::mem::offset_of!(Report, retransmitted) - 156usize];
+    ["Offset of field: Report::sent"][::std::mem::offset_of!(Report, sent) - 160usize];
+    ["Offset of field: Report::acks"][::std::mem::offset_of!(Report, acks) - 164usize];
     [
         "Offset of field: Report::rate_packets",
-    ][::std::mem::offset_of!(Report, rate_packets) - 164usize];
+    ][::std::mem::offset_of!(Report, rate_packets) - 168usize];
     [
         "Offset of field: Report::rate_interval_us",
-    ][::std::mem::offset_of!(Report, rate_interval_us) - 168usize];
-    ["Offset of field: Report::cwnd"][::std::mem::offset_of!(Report, cwnd) - 172usize];
+    ][::std::mem::offset_of!(Report, rate_interval_us) - 172usize];
+    ["Offset of field: Report::cwnd"][::std::mem::offset_of!(Report, cwnd) - 176usize];
     [
         "Offset of field: Report::ssthresh",
-    ][::std::mem::offset_of!(Report, ssthresh) - 176usize];
+    ][::std::mem::offset_of!(Report, ssthresh) - 180usize];
     [
         "Offset of field: Report::packets_out",
-    ][::std::mem::offset_of!(Report, packets_out) - 180usize];
+    ][::std::mem::offset_of!(Report, packets_out) - 184usize];
     [
         "Offset of field: Report::sacked_out",
-    ][::std::mem::offset_of!(Report, sacked_out) - 184usize];
+    ][::std::mem::offset_of!(Report, sacked_out) - 188usize];
     [
         "Offset of field: Report::lost_out",
-    ][::std::mem::offset_of!(Report, lost_out) - 188usize];
+    ][::std::mem::offset_of!(Report, lost_out) - 192usize];
     [
         "Offset of field: Report::retrans_out",
-    ][::std::mem::offset_of!(Report, retrans_out) - 192usize];
-    ["Offset of field: Report::mss"][::std::mem::offset_of!(Report, mss) - 196usize];
-    ["Offset of field: Report::state"][::std::mem::offset_of!(Report, state) - 200usize];
-    ["Offset of field: Report::flags"][::std::mem::offset_of!(Report, flags) - 204usize];
+    ][::std::mem::offset_of!(Report, retrans_out) - 196usize];
+    ["Offset of field: Report::mss"][::std::mem::offset_of!(Report, mss) - 200usize];
+    ["Offset of field: Report::state"][::std::mem::offset_of!(Report, state) - 204usize];
+    ["Offset of field: Report::flags"][::std::mem::offset_of!(Report, flags) - 208usize];
+    [
+        "Offset of field: Report::unused",
+    ][::std::mem::offset_of!(Report, unused) - 212usize];
     [
         "Offset of field: Report::local_port",
-    ][::std::mem::offset_of!(Report, local_port) - 208usize];
+    ][::std::mem::offset_of!(Report, local_port) - 216usize];
     [
         "Offset of field: Report::remote_port",
-    ][::std::mem::offset_of!(Report, remote_port) - 210usize];
+    ][::std::mem::offset_of!(Report, remote_port) - 218usize];
     [
         "Offset of field: Report::remote_ipv4",
-    ][::std::mem::offset_of!(Report, remote_ipv4) - 212usize];
+    ][::std::mem::offset_of!(Report, remote_ipv4) - 220usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]

@@ -47,7 +47,7 @@ const _: () = assert!(size_of::<Announcement>() == size_of::<SignalKey>() + size
 
 // SAFETY: whole numbers, and the sizes add up.
 unsafe impl MapValue for Report {}
-const _: () = assert!(size_of::<Report>() == 9 * 8 + size_of::<Handover>() + 26 * 4 + 2 * 2 + 4);
+const _: () = assert!(size_of::<Report>() == 9 * 8 + size_of::<Handover>() + 28 * 4 + 2 * 2 + 4);
 
 // SAFETY: whole numbers, and the sizes add up.
 unsafe impl MapValue for Decision {}

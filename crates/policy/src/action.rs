@@ -4,6 +4,7 @@ use skyhop_cc::bindings::SKYHOP_FACTOR_ONE;
 use skyhop_cc::{Decision, Report};
 
 use crate::card::{ActionCard, Moves, Round, Shape};
+use crate::feature::rounded;
 
 /// What a policy moves, of one connection.
 #[derive(Debug, Clone)]
@@ -18,16 +19,14 @@ pub struct Actor {
 impl Actor {
     /// For a connection that has not reported yet.
     pub fn new(card: &ActionCard) -> Self {
-        Self { card: card.clone(), cwnd: 0.0, rate_bps: card.rate_mbps[0] * 1e6 }
+        let (cwnd, rate_bps) = (card.first_cwnd.unwrap_or(0.0), card.rate_mbps[0] * 1e6);
+        Self { card: card.clone(), cwnd, rate_bps }
     }
 
     /// The decision about `report` that follows from `output`, which is finite.
     pub fn act(&mut self, output: f64, report: &Report) -> Decision {
         let card = &self.card;
-        let output = card.output_decimals.map_or(output, |decimals| {
-            let scale = 10_f64.powi(decimals as i32);
-            (output * scale).round() / scale
-        });
+        let output = card.output_decimals.map_or(output, |decimals| rounded(output, decimals));
         let factor = match card.shape {
             Shape::Power => card.base.powf(output),
             Shape::Step if output >= 0.0 => 1.0 + card.step * output,
@@ -40,14 +39,18 @@ impl Actor {
         });
         let times_factor = |value: f64| value * parts / of;
         let bounds = (card.least_cwnd, card.most_cwnd);
-        let whole = |cwnd: f64| whole(cwnd.clamp(bounds.0, bounds.1), card.round, output);
+        let whole = |cwnd: f64| whole(cwnd.clamp(bounds.0, bounds.1), card.round, output) as u32;
         match card.moves {
             Moves::Cwnd => {
                 Decision { cwnd: whole(times_factor(report.cwnd.into())), ..Decision::default() }
             }
             Moves::OwnCwnd => {
                 let before = if self.cwnd == 0.0 { report.cwnd.into() } else { self.cwnd };
-                self.cwnd = times_factor(before).clamp(bounds.0, bounds.1);
+                let next = times_factor(before);
+                // Where the whole number is within the bounds, what it was rounded from may lie a little beyond.
+                let is_within =
+                    (bounds.0..=bounds.1).contains(&self::whole(next, card.round, output));
+                self.cwnd = if is_within { next } else { next.clamp(bounds.0, bounds.1) };
                 Decision { cwnd: whole(self.cwnd), ..Decision::default() }
             }
             Moves::OwnRate => {
@@ -69,13 +72,12 @@ impl Actor {
     }
 }
 
-fn whole(cwnd: f64, round: Round, output: f64) -> u32 {
-    let whole = match round {
+fn whole(cwnd: f64, round: Round, output: f64) -> f64 {
+    match round {
         Round::Down => cwnd.floor(),
         Round::Up => cwnd.ceil(),
         Round::Away if output >= 0.0 => cwnd.ceil(),
         Round::Away => cwnd.floor(),
         Round::Nearest => cwnd.round(),
-    };
-    whole as u32
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::error::PolicyError;
-use crate::feature::Term;
+use crate::feature::{Term, check_name};
 
 /// A card: a policy in words and numbers, without its network's weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -47,8 +47,38 @@ pub struct ObservationCard {
     /// What stands for reports before the first.
     #[serde(default)]
     pub filler: f32,
+    /// Quantities of its own, which those after them and features may have in their terms.
+    #[serde(default)]
+    pub quantities: Vec<Feature>,
     /// The features of a report.
     pub features: Vec<Feature>,
+}
+
+impl ObservationCard {
+    fn check_features(&self) -> Result<(), String> {
+        if self.quantities.len() > MOST_QUANTITIES {
+            return Err(format!("observation.quantities: expected {MOST_QUANTITIES} at most"));
+        }
+        let mut own = Vec::with_capacity(self.quantities.len());
+        for (index, quantity) in self.quantities.iter().enumerate() {
+            let key = format!("observation.quantities.{index}");
+            let is_word =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            if quantity.name.is_empty() || !quantity.name.bytes().all(is_word) {
+                return Err(format!("{key}.name: expected a word of a-z, 0-9 and _"));
+            }
+            if check_name(&quantity.name, &own).is_ok() {
+                return Err(format!("{key}.name: `{}` is there already", quantity.name));
+            }
+            quantity.check(&own).map_err(|error| format!("{key}{error}"))?;
+            own.push(&*quantity.name);
+        }
+        for (index, feature) in self.features.iter().enumerate() {
+            let named = |error| format!("observation.features.{index}{error}");
+            feature.check(&own).map_err(named)?;
+        }
+        Ok(())
+    }
 }
 
 fn one() -> usize {
@@ -88,7 +118,7 @@ impl From<Terms> for Of {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// What figures call it; what it is made of where not given.
+    /// What figures call it; what it is made of where not given. Of a quantity what terms call it.
     #[serde(default)]
     pub name: String,
     /// Numerator.
@@ -111,6 +141,34 @@ pub struct Feature {
     /// The value where the denominator is 0.
     #[serde(default)]
     pub otherwise: f64,
+    /// To how many decimals it is rounded.
+    pub decimals: Option<u32>,
+}
+
+impl Feature {
+    /// `own` are the names of the card's own quantities before it.
+    fn check(&self, own: &[&str]) -> Result<(), String> {
+        let numbers = [Some(self.times), Some(self.plus), Some(self.otherwise)];
+        let others = [self.least, self.most, self.if_zero];
+        if numbers.into_iter().chain(others).flatten().any(|number| !number.is_finite()) {
+            return Err(": has a number without end".to_owned());
+        }
+        if self.least.zip(self.most).is_some_and(|(least, most)| least > most) {
+            return Err(".least: is above `most`".to_owned());
+        }
+        if self.decimals.is_some_and(|decimals| decimals > 9) {
+            return Err(".decimals: expected 9 at most".to_owned());
+        }
+        if self.of.0.is_empty() {
+            return Err(".of: is empty".to_owned());
+        }
+        for (key, terms) in [("of", &self.of.0), ("over", &self.over.0)] {
+            for term in terms {
+                check_name(&term.of, own).map_err(|error| format!(".{key}: {error}"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// `[network]`.
@@ -203,6 +261,8 @@ pub struct ActionCard {
     pub output_decimals: Option<u32>,
     /// To how many decimals the factor is cut.
     pub factor_decimals: Option<u32>,
+    /// What an own window begins with; that of the first report where not given.
+    pub first_cwnd: Option<f64>,
     /// How a window becomes a whole number.
     #[serde(default)]
     pub round: Round,
@@ -242,6 +302,8 @@ fn rates() -> [f64; 3] {
 
 /// So many numbers a network may see at most.
 const MOST_INPUTS: usize = 100_000;
+/// So many quantities of its own a card may have.
+const MOST_QUANTITIES: usize = 1000;
 
 impl Card {
     /// Reads a card.
@@ -273,19 +335,7 @@ impl Card {
         if observation.steps == 0 || size.is_none_or(|size| size > MOST_INPUTS) {
             return wrong("observation.steps", "with its features, expected 1 to 100000 numbers");
         }
-        for (index, feature) in observation.features.iter().enumerate() {
-            let numbers = [Some(feature.times), Some(feature.plus), Some(feature.otherwise)];
-            let others = [feature.least, feature.most, feature.if_zero];
-            if numbers.into_iter().chain(others).flatten().any(|number| !number.is_finite()) {
-                return wrong(&format!("observation.features.{index}"), "has a number without end");
-            }
-            if feature.least.zip(feature.most).is_some_and(|(least, most)| least > most) {
-                return wrong(&format!("observation.features.{index}.least"), "is above `most`");
-            }
-            if feature.of.0.is_empty() {
-                return wrong(&format!("observation.features.{index}.of"), "is empty");
-            }
-        }
+        observation.check_features().map_err(PolicyError::card)?;
         if self.network.memory.iter().any(|memory| memory.size == 0 || memory.size > MOST_INPUTS) {
             return wrong("network.memory", "expected a size of 1 to 100000");
         }
@@ -300,6 +350,9 @@ impl Card {
             || action.least_cwnd > action.most_cwnd
         {
             return wrong("action.least_cwnd", "expected 1 or more, and no more than most_cwnd");
+        }
+        if action.first_cwnd.is_some_and(|cwnd| !is_window(cwnd)) {
+            return wrong("action.first_cwnd", "expected 1 or more");
         }
         if !(action.base > 0.0 && action.base.is_finite()) {
             return wrong("action.base", "expected a number above 0");

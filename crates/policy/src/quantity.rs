@@ -71,7 +71,9 @@ quantities! {
     RttSlope = "rtt_slope",
     /// Smoothed round trip, s.
     Srtt = "srtt_s",
-    /// Its variation, s.
+    /// Its mean deviation, s, which TCP_INFO calls rttvar.
+    RttDev = "mdev_s",
+    /// A quarter of what the RTO adds to it, s: no less than that of the least RTO, 50 ms.
     RttVar = "rttvar_s",
     /// TCP's least round trip of some minutes, s; 0: unknown.
     MinRtt = "min_rtt_s",
@@ -167,6 +169,7 @@ fn value(quantity: Quantity, now: &Report, before: Option<&Report>, output: f64)
         Quantity::RttMost => seconds(now.rtt_most_us),
         Quantity::RttSlope => (seconds(now.rtt_last_us) - seconds(now.rtt_first_us)) / interval,
         Quantity::Srtt => seconds(now.srtt_us),
+        Quantity::RttDev => seconds(now.mdev_us),
         Quantity::RttVar => seconds(now.rttvar_us),
         Quantity::MinRtt if now.min_rtt_us == u32::MAX => 0.0,
         Quantity::MinRtt => seconds(now.min_rtt_us),

@@ -6,7 +6,9 @@ They are read with numpy alone, and nothing of what they came from is needed or 
     bundle.py       TensorFlow's checkpoints
     torch_file.py   PyTorch's
     checkpoint.py   either, from what a user points at
+    tensors.py      its tensors, as somebody expects them
     networks.py     which tensors are whose layers
+    sage.py         those of Sage, whose network remembers
     onnx.py         the file that comes of them
 """
 

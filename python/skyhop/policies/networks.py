@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.policies.checkpoint import Checkpoint, names_of
 from skyhop.policies.onnx import SAID, SEEN, Node, encode
+from skyhop.policies.sage import sage
+from skyhop.policies.tensors import dense, listed, take
 from skyhop.policies.torch_file import TorchFile
 
 _BATCH_NORM_EPSILON = 1e-3
@@ -50,11 +52,27 @@ class Layer:
     activation: Activation | None
 
 
+class Network(Protocol):
+    """What comes of a checkpoint; as text what it is made of."""
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers it sees, what it remembers apart."""
+
+    def onnx(self) -> bytes:
+        """Return its ONNX file."""
+
+
 @dataclass(frozen=True)
-class Network:
+class Layers:
     """Layers, each of which takes what the one before makes."""
 
     layers: Sequence[Layer]
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers the first of them takes."""
+        return len(self.layers[0].weight)
 
     def __str__(self) -> str:
         """Return its sizes with what follows each layer: 30 -> 32 tanh -> 1."""
@@ -74,7 +92,7 @@ class Network:
                 nodes.append(_activation(layer.activation, f"dense{i}", f"active{i}"))
         last = nodes.pop()
         nodes.append(Node(last.operator, last.inputs, SAID, last.numbers))
-        return encode(nodes, constants, len(self.layers[0].weight), len(self.layers[-1].bias))
+        return encode(nodes, constants, self.inputs, len(self.layers[-1].bias))
 
 
 def _activation(activation: Activation, before: str, output: str) -> Node:
@@ -86,7 +104,7 @@ _LEAKY = Activation("leaky-relu", _TF_SLOPE)
 _TANH = Activation("tanh")
 
 
-def _astraea(checkpoint: Checkpoint, inputs: int) -> Network:
+def _astraea(checkpoint: Checkpoint, inputs: int) -> Layers:
     """Astraea's actor: 50 -> 256 -> 128 -> 64 -> 1.
 
     HKUST-SING/astraea-open-source, python/agent/agent.py, class Actor, with the sizes of
@@ -97,7 +115,7 @@ def _astraea(checkpoint: Checkpoint, inputs: int) -> Network:
     return _actor(checkpoint, inputs, ("fc1", "fc2", "fc3"))
 
 
-def _orca(checkpoint: Checkpoint, inputs: int) -> Network:
+def _orca(checkpoint: Checkpoint, inputs: int) -> Layers:
     """Orca's actor: 70 -> 256 -> 256 -> 1.
 
     Soheil-ab/Orca, rl-module/agent.py, class Actor, with the sizes of rl-module/params.json: `fc1`
@@ -107,23 +125,23 @@ def _orca(checkpoint: Checkpoint, inputs: int) -> Network:
     return _actor(checkpoint, inputs, ("fc1", "fc2"))
 
 
-def _actor(checkpoint: Checkpoint, inputs: int, hidden: Sequence[str]) -> Network:
+def _actor(checkpoint: Checkpoint, inputs: int, hidden: Sequence[str]) -> Layers:
     """Return an actor of TensorFlow 1's layers, which numbers those that were given no name."""
     layers = []
     for i, name in enumerate(hidden):
         scope = f"actor/batch_normalization{f'_{i}' if i else ''}"
-        dense = _dense(checkpoint, f"actor/{name}/kernel", f"actor/{name}/bias", inputs)
-        layers.append(_normed(checkpoint, scope, dense))
+        layer = dense(checkpoint, f"actor/{name}/kernel", f"actor/{name}/bias", inputs)
+        layers.append(_normed(checkpoint, scope, layer))
         inputs = len(layers[-1].bias)
-    last = _dense(checkpoint, "actor/dense/kernel", "actor/dense/bias", inputs, 1)
-    return Network([*layers, Layer(*last, _TANH)])
+    last = dense(checkpoint, "actor/dense/kernel", "actor/dense/bias", inputs, 1)
+    return Layers([*layers, Layer(*last, _TANH)])
 
 
-def _normed(checkpoint: Checkpoint, scope: str, dense: tuple[FloatArray, FloatArray]) -> Layer:
+def _normed(checkpoint: Checkpoint, scope: str, layer: tuple[FloatArray, FloatArray]) -> Layer:
     """Return a dense layer with the batch norm that follows it, and a leaky ReLU."""
-    weight, bias = dense
+    weight, bias = layer
     beta, mean, variance = (
-        _take(checkpoint, f"{scope}/{name}", len(bias))
+        take(checkpoint, f"{scope}/{name}", len(bias))
         for name in ("beta", "moving_mean", "moving_variance")
     )
     if variance.min() < 0:
@@ -134,7 +152,7 @@ def _normed(checkpoint: Checkpoint, scope: str, dense: tuple[FloatArray, FloatAr
     return Layer(weight * scale, (bias - mean) * scale + beta, _LEAKY)
 
 
-def _aurora(checkpoint: Checkpoint, inputs: int) -> Network:
+def _aurora(checkpoint: Checkpoint, inputs: int) -> Layers:
     """Aurora's policy: 30 -> 32 -> 16 -> 1, the mean of a Gaussian, which is not bounded.
 
     PCCproject/PCC-RL, src/gym/stable_solve.py: an MLP policy of stable-baselines (PPO1), of which
@@ -161,6 +179,7 @@ NETWORKS: dict[str, Callable[[Checkpoint, int], Network]] = {
     "astraea": _astraea,
     "aurora": _aurora,
     "orca": _orca,
+    "sage": sage,
 }
 """By the card's name: what makes its network of a checkpoint, for so many inputs."""
 
@@ -184,7 +203,7 @@ def plain(checkpoint: Checkpoint, hidden: Activation, last: Activation | None) -
         told = sorted(others) or [name for name in pairs if pairs[name] is None]
         raise InputError(
             f"{checkpoint.file}: expected nothing but weights and biases of dense layers, found "
-            f"{_listed(told)}: save the policy's network alone, or name its --card"
+            f"{listed(told)}: save the policy's network alone, or name its --card"
         )
     ordered = list(pairs) if is_torch else sorted(pairs, key=_counted)
     chosen = [(name, pairs[name] or "") for name in ordered]
@@ -216,58 +235,12 @@ def _chain(
     *,
     inputs: int | None = None,
     outputs: int | None = None,
-) -> Network:
+) -> Layers:
     """Return the network of layers that are there one after another."""
     layers: list[Layer] = []
     for i, (weight, bias) in enumerate(names):
         is_last = i == len(names) - 1
-        dense = _dense(checkpoint, weight, bias, inputs, outputs if is_last else None)
-        layers.append(Layer(*dense, last if is_last else hidden))
-        inputs = len(dense[1])
-    return Network(layers)
-
-
-def _dense(
-    checkpoint: Checkpoint, weight: str, bias: str, inputs: int | None, outputs: int | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return a layer's weights, by input and output, and its biases; PyTorch's are the other way.
-
-    A layer of PyTorch may have no bias.
-    """
-    is_torch = isinstance(checkpoint, TorchFile)
-    shape = (outputs, inputs) if is_torch else (inputs, outputs)
-    taken = _take(checkpoint, weight, *shape)
-    weights = taken.T if is_torch else taken
-    if is_torch and bias not in checkpoint.shapes:
-        return weights, np.zeros(weights.shape[1])
-    return weights, _take(checkpoint, bias, weights.shape[1])
-
-
-def _take(checkpoint: Checkpoint, name: str, *expected: int | None) -> FloatArray:
-    """Read a tensor of a shape, where None is any size."""
-    shapes = checkpoint.shapes
-    if name not in shapes:
-        there = _listed(names_of(shapes)) or "none"
-        raise InputError(f"{checkpoint.file}: has no tensor {name}; it has {there}")
-    fits = len(shapes[name]) == len(expected) and all(
-        size == wanted if wanted else size > 0
-        for size, wanted in zip(shapes[name], expected, strict=True)
-    )
-    if not fits:
-        raise InputError(
-            f"{checkpoint.file}: {name} holds {_shape(shapes[name])} numbers; expected "
-            f"{_shape(expected)}: it is of another network"
-        )
-    taken = checkpoint.read(name)
-    if not np.isfinite(taken.astype(np.float32)).all():
-        raise InputError(f"{checkpoint.file}: {name} holds what is no number: it is damaged")
-    return taken
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _shape(sizes: Sequence[int | None]) -> str:
-    return " x ".join("any" if size is None else str(size) for size in sizes) or "single"
+        layer = dense(checkpoint, weight, bias, inputs, outputs if is_last else None)
+        layers.append(Layer(*layer, last if is_last else hidden))
+        inputs = len(layer[1])
+    return Layers(layers)

@@ -1,4 +1,4 @@
-"""ONNX files, as its protocol buffers are laid out: operators over one row of numbers."""
+"""ONNX files, as its protocol buffers are laid out: operators over rows of numbers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,29 @@ class Node:
     """Its attributes."""
 
 
+@dataclass(frozen=True)
+class Memory:
+    """A row of numbers that a network takes in, and what it makes of it for the next time."""
+
+    input: str
+    output: str
+    size: int
+
+
 def encode(
-    nodes: Sequence[Node], constants: Mapping[str, npt.ArrayLike], inputs: int, outputs: int
+    nodes: Sequence[Node],
+    constants: Mapping[str, npt.ArrayLike],
+    inputs: int,
+    outputs: int,
+    memory: Sequence[Memory] = (),
 ) -> bytes:
     """Return the file of a network that makes `SAID`, a row of `outputs`, of `SEEN`."""
     graph = b"".join(content(1, _node(node)) for node in nodes) + content(2, b"policy")
     graph += b"".join(content(5, _tensor(name, held)) for name, held in constants.items())
     graph += content(11, _row(SEEN, inputs)) + content(12, _row(SAID, outputs))
+    for entry in memory:
+        graph += content(11, _row(entry.input, entry.size))
+        graph += content(12, _row(entry.output, entry.size))
     return number(1, _IR) + content(8, number(2, _OPERATORS)) + content(7, graph)
 
 

@@ -14,7 +14,11 @@ pub(crate) const CWND: &str = "moves = \"cwnd\"\nshape = \"power\"";
 
 #[test]
 fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
-    let one = "{ of = \"cwnd\" }";
+    let (one, mine) = ("{ of = \"cwnd\" }", "{ name = \"mine\", of = \"cwnd\" }");
+    let own = |quantities: &str| {
+        plain(one, 1, CWND)
+            .replace("features =", &format!("quantities = [{quantities}]\nfeatures ="))
+    };
     for (card, expected) in [
         ("title = 3".to_owned(), "line 1: "),
         (plain(one, 1, "moves = \"cwnd\""), "shape"),
@@ -22,7 +26,11 @@ fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
         (plain(one, 200_000, CWND), "observation.steps: "),
         (plain("", 1, CWND), "observation.features: is empty"),
         (plain("{ of = [] }", 1, CWND), "observation.features.0.of: is empty"),
-        (plain("{ of = \"cwnds\" }", 1, CWND), "expected a term"),
+        (plain("{ of = \"cwnds\" }", 1, CWND), "observation.features.0.of: `cwnds` is no quantity"),
+        (
+            plain("{ of = \"cwnd\", over = [\"one\", \"max(cwnds)\"] }", 1, CWND),
+            "observation.features.0.over: `cwnds` is no quantity",
+        ),
         (plain("{ of = \"median(cwnd, 3)\" }", 1, CWND), "expected a term"),
         (plain("{ of = \"max(cwnd, 0)\" }", 1, CWND), "expected a term"),
         (plain("{ of = \"max(cwnd, 3\" }", 1, CWND), "expected a term"),
@@ -32,7 +40,25 @@ fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
             "observation.features.0.least",
         ),
         (plain("{ of = \"cwnd\", by = 3 }", 1, CWND), "unknown field `by`"),
+        (plain("{ of = \"cwnd\", decimals = 10 }", 1, CWND), "observation.features.0.decimals"),
+        (own("{ of = \"cwnd\" }"), "observation.quantities.0.name: expected a word"),
+        (
+            own("{ name = \"A b\", of = \"cwnd\" }"),
+            "observation.quantities.0.name: expected a word",
+        ),
+        (
+            own("{ name = \"cwnd\", of = \"one\" }"),
+            "observation.quantities.0.name: `cwnd` is there",
+        ),
+        (own(&format!("{mine}, {mine}")), "observation.quantities.1.name: `mine` is there"),
+        // Only those before it are known to a quantity.
+        (
+            own("{ name = \"mine\", of = \"sum(mine)\" }"),
+            "observation.quantities.0.of: `mine` is no",
+        ),
+        (own(&vec![mine; 1001].join(", ")), "observation.quantities: expected 1000 at most"),
         (plain(one, 1, &format!("{CWND}\nleast_cwnd = 0.5")), "action.least_cwnd"),
+        (plain(one, 1, &format!("{CWND}\nfirst_cwnd = 0.5")), "action.first_cwnd"),
         (plain(one, 1, &format!("{CWND}\nbase = -1.0")), "action.base"),
         (plain(one, 1, "moves = \"cwnd\"\nshape = \"step\"\nstep = 1.0"), "action.step"),
         (
@@ -44,4 +70,5 @@ fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
         assert!(error.contains(expected) && !error.contains('\n'), "{card}: {error}");
     }
     assert_eq!(Card::parse(&plain(one, 3, CWND)).unwrap().inputs(), 3);
+    assert_eq!(Card::parse(&own(mine)).unwrap().inputs(), 1);
 }

@@ -8,3 +8,4 @@ mod networks;
 mod observations;
 mod operators;
 mod orca;
+mod sage;

@@ -4,6 +4,7 @@ use skyhop_cc::{Handover, Report};
 use skyhop_policy::{Card, Observer, Quantities, Quantity};
 
 use crate::cards::{CWND, plain};
+use crate::draws::Draws;
 
 fn observer(features: &str, steps: usize) -> Observer {
     Observer::new(&Card::parse(&plain(features, steps, CWND)).unwrap())
@@ -49,6 +50,58 @@ fn windows_are_of_so_many_reports() {
 }
 
 #[test]
+fn a_window_that_slides_comes_to_what_its_reports_come_to() {
+    const TAKES: [&str; 5] = ["mean", "min", "least", "max", "sum"];
+    let sizes = [1, 2, 3, 7, 50];
+    let terms = TAKES.iter().flat_map(|take| sizes.map(|size| format!("{take}(lost_out, {size})")));
+    let features: Vec<String> = terms.map(|term| format!("{{ of = \"{term}\" }}")).collect();
+    let mut observer = observer(&features.join(", "), 1);
+    let (mut draws, mut values) = (Draws(9), Vec::new());
+    for _ in 0..2000 {
+        // Whole numbers: their sums are exact, in whichever order.
+        let lost_out = draws.below(5).saturating_sub(2) * draws.below(1000);
+        values.push(f64::from(lost_out));
+        let seen = observer.see(&Report { lost_out, ..Report::default() }, 0.0);
+        let mut seen = seen.iter();
+        for take in TAKES {
+            for size in sizes {
+                let window = &values[values.len().saturating_sub(size)..];
+                let sum: f64 = window.iter().sum();
+                let least = |left_out: f64| {
+                    let kept = window.iter().copied().filter(|value| *value != left_out);
+                    kept.reduce(f64::min).unwrap_or(0.0)
+                };
+                let expected = match take {
+                    "mean" => sum / window.len() as f64,
+                    "min" => least(0.0),
+                    "least" => least(f64::NAN),
+                    "max" => window.iter().copied().fold(0.0, f64::max),
+                    _ => sum,
+                };
+                assert_eq!(*seen.next().unwrap(), expected as f32, "{take} of {size}: {window:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn quantities_of_the_cards_own_have_windows_like_any() {
+    let quantities = "{ name = \"grown\", of = \"change(cwnd)\" }, \
+                      { name = \"most\", of = \"max(grown, 2)\", over = \"mss_bytes\", times = 1e3, least = 0.0 }";
+    let features = "{ of = \"grown\" }, { of = \"sum(most, 2)\", over = \"most\" }, { of = \"previous(most)\" }, \
+                    { of = \"output\", times = 2.0, decimals = 1 }";
+    let card = plain(features, 1, CWND)
+        .replace("features =", &format!("quantities = [{quantities}]\nfeatures ="));
+    let mut observer = Observer::new(&Card::parse(&card).unwrap());
+    // What grew first has grown from 0.
+    assert_eq!(observer.see(&report(0), 0.52), [10.0, 1.0, 0.0, 1.0]);
+    assert_eq!(observer.see(&report(3), -0.03), [30.0, 40.0 / 30.0, 10.0, -0.1]);
+    assert_eq!(observer.see(&report(1), 0.0), [-20.0, 2.0, 30.0, 0.0]);
+    // Both of the window are below 0 now, and the quantity is not.
+    assert_eq!(observer.see(&report(0), 0.0), [-10.0, 0.0, 30.0, 0.0]);
+}
+
+#[test]
 fn zeros_have_values_of_their_own_and_bounds_hold() {
     let mut observer = observer(
         "{ of = \"delivered\", over = \"lost\", if_zero = 0.5 }, { of = \"cwnd\", over = \"lost\", otherwise = 7.0 }, \
@@ -77,6 +130,8 @@ fn quantities_are_in_their_units() {
         rtt_samples: 2,
         rtt_first_us: 20_000,
         rtt_last_us: 40_000,
+        mdev_us: 1500,
+        rttvar_us: 50_000,
         rate_sum: 3 * 16_777_216 / 1024,
         rate_samples: 3,
         pacing_rate: 1_000_000,
@@ -97,6 +152,8 @@ fn quantities_are_in_their_units() {
         (Quantity::SentRate, 16e6),
         (Quantity::RttMean, 0.03),
         (Quantity::RttSlope, 0.04),
+        (Quantity::RttDev, 0.0015),
+        (Quantity::RttVar, 0.05),
         // A packet in 1024 us.
         (Quantity::Rate, 1e10 / 1024.0),
         (Quantity::Pacing, 8e6),
@@ -112,10 +169,24 @@ fn quantities_are_in_their_units() {
     assert_eq!(unannounced.get(Quantity::HandoverIn), 60.0);
 }
 
+fn page() -> String {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    std::fs::read_to_string(page).unwrap()
+}
+
+#[test]
+fn the_pages_quantities_are_those_of_a_card() {
+    let page = page();
+    let begin = page.find("```toml\nquantities = [\n").unwrap() + "```toml\n".len();
+    let block = &page[begin..begin + page[begin..].find("```").unwrap()];
+    let card = plain("", 1, CWND).replace("features = []", block);
+    let card = Card::parse(&card).unwrap();
+    assert_eq!((card.observation.quantities.len(), card.inputs()), (3, 2));
+}
+
 #[test]
 fn all_quantities_stand_in_the_documentation() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = page();
     for quantity in Quantity::ALL {
         let name = quantity.name();
         assert!(page.contains(&format!("`{name}`")), "docs/policies.md lacks {name}");

@@ -46,7 +46,7 @@ class Plan:
     """In each place, between two improvements."""
     rate: float = 3e-4
     """Of learning, at the beginning; it falls to nothing."""
-    discount: float = 0.97
+    discount: float = 0.98
     """What the next turn's reward is worth."""
     trace: float = 0.95
     clip: float = 0.2

@@ -21,7 +21,7 @@ use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
 use crate::carrier::{Between, Carrier, PumpParts};
 use crate::connections::Connections;
-use crate::decisions::DecisionServer;
+use skyhop_policyd::DecisionServer;
 use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
             warnings.extend(unlisted(self.sampler.noted()));
         }
         warnings.extend(left_inside(&views));
-        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::join));
+        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::warnings));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
         for flow in over_udp {
             let id = flow.plan.id;

@@ -21,7 +21,6 @@ use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
 use crate::carrier::{Between, Carrier, PumpParts};
 use crate::connections::Connections;
-use skyhop_policyd::DecisionServer;
 use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
@@ -44,6 +43,7 @@ use skyhop_host::isolation::{DescriptorLimit, exit_now};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::program::{self, Client, Reaper, Server};
 use skyhop_host::socket::check_congestion_control;
+use skyhop_policyd::DecisionServer;
 
 /// How long threads have to get ready before the run begins.
 const LEAD: Duration = Duration::from_millis(50);

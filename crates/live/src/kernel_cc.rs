@@ -11,9 +11,7 @@ use skyhop_cc::Module;
 use skyhop_ccfile::CcFileError;
 use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
-use skyhop_model::{
-    CcLanguage, OUR_CC, POLICY_CC, cc_language, our_cc_name, plain_cc_name,
-};
+use skyhop_model::{CcLanguage, OUR_CC, POLICY_CC, cc_language, our_cc_name, plain_cc_name};
 
 use skyhop_host::error::{Context, HostError};
 
@@ -153,7 +151,8 @@ fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
         let module = Module::find(name).map_err(KernelError::from);
         return module.map(Some).map_err(|error| HostError::of_congestion_control(cc, &error));
     }
-    let own = skyhop_kernel::has_own(cc).map_err(|error| HostError::of_congestion_control(cc, &error))?;
+    let own =
+        skyhop_kernel::has_own(cc).map_err(|error| HostError::of_congestion_control(cc, &error))?;
     Ok(if own { None } else { Module::find(cc).ok() })
 }
 

@@ -96,7 +96,8 @@ impl DecisionServer {
         let title = self.title.clone();
         match self.join() {
             Ok(served) => {
-                let failure = served.failure.map(|error| format!("{title} decided no more: {error}"));
+                let failure =
+                    served.failure.map(|error| format!("{title} decided no more: {error}"));
                 failure.into_iter().chain(served.outputs.warning(&title)).collect()
             }
             Err(error) => vec![error.to_string()],

@@ -8,9 +8,7 @@ use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
-use skyhop_signald::{
-    ForecastPlan, NamespaceChoice, ServiceOptions, ServiceSource, serve,
-};
+use skyhop_signald::{ForecastPlan, NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{Fallible, input_error};

@@ -17,8 +17,8 @@ use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Statement, Timing};
 use skyhop_units::Duration;
 
-use skyhop_host::clock::wake_precisely;
 use skyhop_host::ServiceControl;
+use skyhop_host::clock::wake_precisely;
 use skyhop_host::error::HostError;
 
 use grid_tracker::GridTracker;

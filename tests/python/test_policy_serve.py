@@ -84,7 +84,9 @@ def is_offered() -> bool:
 
 
 def is_used() -> bool:
-    return any(entry.name == NAME and entry.sockets for entry in _core.list_cc())
+    listed = [entry for entry in _core.list_cc() if entry.name == NAME]
+    assert all(entry.place == "held by a program" for entry in listed)
+    return any(entry.sockets for entry in listed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])

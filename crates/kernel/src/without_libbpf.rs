@@ -174,6 +174,11 @@ pub fn hold_as(
     hold(module, parameters)
 }
 
+/// Whether a program has registered this name through BPF; nobody can tell.
+pub fn is_from_bpf(_: &str) -> bool {
+    false
+}
+
 /// Unloads a module.
 ///
 /// # Errors

@@ -132,3 +132,85 @@ impl Pilots {
         silent.into_iter().for_each(|connection| self.forget(connection));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use skyhop_policy::{Card, Memory, Model};
+
+    use super::*;
+
+    /// Says what it sees.
+    #[derive(Debug)]
+    struct Echo;
+
+    impl Model for Echo {
+        fn run(&self, seen: &[f32], _: &mut Memory) -> Option<f64> {
+            Some(f64::from(seen[0]))
+        }
+    }
+
+    fn pilots() -> Pilots {
+        let card = Card::parse(
+            r#"
+            title = "echo"
+            [observation]
+            steps = 1
+            features = [{ of = "cwnd", times = 0.1 }]
+            [network]
+            file = "none.onnx"
+            output = [-1.0, 1.0]
+            [action]
+            moves = "cwnd"
+            shape = "step"
+            step = 0.5
+            "#,
+        );
+        Pilots::new(Policy::with_model(card.unwrap(), Arc::new(Echo)))
+    }
+
+    fn report(id: u64, at_ns: u64, cwnd: u32) -> Report {
+        Report { id, at_ns, cwnd, ..Report::default() }
+    }
+
+    #[test]
+    fn a_decision_answers_its_report_and_each_connection_is_counted_once() {
+        let mut pilots = pilots();
+        for (id, at_ns) in [(1, 10), (2, 20), (1, 30)] {
+            match pilots.hear(&report(id, at_ns, 10)) {
+                Answer::Decision(decision) => {
+                    assert_eq!((decision.report_ns, decision.cwnd), (at_ns, 15));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((pilots.connections(), pilots.outputs().decisions), (2, 3));
+    }
+
+    #[test]
+    fn what_was_said_to_those_that_have_ended_counts_on() {
+        let mut pilots = pilots();
+        pilots.hear(&report(1, 10, 40));
+        let last = Report { flags: SKYHOP_LAST_REPORT, ..report(1, 20, 40) };
+        assert_eq!(pilots.hear(&last), Answer::Ended);
+        assert!(pilots.of.is_empty());
+        // 40 packets are 4 of an output of at most 1.
+        let expected = Outputs { decisions: 1, not_a_number: 0, clamped: 1 };
+        assert_eq!(pilots.outputs(), expected);
+        // One that chose the name and never sent.
+        assert_eq!(pilots.hear(&Report { id: 2, ..last }), Answer::Ended);
+        assert_eq!(pilots.connections(), 1);
+    }
+
+    #[test]
+    fn a_connection_whose_end_was_not_heard_is_forgotten_and_what_was_said_to_it_is_not() {
+        let mut pilots = pilots();
+        pilots.hear(&report(1, SWEEP_NS, 10));
+        pilots.hear(&report(2, SILENT_NS, 10));
+        assert_eq!(pilots.of.len(), 2);
+        pilots.hear(&report(2, SWEEP_NS + SILENT_NS + 1, 10));
+        assert_eq!(pilots.of.keys().collect::<Vec<_>>(), [&2]);
+        assert_eq!(pilots.outputs().decisions, 3);
+    }
+}

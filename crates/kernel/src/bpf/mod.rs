@@ -23,7 +23,7 @@ use object::Prepared;
 
 pub use decisions::{DecisionMaps, ReportReader};
 pub use phases::{PhaseReader, pinned_phases};
-pub use registration::Held;
+pub use registration::{Held, is_from_bpf};
 pub use signals::{SignalMap, pinned_signal_maps};
 
 /// Has the verifier look at a module, and registers nothing.

@@ -45,9 +45,7 @@ def _network() -> bytes:
     return encode(nodes, constants, SIZES[0], SIZES[-1])
 
 
-def write_card(
-    directory: Path, *, tcp: str = "", moves: str = "cwnd", step: float = 0.025
-) -> Path:
+def write_card(directory: Path, *, tcp: str = "", moves: str = "cwnd", step: float = 0.025) -> Path:
     """Write a card with a network of those sizes."""
     (directory / "bench.onnx").write_bytes(_network())
     card = directory / "bench.toml"

@@ -19,15 +19,15 @@ SIZES = (50, 256, 128, 64, 1)
 """Astraea's agent's."""
 NETWORK = "-".join(map(str, SIZES))
 CARD = """title = "bench"
-[observation]
+{tcp}[observation]
 steps = 5
 features = [{features}]
 [network]
 file = "bench.onnx"
 [action]
-moves = "cwnd"
+moves = "{moves}"
 shape = "step"
-step = 0.025
+step = {step!r}
 """
 
 
@@ -45,11 +45,18 @@ def _network() -> bytes:
     return encode(nodes, constants, SIZES[0], SIZES[-1])
 
 
-def policy_row(directory: Path) -> dict[str, object]:
-    """Return how fast it decides."""
+def write_card(directory: Path, *, tcp: str = "", moves: str = "cwnd", step: float = 0.025) -> Path:
+    """Write a card with a network of those sizes."""
     (directory / "bench.onnx").write_bytes(_network())
     card = directory / "bench.toml"
-    card.write_text(CARD.format(features=", ".join(['{ of = "cwnd" }'] * 10)), "utf-8")
+    features = ", ".join(['{ of = "cwnd", times = 0.001 }'] * 10)
+    card.write_text(CARD.format(features=features, tcp=tcp, moves=moves, step=step), "utf-8")
+    return card
+
+
+def policy_row(directory: Path) -> dict[str, object]:
+    """Return how fast it decides."""
+    card = write_card(directory)
     seen = np.random.default_rng(2).normal(0.0, 1.0, (DECISIONS // 10, SIZES[0])).tolist()
     began_s = time.monotonic()
     for _ in range(10):

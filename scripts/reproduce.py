@@ -55,7 +55,7 @@ there when the study was run: the crates below the engines and the simulator wit
 """
 SIMULATOR = ("cc", "data", "Cargo.lock", "Cargo.toml")
 """What decides what a simulated run comes to, beside crates/ …"""
-NOT_SIMULATOR = {"gym", "host", "kernel", "live", "needs", "python", "signald"}
+NOT_SIMULATOR = {"gym", "host", "kernel", "live", "needs", "policyd", "python", "signald"}
 """… but for these crates, whatever they hold …"""
 NO_SOURCES = {"tests", "benches", "tests.rs", "proptest-regressions", "README.md"}
 """… and for files and directories called so."""

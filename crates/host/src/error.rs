@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use skyhop_engine::EngineError;
 use skyhop_kernel::KernelError;
+use skyhop_model::cc_label;
 use skyhop_record::FileError;
 use thiserror::Error;
 
@@ -96,6 +97,15 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Why a scenario's congestion control, or a card's, is not in the kernel.
+    pub fn of_congestion_control(cc: &str, error: &KernelError) -> Self {
+        Self::CongestionControl {
+            name: cc_label(cc).to_owned(),
+            reason: error.to_string(),
+            is_input: error.is_input(),
+        }
+    }
+
     /// Whether what was asked for was wrong, rather than the attempt to do it.
     pub fn is_input(&self) -> bool {
         matches!(

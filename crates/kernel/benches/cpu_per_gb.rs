@@ -3,23 +3,13 @@
 //! Transfers come in interleaved pairs, so that whatever else the machine does meets both; the ratio is
 //! the geometric mean over the pairs, with a 95 % confidence interval. Needs root and `ip`.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::process::Command;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::io;
 
-use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::gettid;
 use skyhop_cc::Module;
 use skyhop_kernel::hold;
 
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
-const PORT: u16 = 5001;
+mod pair;
+
 /// Ours, and which of the kernel's own it stands beside: the same, or the one that paces, too.
 const COMPARED: [(&str, &str); 8] = [
     ("cubic", "cubic"),
@@ -31,148 +21,17 @@ const COMPARED: [(&str, &str); 8] = [
     ("vivace", "bbr"),
     ("vivudt", "bbr"),
 ];
-const GIGABYTES: f64 = 2.0;
-const PAIRS: usize = 12;
-/// The quantile of Student's distribution with 11 degrees of freedom for a two-sided 95 %.
-const STUDENT_11: f64 = 2.201;
 
 fn main() -> io::Result<()> {
-    let (address, addresses): (Sender<()>, Receiver<()>) = mpsc::channel();
-    let (id, ids): (Sender<i32>, Receiver<i32>) = mpsc::channel();
-    thread::spawn(move || receive(&id, &addresses));
-    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-        println!("cpu_per_gb: skipped: no network namespaces of its own: {error}");
+    if !pair::open("cpu_per_gb")? {
         return Ok(());
     }
-    let server = ids.recv().map_err(io::Error::other)?;
-    join(server)?;
-    address.send(()).map_err(io::Error::other)?;
     for (name, kernels) in COMPARED {
         let module = Module::find(name).map_err(io::Error::other)?;
         match hold(module, &[]) {
-            Ok(held) => compare(name, kernels, held.kernel_name())?,
+            Ok(held) => pair::compare(&format!("skyhop:{name}"), kernels, held.kernel_name())?,
             Err(error) => println!("cpu_per_gb: skipped: {error}"),
         }
     }
     Ok(())
-}
-
-/// Lays a veth pair from this thread's namespace to that of the thread `server`.
-fn join(server: i32) -> io::Result<()> {
-    let client = gettid().as_raw();
-    ip(client, &format!("link add client type veth peer name server netns {server}"))?;
-    ip(client, &format!("address add {CLIENT}/24 dev client"))?;
-    ip(client, "link set client up")?;
-    ip(server, &format!("address add {SERVER}/24 dev server"))?;
-    ip(server, "link set server up")
-}
-
-/// Runs `ip` in the namespace of a thread.
-fn ip(thread: i32, arguments: &str) -> io::Result<()> {
-    let namespace = format!("--net=/proc/{thread}/ns/net");
-    let done = Command::new("nsenter")
-        .args([namespace.as_str(), "ip"])
-        .args(arguments.split(' '))
-        .output()?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned())),
-    }
-}
-
-fn receive(id: &Sender<i32>, ready: &Receiver<()>) -> io::Result<()> {
-    unshare(CloneFlags::CLONE_NEWNET)?;
-    id.send(gettid().as_raw()).map_err(io::Error::other)?;
-    ready.recv().map_err(io::Error::other)?;
-    let listener = TcpListener::bind(SocketAddrV4::new(SERVER, PORT))?;
-    for connection in listener.incoming() {
-        let mut connection = connection?;
-        let mut chunk = vec![0; 1 << 20];
-        while connection.read(&mut chunk)? > 0 {}
-        connection.shutdown(Shutdown::Both)?;
-    }
-    Ok(())
-}
-
-/// Prints the ratio of ours to one of the kernel's.
-fn compare(name: &str, kernels: &str, ours: &str) -> io::Result<()> {
-    // What the first transfer finds cold counts for neither.
-    transfer(kernels)?;
-    let mut ratios = Vec::new();
-    let (mut kernels_s, mut ours_s) = (0.0, 0.0);
-    for pair in 0..PAIRS {
-        // Who goes first alternates.
-        let (kernel, own) = if pair % 2 == 0 {
-            let kernel = transfer(kernels)?;
-            (kernel, transfer(ours)?)
-        } else {
-            let own = transfer(ours)?;
-            (transfer(kernels)?, own)
-        };
-        kernels_s += kernel / PAIRS as f64;
-        ours_s += own / PAIRS as f64;
-        ratios.push((own / kernel).ln());
-    }
-    let mean = ratios.iter().sum::<f64>() / PAIRS as f64;
-    let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
-    let error = STUDENT_11 * (variance / (PAIRS as f64 - 1.0) / PAIRS as f64).sqrt();
-    println!(
-        "skyhop:{name} {ours_s:.3} s of CPU per GB, the kernel's {kernels} {kernels_s:.3}: ratio {:.3} ({:.3} to {:.3}, 95 %)",
-        mean.exp(),
-        (mean - error).exp(),
-        (mean + error).exp(),
-    );
-    Ok(())
-}
-
-/// Sends with this congestion control; returns the CPU seconds per GB of both ends, the kernel's work for
-/// them included.
-fn transfer(cc: &str) -> io::Result<f64> {
-    let mut connection = connect()?;
-    choose(&connection, cc)?;
-    let before = cpu_s()?;
-    let chunk = vec![0; 1 << 20];
-    let mut left = (GIGABYTES * 1e9) as usize;
-    while left > 0 {
-        left -= connection.write(&chunk[..left.min(chunk.len())])?;
-    }
-    connection.shutdown(Shutdown::Write)?;
-    // The far end closes once it has everything.
-    connection.read_exact(&mut [0]).or_else(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => Ok(()),
-        _ => Err(error),
-    })?;
-    Ok((cpu_s()? - before) / GIGABYTES)
-}
-
-fn connect() -> io::Result<TcpStream> {
-    // The far end may not be listening yet, nor the device be ready.
-    for _ in 0..100 {
-        match TcpStream::connect(SocketAddrV4::new(SERVER, PORT)) {
-            Ok(connection) => return Ok(connection),
-            Err(_) => thread::sleep(std::time::Duration::from_millis(20)),
-        }
-    }
-    TcpStream::connect(SocketAddrV4::new(SERVER, PORT))
-}
-
-fn choose(connection: &TcpStream, cc: &str) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as the name has, which lives for the call.
-    let chosen = unsafe {
-        libc::setsockopt(
-            connection.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            cc.as_ptr().cast(),
-            cc.len() as libc::socklen_t,
-        )
-    };
-    Errno::result(chosen).map(|_| ()).map_err(io::Error::from)
-}
-
-fn cpu_s() -> io::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }

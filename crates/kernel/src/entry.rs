@@ -6,6 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
 use skyhop_model::OUR_CC;
 
+use crate::bpf;
 use crate::census::sockets_by_cc;
 use crate::error::{Context, KernelError};
 use crate::names::{PREFIX, held_module, held_name, held_part, is_called, kernel_ships};
@@ -36,6 +37,8 @@ pub enum Status {
     Loaded(Option<&'static str>),
     /// Ours, held by a live run until that ends.
     Run(Option<&'static str>),
+    /// Somebody's who has registered it through BPF and holds it, as `skyhop policy serve`; only root is told.
+    Program,
     /// Ours, not in the kernel.
     Module(&'static str),
 }
@@ -57,7 +60,10 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
     let pins = Pin::all();
     let census = sockets_by_cc();
     let in_kernel = offered()?.into_iter().map(|name| {
-        let status = status_of(&name, pins.as_deref());
+        let status = match status_of(&name, pins.as_deref()) {
+            Status::Kernel if bpf::is_from_bpf(&name) => Status::Program,
+            status => status,
+        };
         let sockets = census.as_ref().ok().map(|census| census.get(&name).copied().unwrap_or(0));
         Entry { about: about(status), name, status, sockets }
     });
@@ -121,7 +127,7 @@ fn status_of(name: &str, pins: Option<&[Pin]>) -> Status {
 
 fn about(status: Status) -> Option<&'static str> {
     let name = match status {
-        Status::Kernel => None,
+        Status::Kernel | Status::Program => None,
         Status::Loaded(name) | Status::Run(name) => name,
         Status::Module(name) => Some(name),
     };

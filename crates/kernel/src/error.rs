@@ -48,6 +48,14 @@ pub enum KernelError {
         /// Its name in the kernel.
         kernel_name: String,
     },
+    /// A name that the kernel would not take.
+    #[error(
+        "{0}: is no name for a congestion control: expected 1 to 15 letters, digits, \"_\" and \".\""
+    )]
+    WrongName(String),
+    /// A name that another has.
+    #[error("{0}: there is a congestion control of that name already: give another")]
+    NameTaken(String),
     /// There is nothing to unload.
     #[error("{name} is not loaded by skyhop; loaded are: {loaded}")]
     NotLoaded {
@@ -79,7 +87,11 @@ impl KernelError {
     pub fn is_input(&self) -> bool {
         match self {
             Self::File(error) => error.is_input(),
-            Self::Module(_) | Self::AlreadyLoaded { .. } | Self::NotLoaded { .. } => true,
+            Self::Module(_)
+            | Self::AlreadyLoaded { .. }
+            | Self::WrongName(_)
+            | Self::NameTaken(_)
+            | Self::NotLoaded { .. } => true,
             _ => false,
         }
     }

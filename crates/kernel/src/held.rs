@@ -4,6 +4,7 @@ use skyhop_cc::{Handover, Module};
 
 use crate::error::KernelError;
 use crate::module_file::{self, ModuleFile};
+use crate::names::refuse_unless_free;
 use crate::{CALLER, Scope, Told, bpf};
 
 /// A module that is registered as long as this lives. Where it came through BPF from Linux 6.4 on, and where it has a
@@ -38,6 +39,20 @@ pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held
         None => Way::Bpf(bpf::hold(module, parameters)?),
     };
     Ok(Held(way))
+}
+
+/// Registers a module likewise, under a name that the caller has chosen. It gets there through BPF alone.
+///
+/// # Errors
+/// [`KernelError::WrongName`], [`KernelError::NameTaken`], and those of [`hold`].
+pub fn hold_as(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+    kernel_name: &str,
+) -> Result<Held, KernelError> {
+    CALLER.accept(module)?;
+    refuse_unless_free(kernel_name)?;
+    Ok(Held(Way::Bpf(bpf::hold_as(module, parameters, kernel_name)?)))
 }
 
 /// Compiles a module that is a file of the user's for this kernel, where that is yet to be done.

@@ -42,7 +42,9 @@ pub use bpf::{DecisionMaps, ReportReader, check, load, unload};
 pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
-pub use held::{Held, PhaseReader, SignalMap, compile, hold, pinned_phases, pinned_signal_maps};
+pub use held::{
+    Held, PhaseReader, SignalMap, compile, hold, hold_as, pinned_phases, pinned_signal_maps,
+};
 pub use names::module_of;
 pub use sock_diag::{Ask, SocketDump, SocketEnds, TcpSocket};
 pub use ticks::ticks_per_second;

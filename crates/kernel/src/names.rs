@@ -7,6 +7,7 @@ use nix::sys::utsname::uname;
 use skyhop_cc::Module;
 use skyhop_model::{MOST_CC_LETTERS, cc_language, cc_table, our_cc_name};
 
+use crate::entry::offered;
 use crate::error::KernelError;
 
 /// What stands before the name where the kernel has an algorithm of that name itself.
@@ -69,6 +70,19 @@ pub(crate) fn held_module(kernel_name: &str) -> Option<&'static Module> {
     Module::all().iter().find(|known| held_part(&held_name(known.name(), 0)) == Some(part))
 }
 
+/// Refuses a name that the kernel does not take, that it has already, or that is a module's own.
+pub(crate) fn refuse_unless_free(name: &str) -> Result<(), KernelError> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+    if !(1..=MOST_CC_LETTERS).contains(&name.len()) || !name.chars().all(is_letter) {
+        return Err(KernelError::WrongName(name.to_owned()));
+    }
+    let is_ours = Module::all().iter().any(|module| is_called(module, name));
+    if is_ours || kernel_ships(name) || offered()?.iter().any(|taken| taken == name) {
+        return Err(KernelError::NameTaken(name.to_owned()));
+    }
+    Ok(())
+}
+
 /// Whether the running kernel comes with an algorithm of this name, loaded or not.
 pub(crate) fn kernel_ships(name: &str) -> bool {
     if name == "reno" || Path::new(&format!("/sys/module/tcp_{name}")).exists() {
@@ -92,6 +106,17 @@ mod tests {
             assert_eq!(module_of(name).unwrap().name(), "cubic", "{name}");
         }
         assert!(module_of("cubic_00ff1").is_err());
+    }
+
+    #[test]
+    fn a_chosen_name_is_one_that_nobody_has() {
+        refuse_unless_free("my_idea.2").unwrap();
+        for wrong in ["", "sixteen__letters", "two words", "a/b", "über"] {
+            assert!(matches!(refuse_unless_free(wrong), Err(KernelError::WrongName(_))), "{wrong}");
+        }
+        for taken in ["reno", "satcp", "skyhop_satcp"] {
+            assert!(matches!(refuse_unless_free(taken), Err(KernelError::NameTaken(_))), "{taken}");
+        }
     }
 
     #[test]

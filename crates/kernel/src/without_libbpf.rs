@@ -162,6 +162,23 @@ pub fn hold(module: &'static Module, _: &[(&str, &str)]) -> Result<Held, KernelE
     Err(KernelError::NoLibbpf)
 }
 
+/// Registers a module likewise, under a chosen name.
+///
+/// # Errors
+/// [`KernelError::NoLibbpf`].
+pub fn hold_as(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+    _: &str,
+) -> Result<Held, KernelError> {
+    hold(module, parameters)
+}
+
+/// Whether a program has registered this name through BPF; nobody can tell.
+pub fn is_from_bpf(_: &str) -> bool {
+    false
+}
+
 /// Unloads a module.
 ///
 /// # Errors

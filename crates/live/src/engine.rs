@@ -21,7 +21,6 @@ use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
 use crate::carrier::{Between, Carrier, PumpParts};
 use crate::connections::Connections;
-use crate::decisions::DecisionServer;
 use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
@@ -44,6 +43,7 @@ use skyhop_host::isolation::{DescriptorLimit, exit_now};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::program::{self, Client, Reaper, Server};
 use skyhop_host::socket::check_congestion_control;
+use skyhop_policyd::DecisionServer;
 
 /// How long threads have to get ready before the run begins.
 const LEAD: Duration = Duration::from_millis(50);
@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
             warnings.extend(unlisted(self.sampler.noted()));
         }
         warnings.extend(left_inside(&views));
-        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::join));
+        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::warnings));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
         for flow in over_udp {
             let id = flow.plan.id;

@@ -8,15 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use skyhop_cc::Module;
+use skyhop_ccfile::CcFileError;
 use skyhop_experiment::cc_parameters;
 use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
-use skyhop_model::{
-    CcLanguage, OUR_CC, POLICY_CC, cc_label, cc_language, our_cc_name, plain_cc_name,
-};
+use skyhop_model::{CcLanguage, OUR_CC, POLICY_CC, cc_language, our_cc_name, plain_cc_name};
 
 use skyhop_host::error::{Context, HostError};
 
-use crate::decisions::DecisionServer;
+use skyhop_policyd::{DecisionServer, hold_policy};
 
 /// The modules that a run has loaded, each once for all flows that give it the same parameters.
 #[derive(Debug, Default)]
@@ -98,26 +97,14 @@ impl LoadedModules {
         card: &str,
         parameters: &[(String, String)],
     ) -> Result<String, HostError> {
-        let refused = |error: KernelError| unavailable(card, &error);
-        let loaded = skyhop_ccfile::load_policy(Path::new(card)).map_err(|e| refused(e.into()))?;
-        if !loaded.policy.runs_anywhere() {
-            return Err(HostError::Unsupported(format!(
-                "{card}: a policy in Python decides in the simulator alone (skyhop sim): for live runs give its \
-                 card a network in ONNX"
-            )));
-        }
-        let module = Module::find(POLICY_CC).map_err(|error| refused(error.into()))?;
+        let refused = |error: CcFileError| HostError::of_congestion_control(card, &error.into());
+        let loaded = skyhop_ccfile::load_policy(Path::new(card)).map_err(refused)?;
         let choice = (card.to_owned(), loaded.parameters(parameters));
         if let Some(held) = self.held.get(&choice) {
             return Ok(held.kernel_name().to_owned());
         }
-        let given: Vec<(&str, &str)> =
-            choice.1.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let held = skyhop_kernel::hold(module, &given).map_err(refused)?;
-        let maps = held.decisions().map_err(refused)?.ok_or_else(|| {
-            HostError::Unsupported("nobody decides for policies in a guest's kernel yet".to_owned())
-        })?;
-        self.deciding.push(DecisionServer::start(maps, &loaded.policy)?);
+        let (held, deciding) = hold_policy(card, &loaded.policy, &choice.1, None)?;
+        self.deciding.push(deciding);
         let name = held.kernel_name().to_owned();
         self.held.insert(choice, held);
         Ok(name)
@@ -147,9 +134,9 @@ impl LoadedModules {
                     self.borrowed.insert(name.clone());
                     Ok(name)
                 }
-                _ => Err(unavailable(cc, &error)),
+                _ => Err(HostError::of_congestion_control(cc, &error)),
             },
-            Err(error) => Err(unavailable(cc, &error)),
+            Err(error) => Err(HostError::of_congestion_control(cc, &error)),
         }
     }
 }
@@ -158,13 +145,14 @@ impl LoadedModules {
 fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     if cc_language(cc).is_some() {
         let module = Module::find(cc).map_err(KernelError::from);
-        return module.map(Some).map_err(|error| unavailable(cc, &error));
+        return module.map(Some).map_err(|error| HostError::of_congestion_control(cc, &error));
     }
     if let Some(name) = our_cc_name(cc) {
         let module = Module::find(name).map_err(KernelError::from);
-        return module.map(Some).map_err(|error| unavailable(cc, &error));
+        return module.map(Some).map_err(|error| HostError::of_congestion_control(cc, &error));
     }
-    let own = skyhop_kernel::has_own(cc).map_err(|error| unavailable(cc, &error))?;
+    let own =
+        skyhop_kernel::has_own(cc).map_err(|error| HostError::of_congestion_control(cc, &error))?;
     Ok(if own { None } else { Module::find(cc).ok() })
 }
 
@@ -173,12 +161,4 @@ pub(crate) fn paces(cc: &str) -> bool {
     let name =
         if cc_language(cc) == Some(CcLanguage::Card) { POLICY_CC } else { plain_cc_name(cc) };
     Module::find(name).map_or(name.starts_with("bbr"), Module::has_cong_control)
-}
-
-fn unavailable(cc: &str, error: &KernelError) -> HostError {
-    HostError::CongestionControl {
-        name: cc_label(cc).to_owned(),
-        reason: error.to_string(),
-        is_input: error.is_input(),
-    }
 }

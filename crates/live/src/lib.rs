@@ -12,7 +12,6 @@ mod arrivals;
 mod carrier;
 mod check;
 mod connections;
-mod decisions;
 mod engine;
 mod hosts;
 mod info;

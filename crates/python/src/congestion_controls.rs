@@ -28,12 +28,16 @@ pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
         .map(|entry| {
             let (place, module) = match entry.status {
                 Status::Kernel => ("kernel", None),
+                Status::Program => ("held by a program", Some(None)),
                 Status::Loaded(module) => ("loaded", Some(module)),
                 Status::Run(module) => ("held by a live run", Some(module)),
                 Status::Module(module) => ("not loaded", Some(Some(module))),
             };
             let (unknown, source) = match module {
                 None => ("the kernel's own", "this machine's kernel".to_owned()),
+                Some(None) if entry.status == Status::Program => {
+                    ("such as skyhop policy serve", "a program of this machine".to_owned())
+                }
                 Some(None) => ("loaded from a file", "a file of its user's".to_owned()),
                 Some(Some(module)) => ("", format!("cc/{module}.c")),
             };

@@ -10,9 +10,11 @@ mod experiment;
 mod gym;
 mod pairs;
 mod paths;
+mod policy_service;
 mod progress;
 mod python_cc;
 mod python_policy;
+mod service_control;
 mod signal_service;
 mod video;
 mod words;
@@ -49,6 +51,8 @@ mod core {
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
     use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
+    #[pymodule_export]
+    use crate::policy_service::{ServedPolicy, serve_policy};
     #[pymodule_export]
     use crate::signal_service::serve_signal;
     #[pymodule_export]

@@ -3,19 +3,17 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::Grid;
-use skyhop_signald::{
-    ForecastPlan, NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve,
-};
+use skyhop_signald::{ForecastPlan, NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
+use crate::service_control::PyServiceControl;
 
 /// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
 const FIRST_WALL_CLOCK: UtcInstant = UtcInstant::from_unix_nanos(1_000_000_000_000_000_000);
@@ -57,13 +55,10 @@ pub(crate) fn serve_signal(
         destination: destination.map(prefix).transpose()?,
         socket: PathBuf::from(socket),
     };
-    let mut control = PyServiceControl { note, raised: None };
+    let mut control = PyServiceControl::new(note);
     let served = py.detach(|| serve(&options, &mut control));
-    match control.raised {
-        // Ctrl-C is how a service ends.
-        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),
-        _ => Ok(served?),
-    }
+    control.end(py)?;
+    Ok(served?)
 }
 
 fn duration(option: &str, text: &str, least: Duration) -> Fallible<Duration> {
@@ -155,23 +150,5 @@ fn prefix(text: &str) -> Fallible<(Ipv4Addr, u8)> {
         _ => Err(input_error(&format!(
             "--destination {text}: expected an IPv4 prefix such as 203.0.113.0/24"
         ))),
-    }
-}
-
-struct PyServiceControl {
-    note: Py<PyAny>,
-    raised: Option<PyErr>,
-}
-
-impl ServiceControl for PyServiceControl {
-    fn note(&mut self, note: &str) {
-        let told = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
-        self.raised = self.raised.take().or(told.err());
-    }
-
-    fn interrupted(&mut self) -> bool {
-        let checked = Python::attach(|py| py.check_signals());
-        self.raised = self.raised.take().or(checked.err());
-        self.raised.is_some()
     }
 }

@@ -18,10 +18,11 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use skyhop_cc::Module;
+use skyhop_host::ServiceControl;
 use skyhop_kernel::{load, pinned_phases};
 use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Timing, TimingError};
-use skyhop_signald::{NamespaceChoice, ServiceControl, ServiceOptions, ServiceSource, serve};
+use skyhop_signald::{NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::Duration;
 
 const ANNOUNCEMENTS: usize = 1000;

@@ -4,8 +4,9 @@ use skyhop_signal::Agenda;
 use skyhop_signal::schedule::Grid;
 use skyhop_units::{Duration, Instant};
 
+use crate::ServiceSource;
 use crate::watcher::{Observation, Watcher};
-use crate::{ServiceControl, ServiceSource};
+use skyhop_host::ServiceControl;
 use skyhop_host::error::HostError;
 
 /// Passes on what a watcher hears; does nothing where the source needs none.

@@ -17,6 +17,7 @@ use skyhop_signal::schedule::Grid;
 use skyhop_signal::{Statement, Timing};
 use skyhop_units::Duration;
 
+use skyhop_host::ServiceControl;
 use skyhop_host::clock::wake_precisely;
 use skyhop_host::error::HostError;
 
@@ -69,14 +70,6 @@ pub enum ServiceSource {
     Path(Box<PathTrace>),
     /// Orbits propagated from element sets, from now on.
     Forecast(Box<ForecastPlan>),
-}
-
-/// How the caller follows the service and ends it.
-pub trait ServiceControl {
-    /// Something that a user should know; each once when it becomes true.
-    fn note(&mut self, note: &str);
-    /// Polled a few times per second; once it returns true the service ends.
-    fn interrupted(&mut self) -> bool;
 }
 
 /// Announces until the source has nothing more to announce or the caller interrupts, and then takes back

@@ -20,8 +20,9 @@ use nix::sys::time::TimeSpec;
 use serde::Serialize;
 use skyhop_units::Duration;
 
+use crate::ServiceSource;
 use crate::upcoming::Notice;
-use crate::{ServiceControl, ServiceSource};
+use skyhop_host::ServiceControl;
 use skyhop_host::error::{Context, HostError};
 
 /// The version of the lines. New fields and new types of lines do not change it.

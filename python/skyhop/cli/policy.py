@@ -102,6 +102,47 @@ def check(
     print_rows([row], as_json=as_json)
 
 
+@app.command()
+def serve(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What connections choose; by default as the file."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Decide for this machine's connections that choose the card, until Ctrl-C or SIGTERM.
+
+    The kernel offers one more congestion control, NAME, in all network namespaces, and nothing else
+    changes: programs choose it with setsockopt(TCP_CONGESTION) (iperf3 -C NAME), routes with
+    congctl NAME. When it ends, however it does, the name is gone, and connections that have it go
+    on with the base algorithm, CUBIC.
+
+    In the end it prints how many connections there were, how many decisions, and how long each took
+    from the report in the kernel on. Needs root, as skyhop cc load does.
+
+    Example: sudo skyhop policy serve orca.toml
+    """
+    from skyhop import _core
+    from skyhop.cli.stopping import stop_on_signals
+
+    stop_on_signals()
+    served = _core.serve_policy(str(file), name, print_note)
+    row = {
+        "connections": served.connections,
+        "decisions": served.decisions,
+        "latency_p50_us": _rounded(served.latency_p50_us),
+        "latency_p99_us": _rounded(served.latency_p99_us),
+        "clamped": served.clamped,
+        "not_a_number": served.not_a_number,
+    }
+    print_rows([row], as_json=as_json)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
 Source = Annotated[
     Path,
     typer.Argument(

@@ -23,7 +23,7 @@ use object::Prepared;
 
 pub use decisions::{DecisionMaps, ReportReader};
 pub use phases::{PhaseReader, pinned_phases};
-pub use registration::Held;
+pub use registration::{Held, is_from_bpf};
 pub use signals::{SignalMap, pinned_signal_maps};
 
 /// Has the verifier look at a module, and registers nothing.
@@ -64,12 +64,32 @@ pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held
     hold_with(module, parameters, Features::probe()?)
 }
 
+/// The same under a name that the caller has chosen.
+///
+/// # Errors
+/// Those of [`hold`].
+pub fn hold_as(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+    kernel_name: &str,
+) -> Result<Held, KernelError> {
+    register(module, parameters, kernel_name.to_owned(), Features::probe()?)
+}
+
 fn hold_with(
     module: &'static Module,
     parameters: &[(&str, &str)],
     features: Features,
 ) -> Result<Held, KernelError> {
-    let kernel_name = unused_name(module)?;
+    register(module, parameters, unused_name(module)?, features)
+}
+
+fn register(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+    kernel_name: String,
+    features: Features,
+) -> Result<Held, KernelError> {
     let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
     registration::hold(loaded, kernel_name)
 }

@@ -151,17 +151,29 @@ pub(super) fn not_loaded(name: &str) -> KernelError {
 
 /// Deletes the registration of this name that no link holds; `false`: there is none.
 fn delete_registration(kernel_name: &str) -> Result<bool, KernelError> {
-    let name = [kernel_name.as_bytes(), &[0]].concat();
-    for info in query::MapInfoIter::default().filter(|info| info.ty == MapType::StructOps) {
-        // Maps come and go while they are looked at.
-        let Ok(map) = MapHandle::from_map_id(info.id) else { continue };
-        let Ok(Some(value)) = map.lookup(&OPS, MapFlags::ANY) else { continue };
-        if value.windows(name.len()).any(|window| window == name) && map.delete(&OPS).is_ok() {
+    for map in registrations(kernel_name) {
+        if map.delete(&OPS).is_ok() {
             wait_until_gone(kernel_name)?;
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a program has registered this name through BPF, as far as the caller may see.
+pub fn is_from_bpf(kernel_name: &str) -> bool {
+    registrations(kernel_name).next().is_some()
+}
+
+fn registrations(kernel_name: &str) -> impl Iterator<Item = MapHandle> {
+    let name = [kernel_name.as_bytes(), &[0]].concat();
+    let maps = query::MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
+    maps.filter_map(move |info| {
+        // Maps come and go while they are looked at.
+        let map = MapHandle::from_map_id(info.id).ok()?;
+        let value = map.lookup(&OPS, MapFlags::ANY).ok()??;
+        value.windows(name.len()).any(|window| window == name).then_some(map)
+    })
 }
 
 fn wait_until_gone(kernel_name: &str) -> Result<(), KernelError> {

@@ -129,12 +129,12 @@ impl Server {
     fn act(&mut self, output: f64) -> u32 {
         self.action = (output * 1000.0).round() / 1000.0;
         self.cwnd *= self.action.exp2();
-        let whole = self.cwnd.ceil();
-        if whole < 4.0 {
-            self.cwnd = 4.0;
-        } else if whole > 20_000.0 {
-            self.cwnd = 20_000.0;
-        }
+        // Only where the whole number is beyond a bound does the server's own window go there.
+        self.cwnd = match self.cwnd.ceil() {
+            whole if whole < 4.0 => 4.0,
+            whole if whole > 20_000.0 => 20_000.0,
+            _ => self.cwnd,
+        };
         self.cwnd.ceil() as u32
     }
 }

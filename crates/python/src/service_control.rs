@@ -1,0 +1,36 @@
+//! How services are followed from Python, and ended by Ctrl-C.
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use skyhop_host::ServiceControl;
+
+/// Passes on what a user should know.
+pub(crate) struct PyServiceControl {
+    note: Py<PyAny>,
+    raised: Option<PyErr>,
+}
+
+impl PyServiceControl {
+    pub(crate) fn new(note: Py<PyAny>) -> Self {
+        Self { note, raised: None }
+    }
+
+    /// What has ended the service, unless it was Ctrl-C, which is how services end.
+    pub(crate) fn end(self, py: Python<'_>) -> PyResult<()> {
+        let error = self.raised.filter(|error| !error.is_instance_of::<PyKeyboardInterrupt>(py));
+        error.map_or(Ok(()), Err)
+    }
+}
+
+impl ServiceControl for PyServiceControl {
+    fn note(&mut self, note: &str) {
+        let told = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
+        self.raised = self.raised.take().or(told.err());
+    }
+
+    fn interrupted(&mut self) -> bool {
+        let checked = Python::attach(|py| py.check_signals());
+        self.raised = self.raised.take().or(checked.err());
+        self.raised.is_some()
+    }
+}

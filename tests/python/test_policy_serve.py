@@ -1,0 +1,170 @@
+"""`skyhop policy serve`: a card decides for connections of this machine that choose its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop, skyhop_command
+from needs import needs_namespaces, needs_program, needs_root, unless_impossible
+from onnx_file import linear
+
+import skyhop as sh
+from skyhop import _core
+
+pytestmark = pytest.mark.alone
+
+PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+OFFERED = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+NAME = f"forty.{os.getpid()}"
+"""One that no other run of the tests has: the kernel has one list of names."""
+SCENARIO = f"""\
+[path]
+kind = "fixed"
+rtt = "50 ms"
+[link]
+rate = "20 Mbit/s"
+queue = "125 kB"
+[run]
+duration = "10 s"
+[[flow]]
+cc = "{NAME}"
+"""
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    """Write the page's card, which moves the window to 40 packets, with its network."""
+    blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
+    file = tmp_path / "forty.toml"
+    file.write_text(next(block for block in blocks if "[observation]" in block), "utf-8")
+    (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
+    return file
+
+
+@contextmanager
+def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Start skyhop, and end it with the block, however that ends."""
+    command = [*skyhop_command(), *map(str, arguments)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(comes_true: Callable[[], bool], *waited_for: subprocess.Popen[str]) -> None:
+    """Wait until something is so, as long as these processes go on."""
+    give_up_s = time.monotonic() + 60
+    while not comes_true():
+        for process in waited_for:
+            if process.poll() is not None:
+                said = process.communicate()[1]
+                unless_impossible(
+                    subprocess.CompletedProcess(process.args, process.returncode, "", said)
+                )
+                pytest.fail(said)
+        assert time.monotonic() < give_up_s
+        time.sleep(0.05)
+
+
+def is_offered() -> bool:
+    return NAME in OFFERED.read_text("ascii").split()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_connections_go_on_with_cubic_when_the_server_ends(
+    card: Path, number: signal.Signals
+) -> None:
+    needs_namespaces()
+    (card.parent / "scenario.toml").write_text(SCENARIO, "utf-8")
+    out = card.with_name("run")
+    with started("policy", "serve", card, "--name", NAME, "--json") as server:
+        until(is_offered, server)
+        (entry,) = (entry for entry in _core.list_cc() if entry.name == NAME)
+        assert entry.place == "held by a program"
+        with started("live", card.with_name("scenario.toml"), "-o", out) as live:
+            # The run begins as soon as it has its directory.
+            until(out.is_dir, server, live)
+            time.sleep(4)
+            server.send_signal(number)
+            told, said = server.communicate(timeout=20)
+            assert not is_offered()
+            _, live_said = live.communicate(timeout=60)
+            assert live.returncode == 0, live_said
+
+    flows = sh.read_run(out).flows.to_pandas()
+    # What the card wants fills half of the link; CUBIC passes it on its way to more.
+    served = flows[(flows.t_ns < 7e9) & (flows.cwnd_packets == 40)]
+    assert served.t_ns.max() - served.t_ns.min() > 1e9
+    after = flows[flows.t_ns > 8e9]
+    assert after.cwnd_packets.min() > 45
+    assert after.goodput_bps.mean() > 1.1 * served.goodput_bps.mean()
+    if number == signal.SIGKILL:
+        assert server.returncode == -signal.SIGKILL
+        assert told == ""
+        return
+    assert server.returncode == 0, said
+    (row,) = json.loads(told)
+    assert row["connections"] == 1
+    assert row["decisions"] > 50
+    assert 0 < row["latency_p50_us"] <= row["latency_p99_us"]
+    assert (row["clamped"], row["not_a_number"]) == (0, 0)
+
+
+def test_without_roots_rights_one_line_says_so(card: Path) -> None:
+    needs_root()
+    # Another user may not be able to read this checkout.
+    without = [needs_program("setpriv"), "--bounding-set=-all", "--inh-caps=-all"]
+    result = subprocess.run(
+        [*without, *skyhop_command(), "policy", "serve", str(card), "--name", NAME],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "needs root" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("cubic", "cubic: there is a congestion control of that name already"),
+        ("skyhop_satcp", "of that name already"),
+        ("forty packets", "is no name for a congestion control"),
+        ("a_name_of_16_let", "is no name for a congestion control"),
+    ],
+)
+def test_a_name_that_cannot_be_is_one_line(
+    card: Path, skyhop: Skyhop, name: str, says: str
+) -> None:
+    result = skyhop("policy", "serve", card, "--name", name)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_card_without_what_decides_is_one_line(
+    card: Path, skyhop: Skyhop, tmp_path: Path
+) -> None:
+    (tmp_path / "decide.py").write_text("def decide(seen):\n    return 0.0\n", "utf-8")
+    in_python = tmp_path / "python.toml"
+    in_python.write_text(card.read_text("utf-8").replace("forty.onnx", "decide.py"), "utf-8")
+    card.with_name("forty.onnx").unlink()
+    for file, says in [(in_python, "decides in the simulator alone"), (card, "forty.onnx")]:
+        result = skyhop("policy", "serve", file, "--name", NAME)
+        assert result.returncode == 2
+        assert says in result.stderr
+        assert len(result.stderr.splitlines()) == 1

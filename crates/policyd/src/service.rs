@@ -14,9 +14,10 @@ use crate::server::hold_policy;
 /// How often the caller is asked whether to go on.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What the card of a file is called in the kernel where nobody says: as the file.
+/// What a card is called in the kernel where nobody says: as its file, with `_` for what the kernel's names may not have.
 pub fn default_name(card: &Path) -> String {
-    card.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    let stem = card.file_stem().unwrap_or_default().to_string_lossy();
+    stem.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "_")
 }
 
 /// Registers `cc/policy.c` under `name`, and decides for all connections of this machine that choose it, until the caller

@@ -29,7 +29,7 @@ pub(crate) fn serve_policy(
     note: Py<PyAny>,
 ) -> Fallible<ServedPolicy> {
     let mut control = PyServiceControl::new(note);
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(Path::new(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
     let name = name.unwrap_or_else(|| default_name(Path::new(file)));
     let served = py.detach(|| serve(file, &loaded, &name, &mut control));
     control.end(py)?;

@@ -104,7 +104,9 @@ def check(
 
 @app.command()
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
+    card: Annotated[
+        str, typer.Argument(metavar="CARD", help="A file, or one of skyhop policy list.")
+    ],
     name: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="What connections choose; by default as the file."),
@@ -121,13 +123,13 @@ def serve(
     In the end it prints how many connections there were, how many decisions, and how long each took
     from the report in the kernel on. Needs root, as skyhop cc load does.
 
-    Example: sudo skyhop policy serve orca.toml
+    Example: sudo skyhop policy serve skyhop-leo
     """
     from skyhop import _core
     from skyhop.cli.stopping import stop_on_signals
 
     stop_on_signals()
-    served = _core.serve_policy(str(file), name, print_note)
+    served = _core.serve_policy(card, name, print_note)
     row = {
         "connections": served.connections,
         "decisions": served.decisions,

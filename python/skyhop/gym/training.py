@@ -24,7 +24,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.gym.episodes import Places
 from skyhop.gym.turns import Batch, Reals, Record
 from skyhop.gym.world import Worlds
-from skyhop.policies.networks import Activation, Layer, Network
+from skyhop.policies.networks import Activation, Layer, Layers
 from skyhop.study.file import read_scenario_table
 
 _MOST_SIZE = 10.0
@@ -75,7 +75,7 @@ class Progress:
 class Trained:
     """What training came to."""
 
-    network: Network
+    network: Layers
     curve: list[Progress]
 
     def curve_csv(self) -> str:
@@ -263,14 +263,14 @@ class _Learner:
         """Return how far what is said lies from the network's output."""
         return float(np.exp(np.asarray(self._weights["deviation"])[0]))
 
-    def network(self) -> Network:
+    def network(self) -> Layers:
         """Return what decides, with the scale of what is seen in its first layer."""
         layers = [tuple(map(np.asarray, layer)) for layer in self._weights["says"]]
         (weight, bias), *others = layers
         deviation = self._scale.deviation.astype(np.float64)
         first = weight / deviation[:, None]
         made = [(first, bias - self._scale.mean @ first), *others]
-        return Network([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
+        return Layers([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
 
     def _scaled(self, seen: Reals) -> Reals:
         return (seen - self._scale.mean) / self._scale.deviation

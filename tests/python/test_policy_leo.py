@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs_namespaces, unless_impossible
 
 import skyhop
 from skyhop import _core
@@ -26,6 +27,20 @@ SCENARIO: dict[str, Any] = {
     "run": {"duration": "20 s"},
     "flow": [{"cc": "policy", "policy": "skyhop-leo"}],
 }
+
+FIXED = """\
+[path]
+kind = "fixed"
+rtt = "50 ms"
+[link]
+rate = "20 Mbit/s"
+queue = "125 kB"
+[run]
+duration = "10 s"
+[[flow]]
+cc = "policy"
+policy = "skyhop-leo"
+"""
 
 
 def _command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -97,3 +112,17 @@ def test_a_look_is_at_one_flow() -> None:
         look("skyhop-leo", {**SCENARIO, "flow": [{"count": 2}]})
     with pytest.raises(InputError, match="no entry"):
         look("skyhop-leo", SCENARIO, flow=7)
+
+
+@pytest.mark.alone
+def test_the_running_kernel_comes_to_what_the_simulator_does(tmp_path: Path) -> None:
+    needs_namespaces()
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(FIXED, "utf-8")
+    live = _command("live", str(scenario), "-o", str(tmp_path / "live"))
+    unless_impossible(live)
+    assert live.returncode == 0, live.stderr
+    run = skyhop.read_run(tmp_path / "live")
+    [measured], [simulated] = run.summary["flows"], skyhop.sim(scenario).summary["flows"]
+    assert measured["goodput_bps"] == pytest.approx(simulated["goodput_bps"], rel=0.07)
+    assert measured["cwnd_mean_packets"] == pytest.approx(simulated["cwnd_mean_packets"], rel=0.15)

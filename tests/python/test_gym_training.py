@@ -52,9 +52,11 @@ def card(tmp_path: Path) -> Path:
 def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
     from skyhop.gym.training import Plan, train
 
+    several = {**WORLD, "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}], "draw": []}
+
     def trained(seed: int) -> bytes:
         plan = Plan(steps=2048, seed=seed, places=8, turns=64, hidden=(8,), batches=2)
-        return train(WORLD, card, "leo", plan).network.onnx()
+        return train([WORLD, several], card, "leo", plan).network.onnx()
 
     first = trained(1)
     assert trained(1) == first
@@ -65,8 +67,7 @@ def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> Non
     from skyhop.gym.training import Plan, train
 
     plan = Plan(steps=60_000, places=16, turns=64, hidden=(16,), batches=4, rate=1e-3)
-    several = {**WORLD, "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}], "draw": []}
-    done = train([WORLD, several], card, "leo", plan)
+    done = train(WORLD, card, "leo", plan)
     rewards = [row.mean_reward for row in done.curve]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.1
     assert len(done.curve_csv().splitlines()) == 1 + len(done.curve)

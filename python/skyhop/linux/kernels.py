@@ -136,11 +136,12 @@ def build(
     if not NAME.fullmatch(name):
         raise InputError(f"kernel: {name!r} cannot be a kernel's name; 6.12, for example, can")
     fragment = _fragment(options)
+    given = _tree(source) if source else None
     _check_programs()
     with _workplace() as work:
         _check_room(work, ROOM_BYTES["tree" if source else "package"])
-        tree, said = (_tree(source), str(source)) if source else _package(name, work)
-        digest = _digest(said, fragment, tree if source else None)
+        tree, said = (given, str(source)) if given else _package(name, work)
+        digest = _digest(said, fragment, given)
         place = kernels_directory() / f"{name}-{digest[:12]}"
         if (place / CARD).exists() and (place / BUILD).exists():
             return _read(place / CARD)

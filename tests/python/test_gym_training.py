@@ -66,7 +66,7 @@ def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
 def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> None:
     from skyhop.gym.training import Plan, train
 
-    plan = Plan(steps=60_000, places=16, turns=64, hidden=(16,), batches=4, rate=1e-3)
+    plan = Plan(steps=60_000, places=16, turns=64, hidden=(16,), batches=4, rate=3e-3)
     done = train(WORLD, card, "leo", plan)
     rewards = [row.mean_reward for row in done.curve]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.1

@@ -107,7 +107,7 @@ def test_the_network_says_what_was_learned(card: Path) -> None:
         ),
         (
             'file = "trained.onnx"',
-            'file = "/net.onnx"',
+            'file = "../net.onnx"',
             "network.file: expected the name of an ONNX",
         ),
         (

@@ -231,7 +231,7 @@ def train(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
     world: Annotated[
         list[Path],
-        typer.Option(metavar="WORLD.toml", help="A world; of several each is as likely."),
+        typer.Option(metavar="WORLD.toml", help="A world; of several each has as many decisions."),
     ],
     reward: Annotated[
         str, typer.Option(metavar="NAME", help="One of skyhop policy rewards.")

@@ -27,9 +27,8 @@ from skyhop.gym.world import Worlds
 from skyhop.policies.networks import Activation, Layer, Layers
 from skyhop.study.file import read_scenario_table
 
-_MOST_SIZE = 10.0
-"""What is seen lies within so many deviations, or is moved there."""
 _LEAST_DEVIATION = 1e-3
+"""What varies less is taken to be the same always."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,8 @@ def network_file(card: str | os.PathLike[str]) -> Path:
     content = read_scenario_table(file)
     network = content.get("network", {})
     name = network.get("file", "") if isinstance(network, dict) else ""
-    if not isinstance(name, str) or Path(name).suffix != ".onnx" or Path(name).is_absolute():
+    is_beside = isinstance(name, str) and name == Path(name).name
+    if not is_beside or Path(name).suffix != ".onnx":
         raise InputError(f"{file}: network.file: expected the name of an ONNX file beside the card")
     if network.get("memory"):
         raise InputError(f"{file}: network.memory: training makes networks without memory")

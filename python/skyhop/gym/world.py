@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from skyhop import _core
 from skyhop.data.places import position_of
@@ -41,7 +41,7 @@ from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study.file import Value, first_error, read_scenario_table
+from skyhop.study.file import Strict, Value, first_error, read_scenario_table
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -49,13 +49,7 @@ _MOST_PATHS = 512
 """So many computed paths are kept: an episode of a known path begins at once."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
-    )
-
-
-class Between(_Strict):
+class Between(Strict):
     """A number between two, each as likely; on a log scale, each factor as likely."""
 
     from_: float = Field(alias="from")
@@ -85,7 +79,7 @@ class Between(_Strict):
         return f"{value:.9g} {self.unit}" if self.unit else value
 
 
-class Moment(_Strict):
+class Moment(Strict):
     """A moment between two, by steps: paths that begin at the same are computed once."""
 
     from_: datetime = Field(alias="from")
@@ -109,7 +103,7 @@ class Moment(_Strict):
         return moment.isoformat().replace("+00:00", "Z")
 
 
-class Drawing(_Strict):
+class Drawing(Strict):
     """One thing that is drawn: a key of the scenario, or one of several points of keys."""
 
     key: str | None = None
@@ -230,7 +224,7 @@ class World:
 
 
 Worlds: TypeAlias = Source | World | list[Source | World]
-"""A world, or several, each of which is as likely."""
+"""A world, or several, each of which has as many places as the others."""
 
 
 def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:

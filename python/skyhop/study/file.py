@@ -34,13 +34,15 @@ MOST_DRAWS = 1_000_000
 """Of all values of one axis."""
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What knows its keys, and takes no numbers without end."""
+
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
     )
 
 
-class Range(_Strict):
+class Range(Strict):
     """Evenly spaced values: `from` to `to` inclusive, by `step` or `count` of them."""
 
     from_: float = Field(alias="from")
@@ -71,7 +73,7 @@ Moment = Annotated[str, Field(pattern=MOMENT)]
 Size = Annotated[str, Field(pattern=SIZE)]
 
 
-class Draw(_Strict):
+class Draw(Strict):
     """A value that is drawn for each change, by a function of Python's `random`."""
 
     law: Literal["randint", "uniform"]
@@ -94,7 +96,7 @@ class Draw(_Strict):
         return self
 
 
-class Changes(_Strict):
+class Changes(Strict):
     """The scenario's `[[change]]`s, drawn with the axis's value as seed, or rows of a file.
 
     The file is CSV: a column called like the axis, with its value, `at`, and some of `link`, `rtt`,
@@ -122,7 +124,7 @@ class Changes(_Strict):
         return self
 
 
-class Axis(_Strict):
+class Axis(Strict):
     """One thing that varies: a key with values or a range, or labelled points of several keys."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -172,7 +174,7 @@ standard deviation over the bins of all runs together, of metrics that say `pool
 """
 
 
-class Metric(_Strict):
+class Metric(Strict):
     """A figure of each run, computed from other metrics or from the run's samples.
 
     kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
@@ -363,7 +365,7 @@ def _comes_late(begin: str, end: str) -> bool:
     return alike and moment_s(begin, 0.0, 1.0) >= moment_s(end, 0.0, 1.0)
 
 
-class Published(_Strict):
+class Published(Strict):
     """Values that others published: rows of the values of the axes `by`, and the figure."""
 
     metric: str
@@ -373,7 +375,7 @@ class Published(_Strict):
     values: list[list[Value]] = Field(min_length=1)
 
 
-class Claim(_Strict):
+class Claim(Strict):
     """Something to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
 
     text: str
@@ -399,7 +401,7 @@ class Claim(_Strict):
         return self
 
 
-class _Panel(_Strict):
+class _Panel(Strict):
     """What every panel has."""
 
     title: str
@@ -570,7 +572,7 @@ Panel = Annotated[
 ]
 
 
-class StudyFile(_Strict):
+class StudyFile(Strict):
     """A study file, as written."""
 
     title: str

@@ -8,24 +8,34 @@
  * closed; open it again for another name and other parameters. What is written afterwards are announcements, struct
  * skyhop_announcement; what is read are phases, as many struct skyhop_told as there are and fit, perhaps none.
  *
+ * Whoever decides for its connections reads and writes at SKYHOP_DECIDING_AT in the same file (pread, pwrite): struct
+ * skyhop_report, kept from the first such reading on, and struct skyhop_decided. poll says when there are reports.
+ *
  * Who compiles it defines SKYHOP_HAS_TX_START where tcp_congestion_ops has cwnd_event_tx_start.
  */
 #ifndef SKYHOP_KERNEL_MODULE_H
 #define SKYHOP_KERNEL_MODULE_H
 
+#include <linux/hashtable.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/poll.h>
 #include <linux/proc_fs.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
 
 /* As many scopes as a BPF map of announcements holds, and phases as its ring. */
 #define SKYHOP_MOST_ANNOUNCEMENTS 1024
 #define SKYHOP_MOST_TOLD 1024
+/* Connections for which something is decided, and reports that nobody has read yet. */
+#define SKYHOP_MOST_DECIDED 65536
+#define SKYHOP_MOST_REPORTS 4096
+#define SKYHOP_DECIDED_BITS 10
 
 /* A registration. Sockets may point to it for longer than anybody holds it: it is freed with the module, which they
  * keep, too. */
@@ -39,6 +49,18 @@ struct skyhop_registered {
 	u32 told_len;
 	struct skyhop_announcement announcements[SKYHOP_MOST_ANNOUNCEMENTS];
 	struct skyhop_told told[SKYHOP_MOST_TOLD];
+	wait_queue_head_t reported;
+	struct skyhop_report *reports; /* NULL: nobody reads them */
+	u32 reports_begin;
+	u32 reports_len;
+	u32 decided_len;
+	DECLARE_HASHTABLE(decided, SKYHOP_DECIDED_BITS);
+};
+
+/* What was decided for a connection. */
+struct skyhop_kept {
+	struct hlist_node others;
+	struct skyhop_decided said;
 };
 
 /* What SKYHOP_MODULE says of the algorithm. */
@@ -125,17 +147,54 @@ static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, 
 	spin_unlock_bh(&registered->lock);
 }
 
-/* Nobody reads reports here, or decides: such a module runs its base algorithm. */
-#define SKYHOP_REPORTS                                                                                    \
-	static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *report)           \
-	{                                                                                                 \
-	}                                                                                                 \
-	static __maybe_unused bool skyhop_decision(struct sock *sk, u64 id,                               \
-						   struct skyhop_decision *decision)                      \
-	{                                                                                                 \
-		return false;                                                                             \
-	}                                                                                                 \
-	struct skyhop_reports_are_not_read
+/* Where nobody reads, or the ring is full, it is dropped. */
+static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *report)
+{
+	struct skyhop_registered *registered = skyhop_registered(sk);
+	bool is_kept;
+
+	report->netns_cookie = sock_net(sk)->net_cookie;
+	report->local_port = sk->sk_num;
+	report->remote_port = (__force u16)sk->sk_dport;
+	report->remote_ipv4 = (__force u32)sk->sk_daddr;
+	spin_lock_bh(&registered->lock);
+	is_kept = registered->reports && registered->reports_len < SKYHOP_MOST_REPORTS;
+	if (is_kept) {
+		u32 end = registered->reports_begin + registered->reports_len;
+
+		registered->reports[end % SKYHOP_MOST_REPORTS] = *report;
+		registered->reports_len++;
+	}
+	spin_unlock_bh(&registered->lock);
+	if (is_kept)
+		wake_up_interruptible(&registered->reported);
+}
+
+/* With the lock held. */
+static struct skyhop_kept *skyhop_find_decided(struct skyhop_registered *registered, u64 id)
+{
+	struct skyhop_kept *kept;
+
+	hash_for_each_possible(registered->decided, kept, others, id)
+		if (kept->said.id == id)
+			return kept;
+	return NULL;
+}
+
+static __maybe_unused bool skyhop_decision(struct sock *sk, u64 id, struct skyhop_decision *decision)
+{
+	struct skyhop_registered *registered = skyhop_registered(sk);
+	const struct skyhop_kept *kept;
+
+	spin_lock_bh(&registered->lock);
+	kept = skyhop_find_decided(registered, id);
+	if (kept)
+		*decision = kept->said.decision;
+	spin_unlock_bh(&registered->lock);
+	return kept;
+}
+
+#define SKYHOP_REPORTS struct skyhop_reports_are_in_the_file
 
 #define SKYHOP_PARAM_INDEX(name, scale, initial, least, most, unit, about) SKYHOP_PARAM_INDEX_##name,
 #define SKYHOP_PARAMS(LIST) enum { LIST(SKYHOP_PARAM_INDEX) SKYHOP_PARAMS_LEN }
@@ -232,6 +291,8 @@ static int skyhop_register(struct file *file, const char __user *buffer)
 		made->ops.cwnd_event_tx_start = skyhop_tx_start;
 #endif
 	spin_lock_init(&made->lock);
+	init_waitqueue_head(&made->reported);
+	hash_init(made->decided);
 	refused = tcp_register_congestion_control(&made->ops);
 	if (refused) {
 		kvfree(made);
@@ -271,19 +332,52 @@ static int skyhop_announce(struct skyhop_registered *registered, const char __us
 	return refused;
 }
 
+/* Decides for a connection instead of what was decided before, or forgets that. */
+static int skyhop_decide(struct skyhop_registered *registered, const char __user *buffer)
+{
+	struct skyhop_kept *made, *kept;
+	int refused = 0;
+
+	made = kzalloc(sizeof(*made), GFP_KERNEL);
+	if (!made)
+		return -ENOMEM;
+	if (copy_from_user(&made->said, buffer, sizeof(made->said))) {
+		kfree(made);
+		return -EFAULT;
+	}
+	spin_lock_bh(&registered->lock);
+	kept = skyhop_find_decided(registered, made->said.id);
+	if (kept) {
+		hash_del(&kept->others);
+		kfree(kept);
+		registered->decided_len--;
+	}
+	if (!made->said.decision.report_ns) {
+		kfree(made);
+	} else if (registered->decided_len < SKYHOP_MOST_DECIDED) {
+		hash_add(registered->decided, &made->others, made->said.id);
+		registered->decided_len++;
+	} else {
+		kfree(made);
+		refused = -ENOSPC;
+	}
+	spin_unlock_bh(&registered->lock);
+	return refused;
+}
+
 static ssize_t skyhop_write(struct file *file, const char __user *buffer, size_t size, loff_t *at)
 {
-	size_t expected;
-	int refused;
+	struct skyhop_registered *registered;
+	int refused = -EINVAL;
 
 	mutex_lock(&skyhop_one_writes);
-	expected = file->private_data ? sizeof(struct skyhop_announcement) : sizeof(struct skyhop_registration);
-	if (size != expected)
-		refused = -EINVAL;
-	else if (file->private_data)
-		refused = skyhop_announce(file->private_data, buffer);
-	else
+	registered = file->private_data;
+	if (!registered && size == sizeof(struct skyhop_registration))
 		refused = skyhop_register(file, buffer);
+	else if (registered && *at == SKYHOP_DECIDING_AT && size == sizeof(struct skyhop_decided))
+		refused = skyhop_decide(registered, buffer);
+	else if (registered && *at != SKYHOP_DECIDING_AT && size == sizeof(struct skyhop_announcement))
+		refused = skyhop_announce(registered, buffer);
 	mutex_unlock(&skyhop_one_writes);
 	return refused ? refused : size;
 }
@@ -303,6 +397,55 @@ static bool skyhop_take_told(struct skyhop_registered *registered, struct skyhop
 	return is_there;
 }
 
+static bool skyhop_take_report(struct skyhop_registered *registered, struct skyhop_report *report)
+{
+	bool is_there;
+
+	spin_lock_bh(&registered->lock);
+	is_there = registered->reports_len;
+	if (is_there) {
+		*report = registered->reports[registered->reports_begin];
+		registered->reports_begin = (registered->reports_begin + 1) % SKYHOP_MOST_REPORTS;
+		registered->reports_len--;
+	}
+	spin_unlock_bh(&registered->lock);
+	return is_there;
+}
+
+/* From now on somebody reads reports. */
+static int skyhop_keep_reports(struct skyhop_registered *registered)
+{
+	int refused = 0;
+
+	mutex_lock(&skyhop_one_writes);
+	if (!registered->reports) {
+		struct skyhop_report *made = kvcalloc(SKYHOP_MOST_REPORTS, sizeof(*made), GFP_KERNEL);
+
+		refused = made ? 0 : -ENOMEM;
+		spin_lock_bh(&registered->lock);
+		registered->reports = made;
+		spin_unlock_bh(&registered->lock);
+	}
+	mutex_unlock(&skyhop_one_writes);
+	return refused;
+}
+
+static ssize_t skyhop_read_reports(struct skyhop_registered *registered, char __user *buffer, size_t size)
+{
+	struct skyhop_report report;
+	size_t done = 0;
+	int refused = skyhop_keep_reports(registered);
+
+	if (refused)
+		return refused;
+	while (size - done >= sizeof(report) && skyhop_take_report(registered, &report)) {
+		if (copy_to_user(buffer + done, &report, sizeof(report)))
+			return -EFAULT;
+		done += sizeof(report);
+	}
+	return done;
+}
+
 static ssize_t skyhop_read(struct file *file, char __user *buffer, size_t size, loff_t *at)
 {
 	struct skyhop_registered *registered = READ_ONCE(file->private_data);
@@ -311,6 +454,8 @@ static ssize_t skyhop_read(struct file *file, char __user *buffer, size_t size, 
 
 	if (!registered)
 		return -EINVAL;
+	if (*at == SKYHOP_DECIDING_AT)
+		return skyhop_read_reports(registered, buffer, size);
 	while (size - done >= sizeof(told) && skyhop_take_told(registered, &told)) {
 		if (copy_to_user(buffer + done, &told, sizeof(told)))
 			return -EFAULT;
@@ -319,18 +464,52 @@ static ssize_t skyhop_read(struct file *file, char __user *buffer, size_t size, 
 	return done;
 }
 
+static __poll_t skyhop_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct skyhop_registered *registered = READ_ONCE(file->private_data);
+
+	if (!registered)
+		return EPOLLERR;
+	poll_wait(file, &registered->reported, table);
+	return READ_ONCE(registered->reports_len) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+/* Nobody decides any more. */
+static void skyhop_forget_decided(struct skyhop_registered *registered)
+{
+	struct skyhop_report *reports;
+	struct skyhop_kept *kept;
+	struct hlist_node *next;
+	int bucket;
+
+	spin_lock_bh(&registered->lock);
+	hash_for_each_safe(registered->decided, bucket, next, kept, others) {
+		hash_del(&kept->others);
+		kfree(kept);
+	}
+	registered->decided_len = 0;
+	registered->reports_len = 0;
+	reports = registered->reports;
+	registered->reports = NULL;
+	spin_unlock_bh(&registered->lock);
+	kvfree(reports);
+}
+
 static int skyhop_close(struct inode *inode, struct file *file)
 {
 	struct skyhop_registered *registered = file->private_data;
 
-	if (registered)
+	if (registered) {
 		tcp_unregister_congestion_control(&registered->ops);
+		skyhop_forget_decided(registered);
+	}
 	return 0;
 }
 
 static const struct proc_ops skyhop_file = {
 	.proc_read = skyhop_read,
 	.proc_write = skyhop_write,
+	.proc_poll = skyhop_poll,
 	.proc_release = skyhop_close,
 	.proc_lseek = noop_llseek,
 };

@@ -395,6 +395,15 @@ struct skyhop_decision {
 	u32 factor;      /* what the window is multiplied by, of SKYHOP_FACTOR_ONE; 0: not */
 };
 
+/* What is written to a module's file about a connection, at SKYHOP_DECIDING_AT, where its reports are read. A decision that
+ * answers no report takes back what was decided. */
+struct skyhop_decided {
+	u64 id;
+	struct skyhop_decision decision;
+};
+
+#define SKYHOP_DECIDING_AT 4096
+
 #define SKYHOP_FACTOR_ONE 1024
 #define SKYHOP_RATE_ONE 16777216
 

@@ -51,6 +51,35 @@ void list_add(struct list_head *one, struct list_head *head);
 	    n = container_of(one->member.next, typeof(*one), member);                                     \
 	     &one->member != (head); one = n, n = container_of(n->member.next, typeof(*one), member))
 
+struct hlist_node {
+	struct hlist_node *next, **pprev;
+};
+struct hlist_head {
+	struct hlist_node *first;
+};
+#define DECLARE_HASHTABLE(name, bits) struct hlist_head name[1 << (bits)]
+#define HASH_SIZE(table) (sizeof(table) / sizeof(table[0]))
+#define hash_init(table) memset(table, 0, sizeof(table))
+#define hash_add(table, node, key) hlist_add_head(node, &table[(key) % HASH_SIZE(table)])
+#define hlist_entry(node, type, member) ((node) ? container_of(node, type, member) : NULL)
+#define hash_for_each_possible(table, one, member, key)                                                   	for (one = hlist_entry(table[(key) % HASH_SIZE(table)].first, typeof(*one), member); one;         	     one = hlist_entry(one->member.next, typeof(*one), member))
+#define hash_for_each_safe(table, bucket, n, one, member)                                                 	for (bucket = 0; bucket < (int)HASH_SIZE(table); bucket++)                                        		for (one = hlist_entry(table[bucket].first, typeof(*one), member);                        		     one && ((n = one->member.next), 1); one = hlist_entry(n, typeof(*one), member))
+void hlist_add_head(struct hlist_node *one, struct hlist_head *head);
+void hash_del(struct hlist_node *one);
+
+typedef struct {
+	int waiting;
+} wait_queue_head_t;
+typedef u32 __poll_t;
+#define EPOLLIN 1
+#define EPOLLERR 8
+#define EPOLLRDNORM 64
+struct file;
+struct poll_table_struct;
+void init_waitqueue_head(wait_queue_head_t *queue);
+void wake_up_interruptible(wait_queue_head_t *queue);
+void poll_wait(struct file *file, wait_queue_head_t *queue, struct poll_table_struct *table);
+
 typedef struct {
 	int held;
 } spinlock_t;
@@ -66,6 +95,7 @@ void mutex_unlock(struct mutex *lock);
 
 void *kzalloc(size_t size, int flags);
 void *kvzalloc(size_t size, int flags);
+void *kvcalloc(size_t count, size_t size, int flags);
 void kfree(const void *place);
 void kvfree(const void *place);
 void *memcpy(void *to, const void *from, size_t size);
@@ -85,6 +115,7 @@ struct file {
 struct proc_ops {
 	ssize_t (*proc_read)(struct file *file, char __user *buffer, size_t size, loff_t *at);
 	ssize_t (*proc_write)(struct file *file, const char __user *buffer, size_t size, loff_t *at);
+	__poll_t (*proc_poll)(struct file *file, struct poll_table_struct *table);
 	int (*proc_release)(struct inode *inode, struct file *file);
 	loff_t (*proc_lseek)(struct file *file, loff_t offset, int whence);
 };

@@ -61,6 +61,14 @@ def test_readme_python_runs(tmp_path: Path) -> None:
     assert done.stdout.split() == ["starlink-shell1", "600"], done.stderr
 
 
+def test_the_readme_lists_all_senders() -> None:
+    (table,) = re.findall(r"^\| goes by .*\n((?:\|.*\n)+)", README, re.MULTILINE)
+    own, cards = _core.own_cc(), _core.policy_cards()
+    assert sorted(re.findall(r"`([\w-]+)`", table)) == sorted(
+        [name for name, _ in [*own, *cards] if name != "policy"]
+    )
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(skyhop: Skyhop, tmp_path: Path, example: Path) -> None:
     text = example.read_text("utf-8")

@@ -22,6 +22,7 @@ import skyhop as sh
 from skyhop.data.toml import toml_text
 from skyhop.linux import build
 from skyhop.linux.processor import own_processor
+from skyhop.linux.registers import BYTES, compiler
 
 SCENARIO = {
     "path": {"kind": "fixed", "rtt": "30 ms"},
@@ -106,6 +107,24 @@ def test_what_a_build_needs_is_named(skyhop: Skyhop, monkeypatch: pytest.MonkeyP
     done = skyhop("linux", "kernel", "build", "6.12")
     assert done.returncode == 2
     assert "apt-get install make gcc flex bison bc xz-utils tar binutils" in done.stderr
+
+
+def test_registers_have_room_whatever_the_tree_has(tmp_path: Path) -> None:
+    needs_program("gcc")
+    tree = tmp_path / "a tree" / "arch/x86/um"
+    tree.mkdir(parents=True)
+    line = "DEFINE_LONGS(HOST_FP_SIZE, 2696);\n"
+    for name in ("user-offsets.c", "other.c"):
+        (tree / name).write_text(line, "utf-8")
+    (work := tmp_path / "its work").mkdir()
+    gcc = compiler(work).removeprefix("CC=")
+    said = {
+        name: subprocess.run(
+            [gcc, "-E", "-P", tree / name], capture_output=True, text=True, check=True
+        ).stdout
+        for name in ("user-offsets.c", "other.c")
+    }
+    assert said == {"user-offsets.c": line.replace("2696", str(BYTES)), "other.c": line}
 
 
 def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from onnx_file import linear
 import skyhop as sh
 from skyhop import _core
 from skyhop.errors import InputError, RunError
+from skyhop.policies.onnx import SAID, Memory, Node, encode
 from skyhop.study.plan import load_study
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
@@ -120,6 +123,42 @@ def test_a_network_is_beside_its_card(card: Path, file: str) -> None:
     card.write_text(card.read_text("utf-8").replace("forty.onnx", file), "utf-8")
     with pytest.raises(InputError, match="is not beside the card"):
         _core.check_policy(str(card))
+
+
+@pytest.mark.parametrize("name", ["forty.toml", "forty.onnx"])
+def test_a_file_of_2_gb_is_refused_before_it_is_read(card: Path, name: str) -> None:
+    file = card.with_name(name)
+    os.truncate(file, 2 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=rf"{name}: .*more than") as raised:
+        _core.check_policy(str(card))
+    assert "\n" not in str(raised.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
+
+
+def test_what_a_network_remembers_is_of_one_flow(card: Path) -> None:
+    remembers = 'file = "forty.onnx"\nmemory = [{ input = "h", output = "h_next", size = 1 }]'
+    text = card.read_text("utf-8").replace('file = "forty.onnx"', remembers)
+    text = text.replace('moves = "cwnd"', 'moves = "own-cwnd"\nfirst_cwnd = 20.0')
+    card.write_text(text, "utf-8")
+    # It says 0.0002 for the first time, 0.0004 for the second and so on.
+    count = [Node("Add", ("h", "one"), "h_next"), Node("Mul", ("h_next", "slight"), SAID)]
+    constants, memory = {"one": [[1.0]], "slight": [[0.0002]]}, [Memory("h", "h_next", 1)]
+    card.with_name("forty.onnx").write_bytes(encode(count, constants, 1, 1, memory))
+    scenario = card.with_name("scenario.toml")
+    later = '[[flow]]\ncc = "policy"\npolicy = "forty.toml"\nstart = "2.5 s"\n'
+    scenario.write_text(SCENARIO.replace('"125 kB"', '"10 MB"') + later, "utf-8")
+    flows = sh.sim(scenario, card.with_name("run")).flows.to_pandas()
+    expected, exponent = [20], 0.0
+    for number in range(1, 260):
+        exponent += 0.0002 * number
+        expected.append(round(20 * 2**exponent))
+    for flow, begins_ns in ((0, 0), (1, 2.5e9)):
+        of = flows[(flows.flow == flow) & (flows.t_ns > begins_ns + 0.3e9)]
+        windows = list(dict.fromkeys(of.cwnd_packets))
+        assert set(windows) <= set(expected)
+        assert windows == sorted(windows)
+        assert len(windows) > 10
 
 
 def test_a_damaged_network_is_one_line(card: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guest_kernels import needs_module_kernel
 from needs import needs_namespaces, unless_impossible
 
 import skyhop
@@ -114,15 +115,18 @@ def test_a_look_is_at_one_flow() -> None:
         look("skyhop-leo", SCENARIO, flow=7)
 
 
-@pytest.mark.alone
-def test_the_running_kernel_comes_to_what_the_simulator_does(tmp_path: Path) -> None:
-    needs_namespaces()
+@pytest.mark.parametrize("engine", [pytest.param("live", marks=pytest.mark.alone), "linux"])
+def test_linux_comes_to_what_the_simulator_does(engine: str, tmp_path: Path) -> None:
+    if engine == "live":
+        needs_namespaces()
+    else:
+        needs_module_kernel()
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(FIXED, "utf-8")
-    live = _command("live", str(scenario), "-o", str(tmp_path / "live"))
-    unless_impossible(live)
-    assert live.returncode == 0, live.stderr
-    run = skyhop.read_run(tmp_path / "live")
+    done = _command(engine, str(scenario), "-o", str(tmp_path / "run"))
+    unless_impossible(done)
+    assert done.returncode == 0, done.stderr
+    run = skyhop.read_run(tmp_path / "run")
     [measured], [simulated] = run.summary["flows"], skyhop.sim(scenario).summary["flows"]
     assert measured["goodput_bps"] == pytest.approx(simulated["goodput_bps"], rel=0.07)
     assert measured["cwnd_mean_packets"] == pytest.approx(simulated["cwnd_mean_packets"], rel=0.15)

@@ -11,6 +11,7 @@ pub const SKYHOP_APP_LIMITED: u32 = 1;
 pub const SKYHOP_CWND_LIMITED: u32 = 2;
 pub const SKYHOP_OBEYS: u32 = 4;
 pub const SKYHOP_LAST_REPORT: u32 = 8;
+pub const SKYHOP_DECIDING_AT: u32 = 4096;
 pub const SKYHOP_FACTOR_ONE: u32 = 1024;
 pub const SKYHOP_RATE_ONE: u32 = 16777216;
 pub const SKYHOP_MOST_PARAMS: u32 = 64;
@@ -949,6 +950,23 @@ const _: () = {
     [
         "Offset of field: Decision::factor",
     ][::std::mem::offset_of!(Decision, factor) - 20usize];
+};
+/** What is written to a module's file about a connection, at SKYHOP_DECIDING_AT, where its reports are read. A decision that
+ answers no report takes back what was decided.*/
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct Decided {
+    pub id: u64_,
+    pub decision: Decision,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Decided"][::std::mem::size_of::<Decided>() - 32usize];
+    ["Alignment of Decided"][::std::mem::align_of::<Decided>() - 8usize];
+    ["Offset of field: Decided::id"][::std::mem::offset_of!(Decided, id) - 0usize];
+    [
+        "Offset of field: Decided::decision",
+    ][::std::mem::offset_of!(Decided, decision) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]

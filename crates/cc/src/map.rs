@@ -1,8 +1,8 @@
 //! What the kernel's modules and the loader share, in BPF maps or by a module's file: structs of the header, as bytes.
 
 use crate::bindings::{
-    Announcement, Decision, Handover, Phase, Registration, Report, SKYHOP_MOST_PARAMS, SignalKey,
-    Told,
+    Announcement, Decided, Decision, Handover, Phase, Registration, Report, SKYHOP_MOST_PARAMS,
+    SignalKey, Told,
 };
 
 /// A struct that may lie in a map, or be written to a file.
@@ -52,6 +52,10 @@ const _: () = assert!(size_of::<Report>() == 9 * 8 + size_of::<Handover>() + 28 
 // SAFETY: whole numbers, and the sizes add up.
 unsafe impl MapValue for Decision {}
 const _: () = assert!(size_of::<Decision>() == 2 * 8 + 2 * 4);
+
+// SAFETY: whole numbers, and the sizes add up.
+unsafe impl MapValue for Decided {}
+const _: () = assert!(size_of::<Decided>() == 8 + size_of::<Decision>());
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 use skyhop_cc::Module;
-use skyhop_model::{CcLanguage, cc_language, plain_cc_name};
+use skyhop_model::{CcLanguage, POLICY_CC, cc_language, plain_cc_name};
 
 use crate::error::CcFileError;
 use crate::headers;
@@ -31,7 +31,7 @@ pub fn kernel_module_name(module: &Module) -> String {
     format!("skyhop_{}{}", module.name(), module.file().map_or_else(String::new, digest))
 }
 
-/// What to compile of "satcp", "skyhop:satcp" or a file of the user's, which is compiled natively first, so that what
+/// What to compile of "satcp", "skyhop:satcp", a policy's card or a file of the user's, which is compiled natively first, so that what
 /// is wrong with it is said in the words of other runs. `None`: it is neither one of ours nor a file in C.
 ///
 /// # Errors
@@ -39,7 +39,9 @@ pub fn kernel_module_name(module: &Module) -> String {
 pub fn kernel_module_source(cc: &str) -> Result<Option<KernelModuleSource>, CcFileError> {
     match cc_language(cc) {
         Some(CcLanguage::C) => {}
-        Some(CcLanguage::Python | CcLanguage::Card) => return Ok(None),
+        Some(CcLanguage::Python) => return Ok(None),
+        // Whoever decides stands beside it.
+        Some(CcLanguage::Card) => return Ok(own_source(POLICY_CC)),
         None => return Ok(own_source(plain_cc_name(cc))),
     }
     let loaded = load(Path::new(cc))?;

@@ -53,6 +53,11 @@ impl Interval<'_> {
         if lost > 0.0 { lost / (lost + delivered) } else { 0.0 }
     }
 
+    /// What arrived of each agent's flow, its own first, bit/s.
+    pub fn all_agents_bps(&self) -> impl Iterator<Item = f64> {
+        std::iter::once(self.goodput_bps).chain(self.agents_bps.iter().copied())
+    }
+
     /// What all others got, bit/s.
     pub fn others_bps(&self) -> f64 {
         self.agents_bps.iter().chain(self.others_bps).sum()

@@ -1,6 +1,8 @@
 //! What is registered for as long as its holder lives, however it got into the kernel.
 
-use skyhop_cc::{Handover, Module};
+use std::time::Duration;
+
+use skyhop_cc::{Decision, Handover, Module, Report};
 
 use crate::error::KernelError;
 use crate::module_file::{self, ModuleFile};
@@ -19,6 +21,14 @@ pub struct SignalMap(Way<bpf::SignalMap, ModuleFile>);
 /// Reads what the connections of a module tell. There may be one reader of a module at a time.
 #[derive(Debug)]
 pub struct PhaseReader(Way<bpf::PhaseReader, ModuleFile>);
+
+/// Where a module's connections report, and look for decisions. It may be opened in one thread and read in another.
+#[derive(Debug)]
+pub struct DecisionMaps(Way<bpf::DecisionMaps, ModuleFile>);
+
+/// Reads what a module's connections report, and decides.
+#[derive(Debug)]
+pub struct ReportReader(Way<bpf::ReportReader, ModuleFile>);
 
 /// How it got into the kernel.
 #[derive(Debug)]
@@ -99,15 +109,69 @@ impl Held {
         }
     }
 
-    /// Where its connections report and look for decisions; `None` where nobody decides for the module, as for those of a
-    /// kernel's own build.
+    /// Where its connections report and look for decisions; `None` where nobody decides for the module. What they report is
+    /// kept from now on.
     ///
     /// # Errors
-    /// Too many descriptors are open.
-    pub fn decisions(&self) -> Result<Option<bpf::DecisionMaps>, KernelError> {
+    /// Too many descriptors are open, or too little memory is free.
+    pub fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
+        let way = match &self.0 {
+            Way::Bpf(held) => held.decisions()?.map(Way::Bpf),
+            Way::File(file) if file.reports() => {
+                file.read_reports()?;
+                Some(Way::File(file.try_clone()?))
+            }
+            Way::File(_) => None,
+        };
+        Ok(way.map(DecisionMaps))
+    }
+}
+
+impl DecisionMaps {
+    /// Begins to read. There may be one reader of a module at a time.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn read(self) -> Result<ReportReader, KernelError> {
+        let way = match self.0 {
+            Way::Bpf(maps) => Way::Bpf(maps.read()?),
+            Way::File(file) => Way::File(file),
+        };
+        Ok(ReportReader(way))
+    }
+}
+
+impl ReportReader {
+    /// What was reported since the last call, in its order; waits for it as long as `timeout`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait(&self, timeout: Duration) -> Result<Vec<Report>, KernelError> {
         match &self.0 {
-            Way::Bpf(held) => held.decisions(),
-            Way::File(_) => Ok(None),
+            Way::Bpf(reader) => reader.wait(timeout),
+            Way::File(file) => file.wait_for_reports(timeout),
+        }
+    }
+
+    /// Decides for the connection that has reported with this id.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn decide(&self, id: u64, decision: &Decision) -> Result<(), KernelError> {
+        match &self.0 {
+            Way::Bpf(reader) => reader.decide(id, decision),
+            Way::File(file) => file.decide(id, decision),
+        }
+    }
+
+    /// Forgets what was decided for a connection that is gone.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn forget(&self, id: u64) -> Result<(), KernelError> {
+        match &self.0 {
+            Way::Bpf(reader) => reader.forget(id),
+            Way::File(file) => file.decide(id, &Decision::default()),
         }
     }
 }

@@ -7,7 +7,8 @@
 //! that it outlives the caller, until [`unload`]. [`hold`] registers one for as long as the caller
 //! lives, under a name of its own. [`list`] says what there is and who uses it; [`check`] asks the
 //! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module,
-//! [`PhaseReader`] reads what its connections do about them.
+//! [`PhaseReader`] reads what its connections do about them,
+//! [`ReportReader`] what they report to whoever decides for them.
 //!
 //! For BPF the kernel has to take congestion controls from there (struct_ops) and to say what its structs look
 //! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
@@ -38,12 +39,13 @@ mod bpf;
 #[path = "without_libbpf.rs"]
 mod bpf;
 
-pub use bpf::{DecisionMaps, ReportReader, check, load, unload};
+pub use bpf::{check, load, unload};
 pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
 pub use held::{
-    Held, PhaseReader, SignalMap, compile, hold, hold_as, pinned_phases, pinned_signal_maps,
+    DecisionMaps, Held, PhaseReader, ReportReader, SignalMap, compile, hold, hold_as,
+    pinned_phases, pinned_signal_maps,
 };
 pub use names::module_of;
 pub use sock_diag::{Ask, SocketDump, SocketEnds, TcpSocket};

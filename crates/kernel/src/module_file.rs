@@ -2,18 +2,30 @@
 //! reached by the file that it has in /proc (cc/kernel_module.h).
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use skyhop_cc::bindings::{Announcement, Registration, SKYHOP_MOST_PARAMS};
-use skyhop_cc::{Handover, MapValue as _, Module, bindings};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use skyhop_cc::bindings::{
+    Announcement, Decided, Registration, SKYHOP_DECIDING_AT, SKYHOP_MOST_PARAMS,
+};
+use skyhop_cc::{Decision, Handover, MapValue as _, Module, Report, bindings};
+use skyhop_model::POLICY_CC;
 
 use crate::entry::unused_name;
 use crate::error::{Context, KernelError};
 use crate::{Scope, Told};
 
-/// So much is read at a time.
-const READ_BYTES: usize = 64 * size_of::<bindings::Told>();
+/// So many structs are read at a time.
+const READ: usize = 64;
+const READING: &str = "cannot read what a module reports";
+/// Where announcements are written and phases read, …
+const TELLING_AT: u64 = 0;
+/// … and where decisions are written and reports read.
+const DECIDING_AT: u64 = SKYHOP_DECIDING_AT as u64;
 
 /// The file of a module that is in the kernel.
 pub(crate) fn of(module: &Module) -> Option<PathBuf> {
@@ -27,6 +39,7 @@ pub(crate) struct ModuleFile {
     file: File,
     kernel_name: String,
     hears: bool,
+    reports: bool,
 }
 
 impl ModuleFile {
@@ -40,8 +53,9 @@ impl ModuleFile {
         let wanted = registration(&kernel_name, &module.values(parameters)?);
         let action = format!("cannot register {} through {}", module.name(), place.display());
         let file = OpenOptions::new().read(true).write(true).open(place).context(&action)?;
-        write_whole(&file, wanted.as_bytes()).context(&action)?;
-        Ok(Self { file, kernel_name, hears: module.hears_handovers() })
+        write_whole(&file, TELLING_AT, wanted.as_bytes()).context(&action)?;
+        let reports = module.name() == POLICY_CC;
+        Ok(Self { file, kernel_name, hears: module.hears_handovers(), reports })
     }
 
     pub(crate) fn kernel_name(&self) -> &str {
@@ -53,38 +67,69 @@ impl ModuleFile {
         self.hears
     }
 
+    /// Whether its connections report and look for decisions.
+    pub(crate) fn reports(&self) -> bool {
+        self.reports
+    }
+
     /// The same registration once more, for another thread.
     pub(crate) fn try_clone(&self) -> Result<Self, KernelError> {
         let file = self.file.try_clone().context("cannot share a module's file")?;
-        Ok(Self { file, kernel_name: self.kernel_name.clone(), hears: self.hears })
+        Ok(Self { file, kernel_name: self.kernel_name.clone(), ..*self })
     }
 
     /// Announces a handover, or with one that is not valid takes back what was announced.
     pub(crate) fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
         let said = Announcement { key: scope.key(), handover: *handover };
-        write_whole(&self.file, said.as_bytes()).context("cannot announce a handover")
+        write_whole(&self.file, TELLING_AT, said.as_bytes()).context("cannot announce a handover")
     }
 
     /// What its connections have told since the last call.
     pub(crate) fn read_told(&self) -> Result<Vec<Told>, KernelError> {
-        let mut told = Vec::new();
-        let mut bytes = [0; READ_BYTES];
+        self.read_all(TELLING_AT, size_of::<bindings::Told>(), Told::parse)
+    }
+
+    /// What its connections have reported since the last call; from the first on it is kept for the next.
+    pub(crate) fn read_reports(&self) -> Result<Vec<Report>, KernelError> {
+        self.read_all(DECIDING_AT, size_of::<Report>(), Report::from_bytes)
+    }
+
+    /// The same; where there is nothing it waits for it as long as `timeout`.
+    pub(crate) fn wait_for_reports(&self, timeout: Duration) -> Result<Vec<Report>, KernelError> {
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(_) | Err(Errno::EINTR) => self.read_reports(),
+            Err(error) => Err(error).context(READING),
+        }
+    }
+
+    /// Decides for a connection, or with a decision that answers nothing takes back what was decided.
+    pub(crate) fn decide(&self, id: u64, decision: &Decision) -> Result<(), KernelError> {
+        let said = Decided { id, decision: *decision };
+        write_whole(&self.file, DECIDING_AT, said.as_bytes()).context("cannot write a decision")
+    }
+
+    fn read_all<T>(
+        &self,
+        at: u64,
+        size: usize,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, KernelError> {
+        let mut all = Vec::new();
+        let mut bytes = vec![0; READ * size];
         loop {
-            let length =
-                (&self.file).read(&mut bytes).context("cannot read what a module reports")?;
-            told.extend(
-                bytes[..length].chunks(size_of::<bindings::Told>()).filter_map(Told::parse),
-            );
-            if length < READ_BYTES {
-                return Ok(told);
+            let length = self.file.read_at(&mut bytes, at).context(READING)?;
+            all.extend(bytes[..length].chunks(size).filter_map(&parse));
+            if length < bytes.len() {
+                return Ok(all);
             }
         }
     }
 }
 
 /// In one piece, which is how the module takes it.
-fn write_whole(mut file: &File, bytes: &[u8]) -> Result<(), String> {
-    match file.write(bytes) {
+fn write_whole(file: &File, at: u64, bytes: &[u8]) -> Result<(), String> {
+    match file.write_at(bytes, at) {
         Ok(length) if length == bytes.len() => Ok(()),
         Ok(length) => Err(format!("it took {length} of {} bytes", bytes.len())),
         Err(error) => Err(error.to_string()),

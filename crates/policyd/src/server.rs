@@ -44,7 +44,7 @@ pub fn hold_policy(
     };
     let held = held.map_err(refused)?;
     let maps = held.decisions().map_err(refused)?.ok_or_else(|| {
-        HostError::Unsupported("nobody decides for policies in a guest's kernel yet".to_owned())
+        HostError::Unsupported(format!("{card}: nobody can decide for its connections here"))
     })?;
     let server = DecisionServer::start(maps, policy)?;
     Ok((held, server))

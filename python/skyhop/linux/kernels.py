@@ -26,6 +26,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.linux.chance import TAKEN_OUT, take_out
 from skyhop.linux.held import held
 from skyhop.linux.modules import BUILD, keep_build
+from skyhop.linux.registers import BYTES, compiler
 
 USUAL = "6.12"
 """What is built where nobody has said which."""
@@ -145,14 +146,16 @@ def build(
         place = kernels_directory() / f"{name}-{digest[:12]}"
         if (place / CARD).exists() and (place / BUILD).exists():
             return _read(place / CARD)
-        objects = work / "objects"
-        release = _compile(tree, objects, fragment, options, progress)
+        objects, gcc = work / "objects", compiler(work)
+        release = _compile(
+            tree, objects, gcc, fragment=fragment, options=options, progress=progress
+        )
         config = (objects / ".config").read_text("utf-8")
         hz = re.search(r"^CONFIG_HZ=(\d+)$", config, re.MULTILINE)
         kernel = Kernel(
             name, release, said, digest, int(hz[1]) if hz else 100, list(options), place
         )
-        return _keep(kernel, tree, objects)
+        return _keep(kernel, tree, objects, gcc)
 
 
 def _fragment(options: Sequence[str]) -> str:
@@ -234,7 +237,7 @@ def _package(version: str, work: Path) -> tuple[Path, str]:
 
 def _digest(said: str, fragment: str, tree: Path | None) -> str:
     """Return a digest of what a kernel is made from: a tree by the content of its files."""
-    of = hashlib.sha256(f"{said}\n{fragment}\n{TAKEN_OUT}".encode())
+    of = hashlib.sha256(f"{said}\n{fragment}\n{TAKEN_OUT}\n{BYTES}".encode())
     if tree is not None:
         for file in sorted(tree.rglob("*")):
             if file.is_file() and ".git" not in file.relative_to(tree).parts[:1]:
@@ -244,11 +247,17 @@ def _digest(said: str, fragment: str, tree: Path | None) -> str:
 
 
 def _compile(
-    tree: Path, objects: Path, fragment: str, options: Sequence[str], progress: Progress
+    tree: Path,
+    objects: Path,
+    gcc: str,
+    *,
+    fragment: str,
+    options: Sequence[str],
+    progress: Progress,
 ) -> str:
     """Compile a tree; return the kernel's release."""
     objects.mkdir()
-    make = ["make", "-C", str(tree), f"O={objects}", "ARCH=um"]
+    make = ["make", "-C", str(tree), f"O={objects}", "ARCH=um", gcc]
     _run([*make, "defconfig"], "cannot configure the kernel")
     (objects / "fragment").write_text(fragment, "utf-8")
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(objects)]
@@ -283,7 +292,7 @@ def _compiled(command: list[str], progress: Progress) -> None:
         raise RunError(f"kernel: the build failed; {log} has what it printed")
 
 
-def _keep(kernel: Kernel, tree: Path, objects: Path) -> Kernel:
+def _keep(kernel: Kernel, tree: Path, objects: Path, gcc: str) -> Kernel:
     """Put a kernel where it is found, whole or not at all, in the place of those of its name."""
     with Scratch(kernels_directory()) as staging:
         staged = staging / "kernel"
@@ -291,7 +300,7 @@ def _keep(kernel: Kernel, tree: Path, objects: Path) -> Kernel:
         take_out(objects / "linux")
         _run(["strip", "-o", str(staged / BINARY), str(objects / "linux")], "cannot strip it")
         shutil.copy(objects / ".config", staged / CONFIG)
-        keep_build(tree, objects, staged)
+        keep_build(tree, objects, gcc, staged)
         card = {key: value for key, value in asdict(kernel).items() if key != "directory"}
         (staged / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
         for older in [older for older in built() if older.name == kernel.name]:

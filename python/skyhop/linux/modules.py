@@ -163,12 +163,13 @@ def _make(words: Sequence[str], files: str) -> None:
         raise InputError(f"{files}: does not compile as a module of the guest's kernel: {first}")
 
 
-def keep_build(tree: Path, objects: Path, place: Path) -> None:
+def keep_build(tree: Path, objects: Path, gcc: str, place: Path) -> None:
     """Keep of a kernel's build what its modules are compiled with: nothing where it takes none.
 
     Args:
         tree: the kernel's source.
         objects: where it was built.
+        gcc: how make was told of the compiler.
         place: the kernel's directory.
 
     Raises:
@@ -182,7 +183,7 @@ def keep_build(tree: Path, objects: Path, place: Path) -> None:
         raise RunError(f"kernel: this skyhop has no cc/{SAMPLE}.c")
     if not (objects / "Module.symvers").exists():
         shutil.copy(objects / "vmlinux.symvers", objects / "Module.symvers")
-    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"])]
+    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), gcc]
     with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as work:
         try:
             _make([*kbuild, "modules_prepare"], "the kernel")

@@ -52,7 +52,7 @@ fn generated() -> Result<String, String> {
         .clang_args(["-fparse-all-comments", "-std=gnu11"])
         .allowlist_type("tcp_sock|ack_sample|rate_sample|tcp_ca_.*|tcp_ack_flags|sk_pacing")
         .allowlist_type(
-            "skyhop_(handover.*|phase.*|signal_key|told|registration|announcement|host|module)",
+            "skyhop_(handover.*|phase.*|signal_key|told|registration|announcement|decided|host|module)",
         )
         .allowlist_var("TCP_.*|SKYHOP_.*")
         .rustified_enum("tcp_ca_event")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Skyhop
 from needs import needs_namespaces, unless_impossible
-from onnx_file import linear
+from onnx_file import forty_packets, linear
 
 import skyhop as sh
 from skyhop import _core
@@ -39,13 +39,8 @@ policy = "forty.toml"
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
     """Write the page's card with its network, and a scenario whose flow takes it."""
-    blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
-    file = tmp_path / "forty.toml"
-    file.write_text(next(block for block in blocks if "[observation]" in block), "utf-8")
-    # As good as the logarithm of what is missing, near 40 packets.
-    (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
     (tmp_path / "scenario.toml").write_text(SCENARIO, "utf-8")
-    return file
+    return forty_packets(tmp_path)
 
 
 def test_the_card_of_the_page_moves_the_window_to_forty_packets(card: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 from conftest import Skyhop, skyhop_command
 from needs import needs_namespaces, needs_program, needs_root, unless_impossible
-from onnx_file import linear
+from onnx_file import forty_packets
 
 import skyhop as sh
 from skyhop import _core
 
 pytestmark = pytest.mark.alone
 
-PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 OFFERED = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 NAME = f"forty.{os.getpid()}"
 """One that no other run of the tests has: the kernel has one list of names."""
@@ -43,11 +42,7 @@ cc = "{NAME}"
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
     """Write the page's card, which moves the window to 40 packets, with its network."""
-    blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
-    file = tmp_path / "forty.toml"
-    file.write_text(next(block for block in blocks if "[observation]" in block), "utf-8")
-    (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
-    return file
+    return forty_packets(tmp_path)
 
 
 @contextmanager
@@ -120,6 +115,46 @@ def test_connections_go_on_with_cubic_when_the_server_ends(
     assert row["decisions"] > 50
     assert 0 < row["latency_p50_us"] <= row["latency_p99_us"]
     assert (row["clamped"], row["not_a_number"]) == (0, 0)
+
+
+OVER_A_ROUTE = """\
+import socket, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+taken, _ = server.accept()
+def drain():
+    while taken.recv(1 << 16):
+        pass
+threading.Thread(target=drain, daemon=True).start()
+end_s = time.monotonic() + 1.5
+while time.monotonic() < end_s:
+    client.send(bytes(1 << 16))
+name = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+print(name, int.from_bytes(info[80:84], "little"))
+"""
+"""Prints what a connection has that has asked for nothing, and its window, tcpi_snd_cwnd."""
+
+
+def test_a_route_chooses_for_who_does_not(card: Path) -> None:
+    needs_namespaces()
+    route = (
+        "ip link set lo up && ip route replace local 127.0.0.1 dev lo proto kernel scope host "
+        f'src 127.0.0.1 table local congctl {NAME} && exec "$@"'
+    )
+    inside = [needs_program("unshare"), "--net", "sh", "-c", route, "sh"]
+    needs_program("ip")
+    with started("policy", "serve", card, "--name", NAME) as server:
+        until(is_offered, server)
+        told = subprocess.run(
+            [*inside, sys.executable, "-c", OVER_A_ROUTE],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert told.returncode == 0, told.stderr
+        assert told.stdout.split() == [NAME, "40"]
 
 
 def test_without_roots_rights_one_line_says_so(card: Path) -> None:

@@ -46,8 +46,12 @@ pub fn serve(
     let served = server.join()?;
     match served.failure {
         None => Ok(served),
-        Some(reason) => {
-            Err(HostError::System { action: format!("{title} decided no more"), reason })
-        }
+        Some(reason) => Err(HostError::System {
+            action: format!(
+                "{title} decided no more, after {} decisions for {} connections",
+                served.outputs.decisions, served.connections
+            ),
+            reason,
+        }),
     }
 }

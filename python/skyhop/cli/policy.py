@@ -242,7 +242,7 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Of weights and worlds.")] = 1,
     places: Annotated[
         int, typer.Option(min=1, max=4096, help="Episodes that go on side by side.")
-    ] = 128,
+    ] = 120,
     hidden: Annotated[
         str, typer.Option(metavar="N,N,…", help="Sizes of the network's hidden layers.")
     ] = "64,64",

@@ -1,8 +1,10 @@
 """Training: proximal policy optimization over worlds, on the processors of one machine.
 
 Schulman et al., "Proximal policy optimization algorithms", 2017. All agents of all places share one
-network; an agent says a number near the network's, and how near is learned, too. What comes out is
-the network without that: a file in ONNX that the card names.
+network; an agent says a number near the network's, and nearer towards the end, for what comes out is
+the network without that: a file in ONNX that the card names. What is to be expected says a second
+network, which knows more than agents do (Pinto et al., "Asymmetric actor critic for image-based
+robot learning", RSS 2018): it is not needed any more where decisions are made.
 """
 
 from __future__ import annotations
@@ -40,19 +42,19 @@ class Plan:
     seed: int = 1
     hidden: Sequence[int] = (64, 64)
     """Sizes of the layers between what is seen and what is said."""
-    places: int = 128
+    places: int = 120
     turns: int = 128
     """In each place, between two improvements."""
-    rate: float = 3e-4
+    rate: float = 6e-4
     """Of learning, at the beginning; it falls to nothing."""
-    discount: float = 0.98
+    discount: float = 0.99
     """What the next turn's reward is worth."""
     trace: float = 0.95
     clip: float = 0.2
     epochs: int = 4
     batches: int = 8
-    first_deviation: float = 0.5
-    """Of what is said from the network's output, at the beginning."""
+    deviations: tuple[float, float] = (0.3, 0.03)
+    """Of what is said from the network's output, in the beginning and in the end."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,10 @@ class _Scale:
         found = np.sqrt(self._squares / max(self._count, 1.0))
         return np.where(found < _LEAST_DEVIATION, 1.0, found).astype(np.float32)
 
+    def of(self, seen: Reals) -> Reals:
+        """Return what was seen in deviations from the mean."""
+        return (seen - self.mean) / self.deviation
+
 
 def train(
     worlds: Worlds,
@@ -186,15 +192,27 @@ def _play(
     """Take so many turns in each place; return the figures of all intervals."""
     figures = []
     for _ in range(plan.turns):
-        said, odds, expected = learner.say(places.seen)
-        record.note(said, odds, expected)
         figures.append(places.figures.copy())
+        known = _known(figures[-1])
+        said, odds, expected = learner.say(places.seen, known)
+        record.note(known, said, odds, expected)
         places.step(said.astype(np.float64))
         over = np.flatnonzero(places.ended).tolist()
         if over:
             record.begin(over)
             places.begin({place: sources[place] for place in over})
     return np.concatenate(figures)
+
+
+def _known(figures: Any) -> Reals:
+    """Return what only the simulator knows of intervals, in numbers of a like size."""
+    of = dict(zip(_core.INTERVAL_FIGURES, figures.T, strict=True))
+    link_bps, base_rtt_s = np.maximum(of["link_bps"], 1.0), np.maximum(of["base_rtt_s"], 1e-6)
+    shares = [of["goodput_bps"] / link_bps, of["others_bps"] / link_bps]
+    queue = (of["rtt_s"] - base_rtt_s) / np.maximum(0.05, 0.25 * base_rtt_s)
+    sizes = [np.log(link_bps), np.log(base_rtt_s), np.log(np.maximum(of["cwnd_packets"], 1.0))]
+    known = [*(np.clip(share, 0.0, 2.0) for share in shares), np.clip(queue, 0.0, 8.0), *sizes]
+    return np.stack(known, axis=1).astype(np.float32)
 
 
 def _progress(
@@ -204,7 +222,7 @@ def _progress(
     return Progress(
         *done,
         mean_reward,
-        learner.deviation(),
+        learner.deviation,
         float(np.mean(of["goodput_bps"] / np.maximum(of["link_bps"], 1.0))),
         float(np.mean(of["rtt_s"] - of["base_rtt_s"])),
         float(np.mean(of["lost_packets"])),
@@ -220,25 +238,28 @@ class _Learner:
             raise InputError("network.output: training makes networks that say -1 to 1")
         self._plan = plan
         self._draw = np.random.default_rng([plan.seed, plan.places])
-        self._scale = _Scale(places.inputs)
+        known = _known(places.figures).shape[1]
+        self._scale, self._scale_of_known = _Scale(places.inputs), _Scale(known)
         keys = self._jax.random.split(self._jax.random.PRNGKey(plan.seed), 2)
-        sizes = [places.inputs, *plan.hidden, 1]
+        sizes = [*plan.hidden, 1]
         self._weights = {
-            "says": _first_weights(self._jax, keys[0], sizes),
-            "expects": _first_weights(self._jax, keys[1], sizes),
-            "deviation": self._jax.numpy.log(self._jax.numpy.full(1, plan.first_deviation)),
+            "says": _first_weights(self._jax, keys[0], [places.inputs, *sizes]),
+            "expects": _first_weights(self._jax, keys[1], [places.inputs + known, *sizes]),
         }
+        self._deviation = plan.deviations[0]
         self._optimiser = optax.chain(
             optax.clip_by_global_norm(0.5), optax.inject_hyperparams(optax.adam)(plan.rate)
         )
         self._state = self._optimiser.init(self._weights)
         self._asked, self._improved = _functions(self._jax, optax, self._optimiser, plan)
 
-    def say(self, seen: Reals) -> tuple[Reals, Reals, Reals]:
-        """Return what each agent says, the log of how likely that was, and what it expects."""
+    def say(self, seen: Reals, known: Reals) -> tuple[Reals, Reals, Reals]:
+        """Return what each agent says, the log of how likely that was, and what is expected."""
         self._scale.note(seen)
-        middle, expected = map(np.asarray, self._asked(self._weights, self._scaled(seen)))
-        deviation = self.deviation()
+        self._scale_of_known.note(known)
+        scaled = self._scale.of(seen), self._scale_of_known.of(known)
+        middle, expected = map(np.asarray, self._asked(self._weights, *scaled))
+        deviation = self._deviation
         noise = self._draw.standard_normal(len(seen)).astype(np.float32)
         odds = -0.5 * noise**2 - np.log(deviation)
         return middle + deviation * noise, odds.astype(np.float32), expected
@@ -246,22 +267,28 @@ class _Learner:
     def learn(self, batch: Batch, done: float) -> None:
         """Get better, by what is known of these turns; `done` is how much of the plan is done."""
         plan = self._plan
+        first, last = plan.deviations
         self._state[1].hyperparams["learning_rate"] = self._jax.numpy.asarray(
             plan.rate * (1 - done)
         )
         gained = (batch.gained - batch.gained.mean()) / (batch.gained.std() + 1e-8)
-        whole = (self._scaled(batch.seen), batch.said, batch.odds, gained, batch.worth)
+        scaled = self._scale.of(batch.seen), self._scale_of_known.of(batch.known)
+        whole = (*scaled, batch.said, batch.odds, gained, batch.worth)
         size = len(gained) // plan.batches
         for _ in range(plan.epochs):
             # As many in each, so that what is compiled for one is for all.
             order = self._draw.permutation(len(gained))[: size * plan.batches]
             for rows in order.reshape(plan.batches, size):
                 part = tuple(column[rows] for column in whole)
-                self._weights, self._state = self._improved(self._weights, self._state, part)
+                self._weights, self._state = self._improved(
+                    self._weights, self._state, self._deviation, part
+                )
+        self._deviation = first * (last / first) ** done
 
+    @property
     def deviation(self) -> float:
-        """Return how far what is said lies from the network's output."""
-        return float(np.exp(np.asarray(self._weights["deviation"])[0]))
+        """How far what is said lies from the network's output."""
+        return self._deviation
 
     def network(self) -> Layers:
         """Return what decides, with the scale of what is seen in its first layer."""
@@ -271,9 +298,6 @@ class _Learner:
         first = weight / deviation[:, None]
         made = [(first, bias - self._scale.mean @ first), *others]
         return Layers([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
-
-    def _scaled(self, seen: Reals) -> Reals:
-        return (seen - self._scale.mean) / self._scale.deviation
 
 
 def _functions(jax: Any, optax: Any, optimiser: Any, plan: Plan) -> tuple[Any, Any]:
@@ -286,13 +310,13 @@ def _functions(jax: Any, optax: Any, optimiser: Any, plan: Plan) -> tuple[Any, A
         weight, bias = layers[-1]
         return (values @ weight + bias)[:, 0]
 
-    def asked(weights: Any, seen: Any) -> tuple[Any, Any]:
-        return jnp.tanh(through(weights["says"], seen)), through(weights["expects"], seen)
+    def asked(weights: Any, seen: Any, known: Any) -> tuple[Any, Any]:
+        everything = jnp.concatenate([seen, known], axis=1)
+        return jnp.tanh(through(weights["says"], seen)), through(weights["expects"], everything)
 
-    def loss(weights: Any, part: Any) -> Any:
-        seen, said, odds, gained, worth = part
-        middle, expected = asked(weights, seen)
-        deviation = jnp.exp(weights["deviation"][0])
+    def loss(weights: Any, deviation: Any, part: Any) -> Any:
+        seen, known, said, odds, gained, worth = part
+        middle, expected = asked(weights, seen, known)
         now = -0.5 * ((said - middle) / deviation) ** 2 - jnp.log(deviation)
         ratio = jnp.exp(now - odds)
         kept = jnp.clip(ratio, 1 - plan.clip, 1 + plan.clip)
@@ -301,8 +325,8 @@ def _functions(jax: Any, optax: Any, optimiser: Any, plan: Plan) -> tuple[Any, A
             + 0.5 * ((expected - worth) ** 2).mean()
         )
 
-    def improved(weights: Any, state: Any, part: Any) -> tuple[Any, Any]:
-        updates, state = optimiser.update(jax.grad(loss)(weights, part), state, weights)
+    def improved(weights: Any, state: Any, deviation: Any, part: Any) -> tuple[Any, Any]:
+        updates, state = optimiser.update(jax.grad(loss)(weights, deviation, part), state, weights)
         return optax.apply_updates(weights, updates), state
 
     return jax.jit(asked), jax.jit(improved)

@@ -27,6 +27,8 @@ class Batch:
     """Turns whose reward is known."""
 
     seen: Reals
+    known: Reals
+    """What only the simulator knew."""
     said: Reals
     odds: Reals
     """Logarithm of how likely it was to say that."""
@@ -43,14 +45,22 @@ class Record:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._seen: list[Reals] = []
+        self._known: list[Reals] = []
         self._said: list[Reals] = []
         self._odds: list[Reals] = []
         self._expected: list[Reals] = []
         self._of: dict[tuple[int, int, int], _Turns] = defaultdict(_Turns)
         self._episodes = np.zeros(places.count, np.int64)
 
-    def note(self, said: Reals, odds: Reals, expected: Reals) -> None:
-        """Note the turn of each place: what is said, how likely that was, what is expected."""
+    def note(self, known: Reals, said: Reals, odds: Reals, expected: Reals) -> None:
+        """Note the turn of each place.
+
+        Args:
+            known: what only the simulator knows of the interval before.
+            said: by its agent.
+            odds: logarithm of how likely that was.
+            expected: what is to follow.
+        """
         places = self._places
         first = len(self._seen) * places.count
         agents, rewards = places.agents.tolist(), places.rewards.tolist()
@@ -59,6 +69,7 @@ class Record:
             turns.rows.append(first + place)
             turns.rewards.append(rewards[place])
         self._seen.append(places.seen.copy())
+        self._known.append(known)
         self._said.append(said)
         self._odds.append(odds)
         self._expected.append(expected)
@@ -91,12 +102,14 @@ class Record:
         gains = np.asarray(gained, np.float32)
         batch = Batch(
             np.concatenate(self._seen)[rows],
+            np.concatenate(self._known)[rows],
             np.concatenate(self._said)[rows],
             np.concatenate(self._odds)[rows],
             gains,
             gains + expected[rows],
             float(np.mean(rewards)),
         )
-        self._seen, self._said, self._odds, self._expected = [], [], [], []
+        for kept in (self._seen, self._known, self._said, self._odds, self._expected):
+            kept.clear()
         self._of.clear()
         return batch

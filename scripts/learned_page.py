@@ -1,0 +1,104 @@
+"""Puts what learned senders come to into docs/skyhop-leo.md, from runs of their studies.
+
+.venv/bin/python scripts/learned_page.py learned=runs/learned learned-measured=runs/measured
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from scipy import stats
+
+from skyhop.cli.terminal import print_error
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "skyhop-leo.md"
+NAMES = {
+    "skyhop-leo": "**skyhop-leo**, told",
+    "untold": "**skyhop-leo**",
+    "trained untold": "trained without",
+}
+"""What senders of the studies are called on the page."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A table: what of which runs, to so many decimals."""
+
+    title: str
+    case: str
+    column: str
+    decimals: int
+
+
+FIGURES = (
+    Figure("goodput alone, Mbit/s", "alone", "used_mbps", 1),
+    Figure("delay inflation alone", "alone", "inflation", 2),
+    Figure("packets sent again, alone", "alone", "retransmits", 0),
+    Figure("goodput with 0.5 % loss, Mbit/s", "loss", "used_mbps", 1),
+    Figure("lesser over greater goodput beside itself", "beside itself", "ratio", 2),
+    Figure("the same, where one begins a minute later", "after itself", "ratio", 2),
+    Figure("share beside CUBIC, %", "beside CUBIC", "share_pct", 0),
+)
+
+
+def tables(results: pl.DataFrame) -> Iterator[str]:
+    """Return a table for each figure that there are runs of."""
+    of_first = results.filter(pl.col("flow") == 0)
+    for figure in FIGURES:
+        runs = of_first.filter(pl.col("case") == figure.case)
+        if not runs.is_empty():
+            yield table(figure, runs)
+
+
+def table(figure: Figure, runs: pl.DataFrame) -> str:
+    """Return a table of means with their confidence intervals, a row per sender."""
+    paths = runs["path"].unique(maintain_order=True).to_list()
+    lines = [f"| {figure.title} | {' | '.join(paths)} |", f"|---|{'---|' * len(paths)}"]
+    for sender in runs["sender"].unique(maintain_order=True):
+        of_sender = runs.filter(pl.col("sender") == sender)
+        cells = [cell(figure, of_sender.filter(pl.col("path") == path)) for path in paths]
+        lines.append(f"| {NAMES.get(sender, sender)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def cell(figure: Figure, runs: pl.DataFrame) -> str:
+    """Return a mean, and how far its 95 % confidence interval reaches (Student's t)."""
+    values = runs[figure.column].drop_nulls().to_numpy()
+    reach = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+    return f"{values.mean():.{figure.decimals}f} ± {reach:.{figure.decimals}f}"
+
+
+def put(page: str, made: Mapping[str, str]) -> str:
+    """Return the page with what stands between the marks of each name replaced."""
+    for name, text in made.items():
+        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        page, count = mark.subn(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)
+        if count != 1:
+            raise SystemExit(f"{PAGE}: there is no <!-- {name} -->")
+    return page
+
+
+def main() -> int:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", metavar="STUDY=DIR", help="where each study was run")
+    given = dict(entry.split("=", 1) for entry in parser.parse_args().runs)
+    made = {}
+    for name, directory in given.items():
+        file = Path(directory) / "results.parquet"
+        if not file.exists():
+            print_error(f"{file}: is not there; run the study first")
+            return 1
+        made[name] = "\n\n".join(tables(pl.read_parquet(file)))
+    PAGE.write_text(put(PAGE.read_text("utf-8"), made), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,10 +1,10 @@
 """Training: proximal policy optimization over worlds, on the processors of one machine.
 
 Schulman et al., "Proximal policy optimization algorithms", 2017. All agents of all places share one
-network; an agent says a number near the network's, and nearer towards the end, for what comes out is
-the network without that: a file in ONNX that the card names. What is to be expected says a second
-network, which knows more than agents do (Pinto et al., "Asymmetric actor critic for image-based
-robot learning", RSS 2018): it is not needed any more where decisions are made.
+network; an agent says a number near the network's, and nearer towards the end, for what comes out
+is the network without that: a file in ONNX that the card names. What is to be expected says a
+second network, which knows more than agents do (Pinto et al., "Asymmetric actor critic for
+image-based robot learning", RSS 2018): it is not needed any more where decisions are made.
 """
 
 from __future__ import annotations

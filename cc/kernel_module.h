@@ -32,10 +32,16 @@
 /* As many scopes as a BPF map of announcements holds, and phases as its ring. */
 #define SKYHOP_MOST_ANNOUNCEMENTS 1024
 #define SKYHOP_MOST_TOLD 1024
-/* Connections for which something is decided, and reports that nobody has read yet. */
+/* Connections for which something is decided, as a BPF map of decisions holds, and reports that nobody has read yet. */
 #define SKYHOP_MOST_DECIDED 65536
 #define SKYHOP_MOST_REPORTS 4096
 #define SKYHOP_DECIDED_BITS 10
+
+/* Which places of an array hold what nobody has read yet. */
+struct skyhop_ring {
+	u32 begin;
+	u32 len;
+};
 
 /* A registration. Sockets may point to it for longer than anybody holds it: it is freed with the module, which they
  * keep, too. */
@@ -45,14 +51,12 @@ struct skyhop_registered {
 	spinlock_t lock; /* of all that follows but the parameters */
 	u64 params[SKYHOP_MOST_PARAMS];
 	u32 announcements_len;
-	u32 told_begin;
-	u32 told_len;
+	struct skyhop_ring told_ring;
+	struct skyhop_ring reports_ring;
 	struct skyhop_announcement announcements[SKYHOP_MOST_ANNOUNCEMENTS];
 	struct skyhop_told told[SKYHOP_MOST_TOLD];
 	wait_queue_head_t reported;
 	struct skyhop_report *reports; /* NULL: nobody reads them */
-	u32 reports_begin;
-	u32 reports_len;
 	u32 decided_len;
 	DECLARE_HASHTABLE(decided, SKYHOP_DECIDED_BITS);
 };
@@ -128,6 +132,24 @@ static __maybe_unused bool skyhop_handover(struct sock *sk, struct skyhop_handov
 	return best;
 }
 
+/* The place for one more; -1: there is none, and it is dropped. */
+static __maybe_unused int skyhop_put(struct skyhop_ring *ring, u32 size)
+{
+	return ring->len < size ? (int)((ring->begin + ring->len++) % size) : -1;
+}
+
+/* The place of the oldest, which is read; -1: there is none. */
+static int skyhop_take(struct skyhop_ring *ring, u32 size)
+{
+	u32 place = ring->begin;
+
+	if (!ring->len)
+		return -1;
+	ring->begin = (place + 1) % size;
+	ring->len--;
+	return (int)place;
+}
+
 /* Where nobody reads, the ring fills up and the rest is dropped. */
 static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, u64 end_ns)
 {
@@ -139,11 +161,12 @@ static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, 
 		.remote_port = (__force u16)sk->sk_dport,
 	};
 
+	int place;
+
 	spin_lock_bh(&registered->lock);
-	if (registered->told_len < SKYHOP_MOST_TOLD) {
-		registered->told[(registered->told_begin + registered->told_len) % SKYHOP_MOST_TOLD] = told;
-		registered->told_len++;
-	}
+	place = skyhop_put(&registered->told_ring, SKYHOP_MOST_TOLD);
+	if (place >= 0)
+		registered->told[place] = told;
 	spin_unlock_bh(&registered->lock);
 }
 
@@ -151,22 +174,18 @@ static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, 
 static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *report)
 {
 	struct skyhop_registered *registered = skyhop_registered(sk);
-	bool is_kept;
+	int place;
 
 	report->netns_cookie = sock_net(sk)->net_cookie;
 	report->local_port = sk->sk_num;
 	report->remote_port = (__force u16)sk->sk_dport;
 	report->remote_ipv4 = (__force u32)sk->sk_daddr;
 	spin_lock_bh(&registered->lock);
-	is_kept = registered->reports && registered->reports_len < SKYHOP_MOST_REPORTS;
-	if (is_kept) {
-		u32 end = registered->reports_begin + registered->reports_len;
-
-		registered->reports[end % SKYHOP_MOST_REPORTS] = *report;
-		registered->reports_len++;
-	}
+	place = registered->reports ? skyhop_put(&registered->reports_ring, SKYHOP_MOST_REPORTS) : -1;
+	if (place >= 0)
+		registered->reports[place] = *report;
 	spin_unlock_bh(&registered->lock);
-	if (is_kept)
+	if (place >= 0)
 		wake_up_interruptible(&registered->reported);
 }
 
@@ -299,6 +318,8 @@ static int skyhop_register(struct file *file, const char __user *buffer)
 		return refused;
 	}
 	list_add(&made->others, &skyhop_all_registered);
+	/* An open file of /proc keeps no module. */
+	__module_get(THIS_MODULE);
 	file->private_data = made;
 	return 0;
 }
@@ -332,37 +353,58 @@ static int skyhop_announce(struct skyhop_registered *registered, const char __us
 	return refused;
 }
 
+/* With the lock held. */
+static void skyhop_forget(struct skyhop_registered *registered, struct skyhop_kept *kept)
+{
+	hash_del(&kept->others);
+	kfree(kept);
+	registered->decided_len--;
+}
+
+/* Where there are too many, one of them has to be asked for anew. */
+static void skyhop_make_room(struct skyhop_registered *registered)
+{
+	struct skyhop_kept *kept;
+	struct hlist_node *next;
+	int bucket;
+
+	hash_for_each_safe(registered->decided, bucket, next, kept, others) {
+		if (registered->decided_len < SKYHOP_MOST_DECIDED)
+			return;
+		skyhop_forget(registered, kept);
+	}
+}
+
 /* Decides for a connection instead of what was decided before, or forgets that. */
 static int skyhop_decide(struct skyhop_registered *registered, const char __user *buffer)
 {
-	struct skyhop_kept *made, *kept;
-	int refused = 0;
+	struct skyhop_kept *kept, *made;
+	struct skyhop_decided said;
+	bool is_known;
 
+	if (copy_from_user(&said, buffer, sizeof(said)))
+		return -EFAULT;
+	spin_lock_bh(&registered->lock);
+	kept = skyhop_find_decided(registered, said.id);
+	is_known = kept;
+	if (kept && said.decision.report_ns)
+		kept->said = said;
+	else if (kept)
+		skyhop_forget(registered, kept);
+	spin_unlock_bh(&registered->lock);
+	if (is_known || !said.decision.report_ns)
+		return 0;
+	/* Nobody else makes one meanwhile: one writes at a time. */
 	made = kzalloc(sizeof(*made), GFP_KERNEL);
 	if (!made)
 		return -ENOMEM;
-	if (copy_from_user(&made->said, buffer, sizeof(made->said))) {
-		kfree(made);
-		return -EFAULT;
-	}
+	made->said = said;
 	spin_lock_bh(&registered->lock);
-	kept = skyhop_find_decided(registered, made->said.id);
-	if (kept) {
-		hash_del(&kept->others);
-		kfree(kept);
-		registered->decided_len--;
-	}
-	if (!made->said.decision.report_ns) {
-		kfree(made);
-	} else if (registered->decided_len < SKYHOP_MOST_DECIDED) {
-		hash_add(registered->decided, &made->others, made->said.id);
-		registered->decided_len++;
-	} else {
-		kfree(made);
-		refused = -ENOSPC;
-	}
+	skyhop_make_room(registered);
+	hash_add(registered->decided, &made->others, said.id);
+	registered->decided_len++;
 	spin_unlock_bh(&registered->lock);
-	return refused;
+	return 0;
 }
 
 static ssize_t skyhop_write(struct file *file, const char __user *buffer, size_t size, loff_t *at)
@@ -384,32 +426,26 @@ static ssize_t skyhop_write(struct file *file, const char __user *buffer, size_t
 
 static bool skyhop_take_told(struct skyhop_registered *registered, struct skyhop_told *told)
 {
-	bool is_there;
+	int place;
 
 	spin_lock_bh(&registered->lock);
-	is_there = registered->told_len;
-	if (is_there) {
-		*told = registered->told[registered->told_begin];
-		registered->told_begin = (registered->told_begin + 1) % SKYHOP_MOST_TOLD;
-		registered->told_len--;
-	}
+	place = skyhop_take(&registered->told_ring, SKYHOP_MOST_TOLD);
+	if (place >= 0)
+		*told = registered->told[place];
 	spin_unlock_bh(&registered->lock);
-	return is_there;
+	return place >= 0;
 }
 
 static bool skyhop_take_report(struct skyhop_registered *registered, struct skyhop_report *report)
 {
-	bool is_there;
+	int place;
 
 	spin_lock_bh(&registered->lock);
-	is_there = registered->reports_len;
-	if (is_there) {
-		*report = registered->reports[registered->reports_begin];
-		registered->reports_begin = (registered->reports_begin + 1) % SKYHOP_MOST_REPORTS;
-		registered->reports_len--;
-	}
+	place = skyhop_take(&registered->reports_ring, SKYHOP_MOST_REPORTS);
+	if (place >= 0)
+		*report = registered->reports[place];
 	spin_unlock_bh(&registered->lock);
-	return is_there;
+	return place >= 0;
 }
 
 /* From now on somebody reads reports. */
@@ -471,7 +507,7 @@ static __poll_t skyhop_poll(struct file *file, struct poll_table_struct *table)
 	if (!registered)
 		return EPOLLERR;
 	poll_wait(file, &registered->reported, table);
-	return READ_ONCE(registered->reports_len) ? EPOLLIN | EPOLLRDNORM : 0;
+	return READ_ONCE(registered->reports_ring.len) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
 /* Nobody decides any more. */
@@ -483,12 +519,9 @@ static void skyhop_forget_decided(struct skyhop_registered *registered)
 	int bucket;
 
 	spin_lock_bh(&registered->lock);
-	hash_for_each_safe(registered->decided, bucket, next, kept, others) {
-		hash_del(&kept->others);
-		kfree(kept);
-	}
-	registered->decided_len = 0;
-	registered->reports_len = 0;
+	hash_for_each_safe(registered->decided, bucket, next, kept, others)
+		skyhop_forget(registered, kept);
+	registered->reports_ring.len = 0;
 	reports = registered->reports;
 	registered->reports = NULL;
 	spin_unlock_bh(&registered->lock);
@@ -502,6 +535,7 @@ static int skyhop_close(struct inode *inode, struct file *file)
 	if (registered) {
 		tcp_unregister_congestion_control(&registered->ops);
 		skyhop_forget_decided(registered);
+		module_put(THIS_MODULE);
 	}
 	return 0;
 }
@@ -519,7 +553,7 @@ static int __init skyhop_load(void)
 	return proc_create(KBUILD_MODNAME, 0600, NULL, &skyhop_file) ? 0 : -EEXIST;
 }
 
-/* No file is open any more once its entry is removed, and no socket is left where a module is unloaded. */
+/* No registration is held any more, and no socket is left, where a module is unloaded. */
 static void __exit skyhop_unload(void)
 {
 	struct skyhop_registered *one, *next;

@@ -1,6 +1,9 @@
 """Puts what learned senders come to into docs/skyhop-leo.md, from runs of their studies.
 
 .venv/bin/python scripts/learned_page.py learned=runs/learned learned-measured=runs/measured
+
+`learned` is run with --policy "trained untold=CARD.toml", a card of the same training in which
+nothing was announced (--set signal.source=none).
 """
 
 from __future__ import annotations
@@ -70,6 +73,8 @@ def table(figure: Figure, runs: pl.DataFrame) -> str:
 def cell(figure: Figure, runs: pl.DataFrame) -> str:
     """Return a mean, and how far its 95 % confidence interval reaches (Student's t)."""
     values = runs[figure.column].drop_nulls().to_numpy()
+    if len(values) < 2:  # noqa: PLR2004
+        return f"{values[0]:.{figure.decimals}f}" if len(values) else ""
     reach = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
     return f"{values.mean():.{figure.decimals}f} ± {reach:.{figure.decimals}f}"
 

@@ -84,10 +84,10 @@ missing() { for name in $WANTED; do is_there "$name" || echo "$name"; done; }
 
 packages() { for name in "$@"; do packages_of "$name"; done | xargs; }
 
-# apt PACKAGE...: installs, where this user may.
+# apt PACKAGE...: installs, where this user may; whoever else installs something just now is waited for.
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" \
-        >>build/packages.log 2>&1
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y \
+        --no-install-recommends "$@" >>build/packages.log 2>&1
 }
 
 install_missing() {

@@ -36,6 +36,8 @@ typedef _Bool bool;
 
 struct module;
 #define THIS_MODULE ((struct module *)0)
+void __module_get(struct module *module);
+void module_put(struct module *module);
 #define module_init(function) struct module
 #define module_exit(function) struct module
 #define MODULE_DESCRIPTION(text) struct module
@@ -62,8 +64,13 @@ struct hlist_head {
 #define hash_init(table) memset(table, 0, sizeof(table))
 #define hash_add(table, node, key) hlist_add_head(node, &table[(key) % HASH_SIZE(table)])
 #define hlist_entry(node, type, member) ((node) ? container_of(node, type, member) : NULL)
-#define hash_for_each_possible(table, one, member, key)                                                   	for (one = hlist_entry(table[(key) % HASH_SIZE(table)].first, typeof(*one), member); one;         	     one = hlist_entry(one->member.next, typeof(*one), member))
-#define hash_for_each_safe(table, bucket, n, one, member)                                                 	for (bucket = 0; bucket < (int)HASH_SIZE(table); bucket++)                                        		for (one = hlist_entry(table[bucket].first, typeof(*one), member);                        		     one && ((n = one->member.next), 1); one = hlist_entry(n, typeof(*one), member))
+#define hash_for_each_possible(table, one, member, key)                                                   \
+	for (one = hlist_entry(table[(key) % HASH_SIZE(table)].first, typeof(*one), member); one;         \
+	     one = hlist_entry(one->member.next, typeof(*one), member))
+#define hash_for_each_safe(table, bucket, n, one, member)                                                 \
+	for (bucket = 0; bucket < (int)HASH_SIZE(table); bucket++)                                        \
+		for (one = hlist_entry(table[bucket].first, typeof(*one), member);                        \
+		     one && ((n = one->member.next), 1); one = hlist_entry(n, typeof(*one), member))
 void hlist_add_head(struct hlist_node *one, struct hlist_head *head);
 void hash_del(struct hlist_node *one);
 

@@ -72,7 +72,7 @@ def test_its_network_is_small_and_fits() -> None:
     assert len(weights) < 1_000_000
     assert _core.policy_network("astraea") is None
     title, features, steps, digests = _core.check_policy("skyhop-leo")
-    assert (title, len(features), steps) == ("skyhop-leo", 13, 4)
+    assert (title, len(features), steps) == ("skyhop-leo", 21, 4)
     assert sorted(digests) == ["skyhop:skyhop-leo.onnx", "skyhop:skyhop-leo.toml"]
 
 
@@ -94,7 +94,7 @@ def test_a_look_is_at_the_run_of_the_simulator(tmp_path: Path) -> None:
     received = float((of["goodput_bps"] * of["interval_s"]).sum())
     goodput = run.summary["flows"][0]["goodput_bps"] * 20.0
     assert received == pytest.approx(goodput, rel=0.01)
-    assert looked.seen.shape == (len(looked.said), 13)
+    assert looked.seen.shape == (len(looked.said), 21)
     assert np.abs(looked.said).max() <= 1.0
     assert looked.announced_s()
     assert max(of["cwnd_packets"]) >= max(run.flows["cwnd_packets"].to_pylist()) * 0.9

@@ -63,9 +63,14 @@ impl Interval<'_> {
         self.agents_bps.iter().chain(self.others_bps).sum()
     }
 
+    /// How many agents' flows were sending, this one among them.
+    pub fn agents(&self) -> usize {
+        1 + self.agents_bps.len()
+    }
+
     /// How many flows were sending, this one among them.
     pub fn flows(&self) -> usize {
-        1 + self.agents_bps.len() + self.others_bps.len()
+        self.agents() + self.others_bps.len()
     }
 
     /// What to know of it, in the order of [`FIGURES`].

@@ -18,7 +18,8 @@ use crate::pilots::{Answer, Latencies, Pilots, Served};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Registers `cc/policy.c` with these parameters, under a name of its own or the one that is given, and begins to decide
-/// for its connections. It is registered as long as what is returned first lives.
+/// for its connections. It is registered as long as what is returned first lives, and where that is a module's file, as
+/// long as anything does that was made of it.
 ///
 /// # Errors
 /// A policy that is no network, a name that is taken, wrong parameters, or what this machine or this build of skyhop lacks.

@@ -93,7 +93,7 @@ def check_in_guest(name: str, kernel: str) -> list[Check]:
     file = Path(name)
     cc = str(file.absolute()) if file.suffix == ".c" else f"skyhop:{name.removeprefix('skyhop:')}"
     found = find(kernel)
-    if not modules_of(found, [cc]):
+    if file.suffix not in ("", ".c") or not modules_of(found, [cc]):
         raise InputError(f"{name}: a guest takes files in C, and skyhop's own: skyhop cc list")
     compiles = Check("compiles as a module", f"of Linux {found.release}")
     return [compiles, *_runs(partial(_in_guest, cc, kernel))]

@@ -33,7 +33,6 @@ def list_(as_json: Json = False) -> None:
     rows = [
         {
             "name": name,
-            "title": card["title"],
             "sees": f"{len(card['observation']['features'])} x {card['observation']['steps']}",
             "weights": "here" if _core.policy_network(name) else "its authors'",
             "about": card["about"],

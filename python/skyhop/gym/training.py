@@ -54,7 +54,7 @@ class Plan:
     epochs: int = 4
     batches: int = 8
     deviations: tuple[float, float] = (0.3, 0.03)
-    """Of what is said from the network's output, in the beginning and in the end."""
+    """Of what is said from the network's output: in the beginning, and towards what it falls."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ def train(
         for number in range(improvements):
             figures = _play(plan, places, sources, learner, record)
             batch = record.take(plan.discount, plan.trace)
-            learner.learn(batch, number / improvements)
             turns, wall_s = (number + 1) * plan.places * plan.turns, time.monotonic() - began
             curve.append(_progress((turns, wall_s), batch.mean_reward, learner, figures))
+            learner.learn(batch, number / improvements)
             tell(curve[-1])
     except KeyboardInterrupt:
         # What has been learned is worth more than the rest of the plan to whoever stops it.

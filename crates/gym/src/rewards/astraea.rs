@@ -15,8 +15,7 @@ const MOST: f64 = 0.1;
 const DELAY_MARGIN: f64 = 0.2;
 
 pub(super) fn reward(interval: &Interval<'_>) -> f64 {
-    let mut all_bps = vec![interval.goodput_bps];
-    all_bps.extend(interval.agents_bps);
+    let all_bps: Vec<f64> = interval.all_agents_bps().collect();
     let throughput = all_bps.iter().sum::<f64>() / interval.link_bps.max(1.0);
     let base_rtt_s = interval.base_rtt_s.max(1e-6);
     let delay = (interval.rtt_s() / base_rtt_s - 1.0 - DELAY_MARGIN).max(0.0);

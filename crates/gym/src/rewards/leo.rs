@@ -30,13 +30,12 @@ fn shares(interval: &Interval<'_>) -> f64 {
     let worth = |goodput_bps: &f64| (goodput_bps / fair_bps).clamp(0.0, flows).sqrt();
     let agents: f64 = interval.all_agents_bps().map(|bps| worth(&bps)).sum();
     let others: f64 = interval.others_bps.iter().map(worth).sum();
-    let weights =
-        AGENTS * (flows - interval.others_bps.len() as f64) + interval.others_bps.len() as f64;
+    let weights = AGENTS * interval.agents() as f64 + interval.others_bps.len() as f64;
     (AGENTS * agents + others) / weights
 }
 
 /// How far its own share is from the mean of all agents, over that, 1 at most.
 fn unfairness(interval: &Interval<'_>) -> f64 {
-    let mean_bps = interval.all_agents_bps().sum::<f64>() / (1 + interval.agents_bps.len()) as f64;
+    let mean_bps = interval.all_agents_bps().sum::<f64>() / interval.agents() as f64;
     ((interval.goodput_bps - mean_bps).abs() / mean_bps.max(1.0)).min(1.0)
 }

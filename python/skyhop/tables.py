@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +19,10 @@ MOST_BYTES = 1_000_000_000
 
 What draws it takes as much several times.
 """
+
+
+_BEHIND = 8
+"""Bytes behind a file's footer."""
 
 
 class TooLargeError(Exception):
@@ -44,10 +48,9 @@ def read_table(
 
     # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
     with pq.ParquetFile(source, pre_buffer=False) as announced:
-        metadata = announced.metadata
-        rows = metadata.num_rows
-        check_size(_announced_bytes(metadata, names), rows, most_bytes)
-        texts = _texts(metadata, names)
+        rows = announced.metadata.num_rows
+        texts = _texts(announced.metadata, names)
+        check_size(_announced_bytes(source, names), rows, most_bytes)
     if not isinstance(source, Path):
         source.seek(0)
     with pq.ParquetFile(source, pre_buffer=False, read_dictionary=texts) as file:
@@ -66,33 +69,51 @@ def check_size(size: int, rows: int, most_bytes: int | None) -> None:
         )
 
 
-def leaf_bytes(metadata: pq.FileMetaData) -> int:
-    """Return what all numbers take by the file's own account, those in lists too."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return sum(
-        max(8 * column.num_values, column.total_uncompressed_size)
-        for group in groups
-        for column in map(group.column, range(metadata.num_columns))
-    )
+def leaf_bytes(source: Path | pa.BufferReader) -> int:
+    """Return what all numbers take by the file's own account, those in lists too.
+
+    Raises:
+        ValueError: it is damaged.
+        OSError: it cannot be read.
+    """
+    return sum(max(8 * values, size) for _, values, size, _ in _announced(source))
 
 
-def _announced_bytes(metadata: pq.FileMetaData, names: Collection[str]) -> int:
+def _announced_bytes(source: Path | pa.BufferReader, names: Collection[str]) -> int:
     """Return what columns take, by the file's own account, with each text once.
 
     Raises:
-        ValueError: one holds more than a value a row, or texts of which each is made of the one
-            before it, so that a few bytes are many texts, each long.
+        ValueError: it is damaged; a column holds more than a value a row, or texts of which each is
+            made of the one before it, so that a few bytes are many texts, each long.
     """
     size = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(metadata.num_columns)):
-            name, *inside = column.path_in_schema.split(".")
-            if name not in names:
-                continue
-            if inside or "DELTA_BYTE_ARRAY" in column.encodings:
-                raise ValueError(f"{name}: expected one value a row, plain or of a dictionary")
-            size += max(8 * column.num_values, column.total_uncompressed_size)
+    for (name, *inside), values, column_bytes, is_of_prefixes in _announced(source):
+        if name not in names:
+            continue
+        if inside or is_of_prefixes:
+            raise ValueError(f"{name}: expected one value a row, plain or of a dictionary")
+        size += max(8 * values, column_bytes)
     return size
+
+
+def _announced(source: Path | pa.BufferReader) -> list[tuple[list[str], int, int, bool]]:
+    """Return what a file's footer says of its columns; Arrow's own way there aborts on some."""
+    from skyhop import _core
+
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return _core.parquet_columns(_footer(file, source.stat().st_size))
+    return _core.parquet_columns(_footer(source, source.size()))
+
+
+def _footer(file: BinaryIO | pa.BufferReader, size: int) -> bytes:
+    """Return what lies before the length and the magic number at a file's end."""
+    file.seek(max(0, size - _BEHIND))
+    length = int.from_bytes(file.read(_BEHIND)[:4], "little")
+    if length > size - _BEHIND:
+        raise ValueError("its footer is longer than the file")
+    file.seek(size - _BEHIND - length)
+    return file.read(length)
 
 
 def _texts(metadata: pq.FileMetaData, names: Collection[str]) -> list[str]:

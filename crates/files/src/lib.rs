@@ -1,5 +1,6 @@
 //! Files that are whole or not there at all: path files, files of all pairs, tables, texts.
 
+mod announced;
 mod error;
 mod pairs_file;
 mod path_columns;
@@ -8,6 +9,7 @@ mod remains;
 mod table;
 mod whole;
 
+pub use announced::{AnnouncedColumn, announced_columns};
 pub use error::FileError;
 pub use pairs_file::PairsWriter;
 pub use path_file::{MOST_BYTES, path_to_parquet, read_path, write_path};

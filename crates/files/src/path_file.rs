@@ -79,7 +79,7 @@ thread_local! {
 }
 
 /// Calls `decode`, whose panics become its result; those of other threads speak as always.
-fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<T> {
+pub(crate) fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let speak = panic::take_hook();

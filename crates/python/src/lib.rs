@@ -50,7 +50,9 @@ mod core {
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
-    use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
+    use crate::paths::{
+        PyPathTrace, PySatellites, PyStaging, duration_s, parquet_columns, write_bytes,
+    };
     #[pymodule_export]
     use crate::policy_service::{ServedPolicy, serve_policy};
     #[pymodule_export]

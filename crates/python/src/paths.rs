@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
-use skyhop_files::{Staging, path_to_parquet, read_path, replace_file, write_error, write_path};
+use skyhop_files::{
+    AnnouncedColumn, Staging, announced_columns, path_to_parquet, read_path, replace_file,
+    write_error, write_path,
+};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathHeader, PathTrace};
 use skyhop_scenario::constellation_of;
@@ -186,6 +190,16 @@ impl PyStaging {
 #[pyfunction(name = "replace_file")]
 pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
     Ok(replace_file(Path::new(path), data)?)
+}
+
+/// What a Parquet file's footer announces of the columns of its groups: path, values, bytes, and whether texts may be made
+/// of the ones before them.
+#[pyfunction]
+pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<(Vec<String>, i64, i64, bool)>> {
+    let announced = announced_columns(footer).map_err(PyValueError::new_err)?;
+    let parts =
+        |column: AnnouncedColumn| (column.path, column.values, column.bytes, column.is_of_prefixes);
+    Ok(announced.into_iter().map(parts).collect())
 }
 
 /// The seconds of a text such as "2 min"; `origin` names it in the error.

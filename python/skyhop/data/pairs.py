@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) ->
         if not _is_of_pairs(parquet.schema_arrow, header):
             raise _none(name)
         most = None if force_size else tables.MOST_BYTES
-        tables.check_size(tables.leaf_bytes(parquet.metadata), parquet.metadata.num_rows, most)
+        tables.check_size(tables.leaf_bytes(Path(name)), parquet.metadata.num_rows, most)
         table = parquet.read(use_threads=False)
         table.validate(full=True)
     except tables.TooLargeError as error:

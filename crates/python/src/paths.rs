@@ -192,10 +192,12 @@ pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
     Ok(replace_file(Path::new(path), data)?)
 }
 
-/// What a Parquet file's footer announces of the columns of its groups: path, values, bytes, and whether texts may be made
-/// of the ones before them.
+/// What a column announces: its path, values and bytes, and whether texts may be made of the ones before them.
+type Announced = (Vec<String>, i64, i64, bool);
+
+/// What a Parquet file's footer announces of the columns of its groups.
 #[pyfunction]
-pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<(Vec<String>, i64, i64, bool)>> {
+pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<Announced>> {
     let announced = announced_columns(footer).map_err(PyValueError::new_err)?;
     let parts =
         |column: AnnouncedColumn| (column.path, column.values, column.bytes, column.is_of_prefixes);

@@ -64,7 +64,8 @@ def anew(kernel: Kernel) -> Path:
     if made_by.exists() and made_by.read_text("utf-8") == kernel.digest:
         print_note(f"{folder}: is there; remove it to have it made again")
         return folder
-    (folder / "series").mkdir(parents=True, exist_ok=True)
+    # What it cannot have stays as it was recorded.
+    shutil.copytree(linux_runs.FOLDER / "series", folder / "series", dirs_exist_ok=True)
     run = runner(kernel)
     with ThreadPoolExecutor(AT_A_TIME) as executor:
         summary = linux_runs.summary()
@@ -82,6 +83,25 @@ def anew(kernel: Kernel) -> Path:
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1), "utf-8")
     made_by.write_text(kernel.digest, "utf-8")
     return folder
+
+
+def disciplines(kernel: Kernel) -> None:
+    """Have a kernel run flows below its disciplines, with all starts of the second one."""
+    file = linux_runs.ANEW / kernel.name / linux_runs.DISCIPLINES
+    if file.exists() and file.stat().st_mtime > (file.parent / "kernel").stat().st_mtime:
+        return
+    run = runner(kernel)
+    found = {}
+    with ThreadPoolExecutor(AT_A_TIME) as executor:
+        for name, linux in linux_runs.summary().items():
+            if "aqm" in linux and _is_own(linux["flows"]):
+                drawn = executor.map(run, starts(scenario(name, linux)))
+                found[name] = [
+                    {"flows": _flows(one), "ecn_marks": one.summary["link"]["marks"]}
+                    for one in drawn
+                ]
+                print_note(f"{name}: {len(found[name])} starts")
+    file.write_text(json.dumps(found, indent=1), "utf-8")
 
 
 def live() -> Path:
@@ -109,9 +129,6 @@ def _once(name: str, linux: Scenario, run: Runner, folder: Path) -> Scenario:
         done = run(scenario(name, linux))
     except InputError as error:
         print_note(f"{name}: as recorded: {error}")
-        for index, _ in enumerate(linux["flows"]):
-            file = linux_runs.series_file(name, index)
-            shutil.copy(file, folder / "series" / file.name)
         return linux
     for index, flow in enumerate(done.summary["flows"]):
         _write_series(done, flow, folder / "series" / f"{name}.flow{index}.csv")

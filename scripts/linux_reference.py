@@ -14,12 +14,10 @@ from typing import Any
 import linux_runs
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 import skyhop
 from skyhop.analysis.looks import COLOURS
-from skyhop.figures.style import dress
+from skyhop.figures.style import Sheet, dress
 
 GOODPUT = 0.02
 SRTT = 0.03
@@ -73,6 +71,8 @@ REASONS = {
     "Vegas keeps for ten seconds (below, over nine round trips: within)",
     "geo-bbr-20m-600ms-1bdp": "of eight seeds six come to 16.05 Mbit/s in the guest, two to 15.68, "
     "which all of the simulator's do; what decides is open",
+    "100 kB received": "how much memory a packet takes decides when acknowledgements begin to be "
+    "delayed (limitations.md): here that of the 30th packet, and the last two wait for it",
 }
 """Why a row is out of tolerance; what is not here is open."""
 
@@ -260,14 +260,13 @@ def not_modelled() -> str:
     return "\n".join(f"| {what} | {', '.join(names)} |" for what, names in sorted(needing.items()))
 
 
-def draw(rows: list[Row]) -> Figure:
+def draw(rows: list[Row]) -> Sheet:
     """Return small multiples: each flow's cwnd over time, Linux's and that of our first run."""
     panels = list(_panels(rows))
     columns = 2
     with rc_context({"font.size": 7}):
         lines = -(-len(panels) // columns)
-        figure = Figure(figsize=(7.6, 1.45 * lines), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = Sheet(1.95 * lines, "two-column")
         axes = list(figure.subplots(lines, columns, squeeze=False).flat)
         for ax, (row, flow) in zip(axes, panels, strict=False):
             dress(ax)

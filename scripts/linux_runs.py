@@ -14,6 +14,8 @@ FOLDER = ROOT / "tests" / "linux"
 """Recorded once."""
 ANEW = ROOT / "runs" / "linux"
 """Made anew: a folder for each kernel, by its name (scripts/linux_anew.py)."""
+DISCIPLINES = "disciplines.json"
+"""There: what disciplines did with several starts of the second flow, not in tests/linux."""
 TRACES = FOLDER / "traces.json"
 """Of live runs; no guest makes them."""
 INTERVAL_S = 0.1
@@ -63,6 +65,16 @@ def draws() -> dict[str, Any]:
 def short() -> dict[str, Any]:
     """Return what short connections and short answers took."""
     return _read("short.json")
+
+
+def disciplines() -> dict[str, Any]:
+    """Return what each discipline did with several starts, or else in the one run of the summary.
+
+    By scenario a list of flows and marks.
+    """
+    if (FOLDER / DISCIPLINES).exists():
+        return _read(DISCIPLINES)
+    return {name: [linux] for name, linux in summary().items() if "aqm" in linux}
 
 
 def traces() -> dict[str, Any]:

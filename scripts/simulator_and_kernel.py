@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 import skyhop
 from skyhop.analysis.looks import COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
-from skyhop.figures.style import dress
+from skyhop.figures.style import Sheet, dress
 
 ATTEMPTS = 3
 """A live run that warns of its lateness is repeated, so often at most."""
@@ -257,15 +255,14 @@ SHOWN_S = (60.0, 80.0)
 """What the figure shows of the two minutes."""
 
 
-def draw(pairs: list[Pair]) -> Figure:
+def draw(pairs: list[Pair]) -> Sheet:
     """Return a panel for each sender: cwnd in both engines, with what either said that it did.
 
     The kernel's is that over the first device.
     """
     pairs = [pair for pair in pairs if pair.device == devices()[0]]
     with rc_context({"font.size": 7}):
-        figure = Figure(figsize=(7.6, 1.5 * len(pairs)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = Sheet(2 * len(pairs), "two-column")
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False).flat
         for ax, pair in zip(panels, pairs, strict=True):
             draw_pair(ax, pair)

@@ -40,6 +40,7 @@ def anew() -> str:
     usual = next((kernel for kernel in found if kernel.name == USUAL), None)
     if usual is None:
         return f"Linux {USUAL} with 100 ticks per second, once (tests/linux),"
+    linux_anew.disciplines(usual)
     linux_runs.use(linux_runs.ANEW / USUAL)
     return f"Linux {usual.release} with {usual.hz} ticks per second (`skyhop linux`)"
 

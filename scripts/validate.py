@@ -206,13 +206,12 @@ the first flow's cycle: recorded earlier in another guest (tests/linux) they wer
 
 ### Queue disciplines
 
-Two flows, the second some 20 s after the first. Linux was asked once, the simulator for as many
-starts of the second flow: means, and whether Linux's share could be one of ours. Srtt is that of
-the flow which differs more; with ECN marks are compared, else retransmits.
+Two flows, the second some 20 s after the first, with as many starts in both: means. Srtt is that of
+the flow which differs more, within 5 %; with ECN marks are compared, else retransmits.
 
-| scenario | Linux Mbit/s, both | differ by | Linux share | differs by | srtt differs by \
-| what is counted | Linux | ours | within |
-|---|---|---|---|---|---|---|---|---|---|
+| scenario | draws: Linux, ours | Linux Mbit/s, both | differ by | Linux share | differs by \
+| srtt differs by | what is counted | Linux | ours | within |
+|---|---|---|---|---|---|---|---|---|---|---|
 {disciplines}
 
 ### Short transfers and answers

@@ -262,7 +262,7 @@ def draw(pairs: list[Pair]) -> Sheet:
     """
     pairs = [pair for pair in pairs if pair.device == devices()[0]]
     with rc_context({"font.size": 7}):
-        figure = Sheet(2 * len(pairs), "two-column")
+        figure = Sheet(1.5 * len(pairs), "page", 0.65)
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False).flat
         for ax, pair in zip(panels, pairs, strict=True):
             draw_pair(ax, pair)

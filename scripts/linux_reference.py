@@ -267,10 +267,10 @@ def not_modelled() -> str:
 def draw(rows: list[Row]) -> Sheet:
     """Return small multiples: each flow's cwnd over time, Linux's and that of our first run."""
     panels = list(_panels(rows))
-    columns = 2
+    columns = 3
     with rc_context({"font.size": 7}):
         lines = -(-len(panels) // columns)
-        figure = Sheet(1.45 * lines, "page", 0.65)
+        figure = Sheet(1.2 * lines, "page", 0.8)
         axes = list(figure.subplots(lines, columns, squeeze=False).flat)
         for ax, (row, flow) in zip(axes, panels, strict=False):
             dress(ax)

@@ -13,8 +13,6 @@ import ctypes
 import os
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop import _core
+from skyhop.data.files import Scratch
 from skyhop.errors import InputError, RunError
+from skyhop.linux.held import held
 
 if TYPE_CHECKING:
     from skyhop.linux.kernels import Kernel
@@ -132,8 +132,7 @@ def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
             f"kernel: {kernel.name} was built without what compiling modules takes; "
             f"build it again: skyhop linux kernel build {kernel.name}"
         )
-    with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as place:
-        work = Path(place)
+    with Scratch(kernel.directory.parent) as work:
         _compile(["-C", str(kernel.directory / BUILD)], sources, work)
         yield work
 
@@ -151,16 +150,18 @@ def _compile(kbuild: Sequence[str], sources: Sequence[Source], work: Path) -> No
 
 
 def _make(words: Sequence[str], files: str) -> None:
-    command = ["make", "-s", "ARCH=um", *words]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False
-        )
-    except OSError as error:
-        raise RunError(f"make: {error.strerror or error}; apt-get install make gcc") from error
-    if done.returncode:
-        lines = done.stderr.splitlines()
-        first = next((line for line in lines if ERROR.search(line)), " ".join(lines)[-300:])
+    if not shutil.which("make"):
+        raise RunError("make: not found; apt-get install make gcc")
+    with held(["make", "-s", "ARCH=um", *words]) as making:
+        lines = making.stdout.read().splitlines() if making.stdout else []
+        status = making.wait()
+    if status:
+        # What follows an announcement names what it is about.
+        said = [line.strip("* \t") for line in lines if line.strip("* \t")]
+        place = next((number for number, line in enumerate(said) if ERROR.search(line)), None)
+        first = " ".join(said)[-300:] if place is None else said[place]
+        if place is not None and first.endswith(":"):
+            first = " ".join(said[place : place + 2])
         raise InputError(f"{files}: does not compile as a module of the guest's kernel: {first}")
 
 
@@ -185,13 +186,13 @@ def keep_build(tree: Path, objects: Path, gcc: str, place: Path) -> None:
     if not (objects / "Module.symvers").exists():
         shutil.copy(objects / "vmlinux.symvers", objects / "Module.symvers")
     kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), gcc]
-    with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as work:
+    with Scratch(place) as work:
         try:
             _make([*kbuild, "modules_prepare"], "the kernel")
-            _compile(kbuild, [sample], Path(work))
+            _compile(kbuild, [sample], work)
         except InputError as error:
             raise RunError(f"kernel: {error}") from error
-        noted = [file.read_text("utf-8") for file in Path(work).glob(".*.o.cmd")]
+        noted = [file.read_text("utf-8") for file in work.glob(".*.o.cmd")]
     headers = {objects / name for text in noted for name in HEADER.findall(text)}
     for root in (tree, objects):
         always = {file for pattern in ALWAYS for file in root.glob(pattern)}
@@ -202,9 +203,9 @@ def keep_build(tree: Path, objects: Path, gcc: str, place: Path) -> None:
                 target = place / BUILD / file.resolve().relative_to(root.resolve())
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, target)
-    with tempfile.TemporaryDirectory(prefix="skyhop-modules-") as work:
+    with Scratch(place) as work:
         try:
-            _compile(["-C", str(place / BUILD)], [sample], Path(work))
+            _compile(["-C", str(place / BUILD)], [sample], work)
         except InputError as error:
             # Another version of Linux may read what no other does.
             raise RunError(f"kernel: with what is kept of its build {error}") from error

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +21,7 @@ from skyhop.data.templates import template
 from skyhop.engines import Observer
 from skyhop.errors import CompileError, InputError
 from skyhop.linux import Kernel, run
-from skyhop.linux.modules import Source, modules_of
+from skyhop.linux.modules import BUILD, Source, modules_of
 from skyhop.runs import Run
 
 CC = ROOT / "cc"
@@ -140,6 +144,83 @@ def test_a_kernel_is_given_what_it_has_not_itself(tmp_path: Path) -> None:
     # Without what it takes to compile, a plain name is left to the kernel.
     assert modules_of(kernel, ["satcp"]) == []
     assert modules_of(kernel, ["sketch.py"]) == []
+
+
+NEEDS_FILES = """\
+#!/bin/sh
+printf '%s\\n' '***' '***  ERROR: Kernel configuration is invalid. These are missing:' \\
+    '***    - include/generated/rustc_cfg' '***' >&2
+exit 2
+"""
+NEVER_DONE = """\
+#!/bin/sh
+echo $$ > "$0.pid"
+exec sleep 600
+"""
+
+
+def make_that(does: str, tmp_path: Path) -> tuple[Kernel, Path]:
+    """Return a kernel that modules are compiled for by such a `make`, and where that is."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "make").write_text(does, "utf-8")
+    (programs / "make").chmod(0o755)
+    kernel = stood_in(tmp_path / "cache", config="")
+    (kernel.directory / BUILD).mkdir()
+    (kernel.directory / BUILD / "Makefile").touch()
+    return kernel, programs / "make"
+
+
+def test_the_file_that_a_kernels_build_misses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, make = make_that(NEEDS_FILES, tmp_path)
+    monkeypatch.setenv("PATH", f"{make.parent}:{os.environ['PATH']}")
+    with pytest.raises(InputError, match=r"are missing: - include/generated/rustc_cfg$"):
+        modules_of(kernel, ["skyhop:cubic"])
+    assert list(kernel.directory.parent.iterdir()) == [kernel.directory]
+
+
+def test_whoever_is_killed_compiling_leaves_no_process_and_nothing_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, make = make_that(NEVER_DONE, tmp_path)
+    monkeypatch.setenv("PATH", f"{make.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(make.parent))
+    asks = f"""
+from pathlib import Path
+from skyhop.linux import Kernel
+from skyhop.linux.modules import modules_of
+modules_of(Kernel("6.12", "", "", "", 100, [], Path({str(kernel.directory)!r})), ["skyhop:cubic"])
+"""
+    noted = make.with_name("make.pid")
+    with subprocess.Popen([sys.executable, "-c", asks]) as asking:
+        until(lambda: noted.exists() and noted.read_text("utf-8").strip() != "")
+        asking.kill()
+    process = Path("/proc", noted.read_text("utf-8").strip())
+    until(lambda: is_gone(process))
+    assert {file.name for file in make.parent.iterdir()} == {"make", "make.pid"}
+    make.write_text(NEEDS_FILES, "utf-8")
+    with pytest.raises(InputError):
+        modules_of(kernel, ["skyhop:cubic"])
+    assert list(kernel.directory.parent.iterdir()) == [kernel.directory]
+
+
+def is_gone(process: Path) -> bool:
+    """Return whether a process has ended, by its directory in /proc."""
+    try:
+        return "(zombie)" in (process / "status").read_text("utf-8")
+    except FileNotFoundError:
+        return True
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for something that happens soon."""
+    for _ in range(600):
+        if happened():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not happen within half a minute")
 
 
 def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def anew(kernel: Kernel) -> Path:
     if made_by.exists() and made_by.read_text("utf-8") == kernel.digest:
         print_note(f"{folder}: is there; remove it to have it made again")
         return folder
+    (folder / linux_runs.DISCIPLINES).unlink(missing_ok=True)
     # What it cannot have stays as it was recorded.
     shutil.copytree(linux_runs.FOLDER / "series", folder / "series", dirs_exist_ok=True)
     run = runner(kernel)
@@ -88,7 +89,7 @@ def anew(kernel: Kernel) -> Path:
 def disciplines(kernel: Kernel) -> None:
     """Have a kernel run flows below its disciplines, with all starts of the second one."""
     file = linux_runs.ANEW / kernel.name / linux_runs.DISCIPLINES
-    if file.exists() and file.stat().st_mtime > (file.parent / "kernel").stat().st_mtime:
+    if file.exists():
         return
     run = runner(kernel)
     found = {}

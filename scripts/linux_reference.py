@@ -71,12 +71,12 @@ REASONS = {
     "Vegas keeps for ten seconds (below, over nine round trips: within)",
     "geo-bbr-20m-600ms-1bdp": "of eight seeds six come to 16.05 Mbit/s in the guest, two to 15.68, "
     "which all of the simulator's do; what decides is open",
-    "aqm-fq-bbr-50m-40ms": "ours begins with a round trip of 40.17 ms, which none later is below, "
-    "Linux behind a bucket that has taken one packet out already with 40.50: there the flows' "
-    "PROBE_RTTs fall together, here they alternate, and a flow that is alone for 0.2 s loses what "
-    "is beyond fq's 100 packets of a flow",
-    "100 kB received": "how much memory a packet takes decides when acknowledgements begin to be "
-    "delayed (limitations.md): here that of the 30th packet, and the last two wait for it",
+    "aqm-fq-bbr-50m-40ms": "the flows' PROBE_RTTs fall together in the guest and alternate here, "
+    "where a flow that is alone for 0.2 s loses what is beyond fq's 100 packets of a flow. Its "
+    "first round trip is 40.17 ms, less than any later; behind the bucket 40.50, more; over this "
+    "project's link a guest's fall together, too, so that why is open",
+    "100 kB received": "in the guest the acknowledgement of the 30th packet is delayed, and the "
+    "last two wait for it; likely by how much memory packets take there (limitations.md)",
 }
 """Why a row is out of tolerance; what is not here is open."""
 

@@ -20,6 +20,7 @@ PANIC = """\
 #!/bin/sh
 echo 'Out of memory: Killed process 31 (python3)'
 echo 'Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009'
+echo 'CPU: 0 UID: 0 PID: 1 Comm: init'
 exit 1
 """
 SLOW = """\
@@ -46,16 +47,16 @@ def needs_module_kernel() -> Kernel:
     return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
 
 
-def stand_in(cache: Path, script: str, name: str = "6.12") -> Path:
+def stand_in(cache: Path, script: str, name: str = "6.12", source: str = "a script") -> Path:
     """Put a program into a cache as a kernel of this name; return its directory."""
     directory = cache / "skyhop" / "kernels" / f"{name}-{DIGEST[:12]}"
     directory.mkdir(parents=True)
     binary = directory / "linux"
     binary.write_text(script, "utf-8")
     binary.chmod(0o755)
-    (directory / "config").write_text("CONFIG_HZ=100\n", "utf-8")
+    (directory / "config").write_text("CONFIG_HZ=100\nCONFIG_TCP_CONG_CUBIC=y\n", "utf-8")
     card = {
-        "name": name, "release": "6.12.99", "source": "a script", "digest": DIGEST, "hz": 100,
+        "name": name, "release": "6.12.99", "source": source, "digest": DIGEST, "hz": 100,
         "options": ["HZ_100=y"],
     }  # fmt: skip
     (directory / "kernel.json").write_text(json.dumps(card), "utf-8")

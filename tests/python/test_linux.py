@@ -20,7 +20,7 @@ from needs import needs_program, needs_root
 
 import skyhop as sh
 from skyhop.data.toml import toml_text
-from skyhop.linux import build
+from skyhop.linux import build, remove
 from skyhop.linux.processor import own_processor
 from skyhop.linux.registers import BYTES, compiler
 
@@ -74,7 +74,8 @@ def test_guests_at_the_same_time_have_processors_of_their_own(
         ("linux y.toml -o out", "y.toml"),
         ("linux x.toml -o out --set link.rates=1", "link.rates"),
         ("linux x.toml -o out --cc bbr", "--server-cmd and --cc need a program"),
-        ("linux kernel remove 6.1", "kernel: 6.1 is not built"),
+        ("linux x.toml -o out --kernel ../x", "kernel: '../x' cannot be a kernel's name"),
+        ("linux kernel remove 6.1", "kernel: 6.1 is not built (there: none)"),
         ("linux kernel build ../../etc", "'../../etc' cannot be a kernel's name"),
         ("linux kernel build 6.12 --config hz=1", "--config hz=1: expected KEY=y, n, a number or"),
         ("linux kernel build mine --source .", "is no Linux tree"),
@@ -87,6 +88,22 @@ def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) ->
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not Path("out").exists()
+
+
+def test_a_build_says_where_it_cannot_work(
+    tmp_path: Path, skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    with pytest.raises(
+        sh.InputError, match=r"a cache/skyhop/kernels: a kernel's build takes no sp"
+    ):
+        build("6.12")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(sh.RunError, match=r"/file/.*Not a directory; XDG_CACHE_HOME may name"):
+        build("6.12")
+    assert "no kernel is built" in skyhop("linux", "kernel", "list").stderr
 
 
 @pytest.mark.usefixtures("cache")
@@ -146,6 +163,76 @@ def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) ->
     assert "no kernel is built" in skyhop("linux", "kernel", "list").stderr
 
 
+@pytest.mark.parametrize("what", ["cut card", "no card", "no binary", "no right", "other name"])
+def test_a_damaged_kernel_is_in_no_other_ones_way(
+    skyhop: Skyhop, cache: Path, scenario: Path, what: str
+) -> None:
+    stand_in(cache, HERE, "6.1")
+    place = stand_in(cache, HERE, "mine-0123456789ab")
+    card = place / "kernel.json"
+    match what:
+        case "cut card":
+            card.write_text(card.read_text("utf-8")[:40], "utf-8")
+        case "no card":
+            card.unlink()
+        case "no binary":
+            (place / "linux").unlink()
+        case "no right":
+            (place / "linux").chmod(0o644)
+        case _:
+            card.write_text(card.read_text("utf-8").replace("mine", "yours"), "utf-8")
+    how = f"{place}: is damaged; skyhop linux kernel remove mine-0123456789ab, and build it again"
+    listed = skyhop("linux", "kernel", "list")
+    assert listed.returncode == 0
+    assert "6.1 " in listed.stdout
+    assert how in listed.stderr
+    assert skyhop("linux", scenario, "-o", "out").returncode == 0
+    asked = skyhop("linux", scenario, "-o", "other", "--kernel", "mine-0123456789ab")
+    assert asked.returncode == 2
+    assert how in asked.stderr
+    assert skyhop("linux", "kernel", "remove", "6.1").returncode == 0
+    assert how in skyhop("linux", scenario, "-o", "other").stderr
+    assert skyhop("linux", "kernel", "remove", "mine-0123456789ab").returncode == 0
+    assert not place.exists()
+
+
+def test_what_cannot_be_removed_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = stand_in(cache, HERE)
+
+    def refuse(_directory: Path) -> None:
+        raise PermissionError(13, "Permission denied", "linux")
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(sh.RunError, match=f"{place}: cannot remove: Permission denied"):
+        remove("6.12")
+
+
+def test_what_a_kernel_lacks_is_known_before_it_boots(
+    skyhop: Skyhop, cache: Path, scenario: Path
+) -> None:
+    stand_in(cache, PANIC, source="linux-source-6.12_6.12.99-1_all")
+    done = skyhop("linux", scenario, "-o", "out", "--set", "flow.0.cc=nosuch")
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "'nosuch' is neither in the kernel 6.12 (reno, cubic) nor one of skyhop's" in line
+    # A tree of the user's may have what its configuration does not name so.
+    stand_in(cache, PANIC, "mine")
+    done = skyhop("linux", scenario, "--kernel", "mine", "--set", "flow.0.cc=nosuch")
+    assert "Kernel panic" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    skyhop: Skyhop, cache: Path, scenario: Path
+) -> None:
+    stand_in(cache, HERE)
+    (cache / "skyhop" / "guests").touch()
+    done = skyhop("linux", scenario, "-o", "out")
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "skyhop/guests: File exists; XDG_CACHE_HOME may name another place" in line
+    assert not (scenario.parent / "out").exists()
+
+
 def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
     stand_in(cache, PANIC)
     done = skyhop("linux", scenario, "-o", "out")
@@ -155,6 +242,13 @@ def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Pa
     assert "Kernel panic - not syncing" in line
     assert not (scenario.parent / "out").exists()
     assert left_in(cache) == []
+    # Beside a program, too, which may print what it likes.
+    done = skyhop("linux", scenario, "-o", "out", "--", "true")
+    assert done.stdout.splitlines()[-1].startswith("Kernel panic")
+    # One that says nothing may be no kernel.
+    stand_in(cache, "#!/bin/sh\n", "cut")
+    done = skyhop("linux", scenario, "-o", "out", "--kernel", "cut")
+    assert "it said: nothing (is it damaged? skyhop linux kernel remove cut" in done.stderr
 
 
 def test_a_guest_refuses_what_the_engine_refuses(
@@ -191,7 +285,7 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
     running.send_signal(how)
     _, said = running.communicate(timeout=30)
     wait_until(lambda: processes_in(guests) == [])
-    assert not any((scenario.parent / "out").glob("**/*"))
+    assert not (scenario.parent / "out").exists()
     if how is not signal.SIGKILL:
         assert running.returncode == 130
         assert "interrupted; nothing was kept" in said
@@ -236,7 +330,7 @@ def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
     assert before[0] == after[0]
     assert before[1] != after[1]
     (other / "kernel.json").unlink()
-    with pytest.raises(sh.InputError, match="patched is not built"):
+    with pytest.raises(sh.InputError, match=r"patched-\w+: is damaged"):
         list(sh.study.load_study(file).runs())
 
 

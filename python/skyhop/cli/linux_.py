@@ -113,6 +113,8 @@ def run(
             print_result(stop.run, as_json=as_json, as_csv=as_csv, beside_program=True)
         raise
     print_result(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
+    if guest := result.info.get("guest"):
+        print_note(f"on {result.info['kernel']} (kernel {guest['name']}, of {guest['source']})")
     print_whereabouts(result, output)
 
 
@@ -156,7 +158,7 @@ def _build(name: str, source: Path | None, options: Sequence[str]) -> None:
 @kernels.command("list")
 def list_(as_json: Json = False) -> None:
     """List the kernels that are there."""
-    from skyhop.linux import USUAL, built
+    from skyhop.linux import USUAL, built, damaged, how_to_mend
 
     rows = [
         {
@@ -169,6 +171,8 @@ def list_(as_json: Json = False) -> None:
         for kernel in built()
     ]
     print_rows(rows, as_json=as_json)
+    for directory, name in damaged().items():
+        print_note(f"{directory}: is damaged; {how_to_mend(name)}")
     if not rows:
         print_note(f"no kernel is built; skyhop linux kernel build {USUAL} takes some ten minutes")
 

@@ -32,6 +32,13 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "skyhop"
 
 
+def cache_error(place: Path, error: OSError) -> RunError:
+    """Return what to say where the cache, or what is below `place` of it, cannot be written."""
+    # Writing what does not fit names no file.
+    said = f"{error.filename or place}: {error.strerror or error}"
+    return RunError(f"{said}; XDG_CACHE_HOME may name another place for skyhop's cache")
+
+
 def copy_of(address: str) -> Path:
     """Return where the local copy of what is at an address is, or would be."""
     name = hashlib.sha256(address.encode()).hexdigest()[:16]

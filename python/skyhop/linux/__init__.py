@@ -12,7 +12,28 @@ computes, with the live engine inside.
     machine.py    boots a guest, hands a scenario over and waits for the run
 """
 
-from skyhop.linux.kernels import USUAL, Kernel, build, built, find, remove
+from skyhop.linux.kernels import (
+    USUAL,
+    Kernel,
+    build,
+    built,
+    damaged,
+    find,
+    how_to_mend,
+    remove,
+)
 from skyhop.linux.machine import kernel_of, run, run_aside
 
-__all__ = ["USUAL", "Kernel", "build", "built", "find", "kernel_of", "remove", "run", "run_aside"]
+__all__ = [
+    "USUAL",
+    "Kernel",
+    "build",
+    "built",
+    "damaged",
+    "find",
+    "how_to_mend",
+    "kernel_of",
+    "remove",
+    "run",
+    "run_aside",
+]

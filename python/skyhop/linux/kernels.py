@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from skyhop.data.downloads import cache_directory
+from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress, ignore_progress
 from skyhop.errors import InputError, RunError
 from skyhop.linux.chance import TAKEN_OUT, take_out
 from skyhop.linux.held import held
-from skyhop.linux.modules import BUILD, keep_build
+from skyhop.linux.modules import ALWAYS, BUILD, PACKAGE, check_place, keep_build
 from skyhop.linux.registers import BYTES, compiler
 
 USUAL = "6.12"
@@ -36,6 +36,9 @@ CARD = "kernel.json"
 CONFIG = "config"
 OPTION = re.compile(r"(?:CONFIG_)?(?P<key>[A-Z0-9_]+)=(?P<value>[yn]|\d+|\"[^\"\n]*\")")
 NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
+VERSION = re.compile(r"\d+\.\d+")
+PLACE = re.compile(rf"(?P<name>{NAME.pattern})-[0-9a-f]{{12}}")
+"""A kernel's directory: its name, and what its digest begins with."""
 LOG = "build.log"
 ESSENTIAL = ("UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "TUN", "NET_NS", "DEVTMPFS", "INET_TCP_DIAG")
 ROOM_BYTES = {"package": 2_500_000_000, "tree": 700_000_000}
@@ -87,16 +90,20 @@ def kernels_directory() -> Path:
 
 
 def built() -> list[Kernel]:
-    """Return the kernels that are there, by name."""
-    cards = kernels_directory().glob(f"*/{CARD}")
-    return sorted((_read(card) for card in cards), key=lambda kernel: kernel.name)
+    """Return the kernels that are there and whole, by name."""
+    return sorted(filter(None, map(_read, _directories())), key=lambda kernel: kernel.name)
+
+
+def damaged() -> dict[Path, str]:
+    """Return the directories of kernels that are not whole, and their names."""
+    return {place: _name_of(place) for place in _directories() if _read(place) is None}
 
 
 def find(name: str | None) -> Kernel:
-    """Return the kernel of this name, or without one that which is called so last of all.
+    """Return the kernel of this name, or without one that which was built last of all.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or it is damaged.
     """
     kernels = built()
     if name is None and kernels:
@@ -104,19 +111,67 @@ def find(name: str | None) -> Kernel:
     for kernel in kernels:
         if kernel.name == name:
             return kernel
-    there = ", ".join(kernel.name for kernel in kernels) or "none"
-    lacking = "none is built" if name is None else f"{name} is not built (there: {there})"
-    how = f"skyhop linux kernel build {name or USUAL} takes some ten minutes"
-    raise InputError(f"kernel: {lacking}; {how}")
+    for directory, called in damaged().items():
+        if name in (None, called):
+            raise InputError(f"kernel: {directory}: is damaged; {how_to_mend(called)}")
+    raise _not_built(name)
+
+
+def how_to_mend(name: str) -> str:
+    """Return what to do about a damaged kernel."""
+    return f"skyhop linux kernel remove {name}, and build it again"
+
+
+def _not_built(name: str | None) -> InputError:
+    if name is None:
+        return InputError(f"kernel: none is built; {_how_to_build(USUAL)}")
+    if not NAME.fullmatch(name):
+        return _no_name(name)
+    there = ", ".join(kernel.name for kernel in built()) or "none"
+    return InputError(f"kernel: {name} is not built (there: {there}); {_how_to_build(name)}")
+
+
+def _how_to_build(name: str) -> str:
+    # Only a version is the name of a package, too.
+    source = "" if VERSION.fullmatch(name) else " --source TREE"
+    return f"skyhop linux kernel build {name}{source} takes some ten minutes"
+
+
+def _no_name(name: str) -> InputError:
+    return InputError(f"kernel: {name!r} cannot be a kernel's name; 6.12, for example, can")
 
 
 def remove(name: str) -> None:
-    """Remove a kernel.
+    """Remove a kernel, whole or damaged.
 
     Raises:
         InputError: there is none of this name.
+        RunError: it cannot be removed.
     """
-    shutil.rmtree(find(name).directory)
+    directories = [directory for directory in _directories() if _name_of(directory) == name]
+    if not directories:
+        there = ", ".join(sorted({*map(_name_of, _directories())})) or "none"
+        raise InputError(f"kernel: {name} is not built (there: {there})")
+    for directory in directories:
+        _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot remove: {error.strerror or error}") from error
+
+
+def _directories() -> list[Path]:
+    """Return where kernels are, whole or not."""
+    return sorted(place for place in kernels_directory().glob("*") if PLACE.fullmatch(place.name))
+
+
+def _name_of(directory: Path) -> str:
+    """Return the name of the kernel that is, or was, there."""
+    match = PLACE.fullmatch(directory.name)
+    return match["name"] if match else directory.name
 
 
 def build(
@@ -135,7 +190,7 @@ def build(
         RunError: the build failed; its last lines are in the message, all of it beside the cache.
     """
     if not NAME.fullmatch(name):
-        raise InputError(f"kernel: {name!r} cannot be a kernel's name; 6.12, for example, can")
+        raise _no_name(name)
     fragment = _fragment(options)
     given = _tree(source) if source else None
     _check_programs()
@@ -144,8 +199,8 @@ def build(
         tree, said = (given, str(source)) if given else _package(name, work)
         digest = _digest(said, fragment, given)
         place = kernels_directory() / f"{name}-{digest[:12]}"
-        if (place / CARD).exists() and (place / BUILD).exists():
-            return _read(place / CARD)
+        if (there := _read(place)) and (place / BUILD).exists():
+            return there
         objects, gcc = work / "objects", compiler(work)
         release = _compile(
             tree, objects, gcc, fragment=fragment, options=options, progress=progress
@@ -186,12 +241,13 @@ def _check_programs() -> None:
 def _workplace() -> Iterator[Path]:
     """Yield a directory beside the kernels for what is worked on; it is gone afterwards."""
     kernels = kernels_directory()
+    check_place(kernels)
     try:
         kernels.mkdir(parents=True, exist_ok=True)
         with Scratch(kernels) as work:
             yield work
     except OSError as error:
-        raise RunError(f"{kernels}: {error.strerror or error}") from error
+        raise cache_error(kernels, error) from error
 
 
 def _check_room(work: Path, needed: int) -> None:
@@ -216,7 +272,7 @@ def _tree(source: Path) -> Path:
 
 def _package(version: str, work: Path) -> tuple[Path, str]:
     """Unpack a source package; return the tree, and what it is."""
-    package = f"linux-source-{version}"
+    package = f"{PACKAGE}{version}"
     fetched = subprocess.run(
         ["apt-get", "download", package], cwd=work, capture_output=True, text=True, check=False
     ) if shutil.which("apt-get") else None  # fmt: skip
@@ -228,16 +284,16 @@ def _package(version: str, work: Path) -> tuple[Path, str]:
         )
     said = found[0].name.removesuffix(".deb").replace("%3a", ":")
     _run(["dpkg-deb", "-x", str(found[0]), str(work / "package")], "cannot unpack the package")
-    archives = list((work / "package/usr/src").glob("linux-source-*.tar.*"))
+    archives = list((work / "package/usr/src").glob(f"{PACKAGE}*.tar.*"))
     if not archives:
         raise RunError(f"kernel: {said} holds no tree")
     _run(["tar", "-C", str(work), "-xf", str(archives[0])], "cannot unpack the tree")
-    return work / f"linux-source-{version}", said
+    return work / package, said
 
 
 def _digest(said: str, fragment: str, tree: Path | None) -> str:
     """Return a digest of what a kernel is made from: a tree by the content of its files."""
-    of = hashlib.sha256(f"{said}\n{fragment}\n{TAKEN_OUT}\n{BYTES}".encode())
+    of = hashlib.sha256(f"{said}\n{fragment}\n{TAKEN_OUT}\n{BYTES}\n{ALWAYS}".encode())
     if tree is not None:
         for file in sorted(tree.rglob("*")):
             if file.is_file() and ".git" not in file.relative_to(tree).parts[:1]:
@@ -303,18 +359,22 @@ def _keep(kernel: Kernel, tree: Path, objects: Path, gcc: str) -> Kernel:
         keep_build(tree, objects, gcc, staged)
         card = {key: value for key, value in asdict(kernel).items() if key != "directory"}
         (staged / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-        for older in [older for older in built() if older.name == kernel.name]:
-            shutil.rmtree(older.directory)
+        for older in _directories():
+            if _name_of(older) == kernel.name:
+                _remove(older)
         staged.rename(kernel.directory)
     return kernel
 
 
-def _read(card: Path) -> Kernel:
+def _read(directory: Path) -> Kernel | None:
+    """Return the kernel that is in a directory; None: it is damaged."""
     try:
-        of: Mapping[str, object] = json.loads(card.read_text("utf-8"))
-        return Kernel(**of, directory=card.parent)  # type: ignore[arg-type]
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{card}: is damaged; remove {card.parent} and build again") from error
+        of: Mapping[str, object] = json.loads((directory / CARD).read_text("utf-8"))
+        kernel = Kernel(**of, directory=directory)  # type: ignore[arg-type]
+    except (OSError, ValueError, TypeError):
+        return None
+    whole = os.access(kernel.binary, os.X_OK) and kernel.config.is_file()
+    return kernel if whole and kernel.name == _name_of(directory) else None
 
 
 def _run(command: Sequence[str], what: str) -> None:

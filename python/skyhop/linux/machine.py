@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
-from skyhop.data.downloads import cache_directory
+from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.scenarios import Scenario, load_scenario, whole_cc_name
@@ -32,7 +32,7 @@ from skyhop.engines import Observer, Program
 from skyhop.errors import InputError, InterruptedRunError, ProgramError, RunError
 from skyhop.linux.held import held
 from skyhop.linux.job import JOB, OUTCOME, PROGRESS, RUN
-from skyhop.linux.kernels import Kernel, find
+from skyhop.linux.kernels import Kernel, find, how_to_mend
 from skyhop.linux.modules import modules_of
 from skyhop.linux.processor import own_processor
 from skyhop.runs import Run
@@ -127,15 +127,12 @@ def run(
     loaded = load_scenario(scenario, [*sets, *own])
     keep = Scratch() if output is None else None
     place = keep.path if keep else Path(os.fspath(output or ""))
-    directory = _core.RunDirectory.reserve(str(place), force)
-    try:
-        with _watched(observer, has_program=program is not None) as progress, _workplace() as work:
-            guest = _Guest(find(kernel_of(loaded)), work, progress, program is not None)
-            status = guest.run(loaded, program, cc)
-            directory.take(str(work / RUN))
-    except BaseException:
-        directory.abandon()
-        raise
+    # A wrong place is found now; whoever is killed leaves none behind.
+    _core.RunDirectory.reserve(str(place), force).abandon()
+    with _watched(observer, has_program=program is not None) as progress, _workplace() as work:
+        guest = _Guest(find(kernel_of(loaded)), work, progress, program is not None)
+        status = guest.run(loaded, program, cc)
+        _take(work / RUN, place, force=force)
     whole = Run(place, keep)
     if status:
         raise ProgramError(status, whole)
@@ -154,7 +151,20 @@ def run_aside(scenario: _core.Scenario, directory: Path) -> None:
             scenario, None, None
         )
         for file in (work / RUN).iterdir():
-            shutil.copyfile(file, directory / file.name)
+            try:
+                shutil.copyfile(file, directory / file.name)
+            except OSError as error:
+                raise RunError(f"{directory / file.name}: {error.strerror or error}") from error
+
+
+def _take(whole: Path, place: Path, *, force: bool) -> None:
+    """Put a whole run's files into its directory."""
+    directory = _core.RunDirectory.reserve(str(place), force)
+    try:
+        directory.take(str(whole))
+    except BaseException:
+        directory.abandon()
+        raise
 
 
 def kernel_of(scenario: _core.Scenario) -> str | None:
@@ -182,10 +192,10 @@ def _workplace() -> Iterator[Path]:
     guests = cache_directory() / "guests"
     try:
         guests.mkdir(parents=True, exist_ok=True)
+        with Scratch(guests) as work:
+            yield work
     except OSError as error:
-        raise RunError(f"{guests}: cannot write: {error.strerror}") from None
-    with Scratch(guests) as work:
-        yield work
+        raise cache_error(guests, error) from error
 
 
 @dataclass
@@ -261,8 +271,10 @@ class _Guest:
         if told is not None:
             self.progress(int(told["done"]), int(told["total"]))
             return
-        # After a panic comes nothing but where it happened.
-        if line.strip() and not any(_PANIC in earlier for earlier in last):
+        if any(_PANIC in earlier for earlier in last):
+            # Nothing comes after it but where it happened.
+            return
+        if line.strip():
             last.append(line.strip())
         if self.has_program:
             sys.stdout.write(_LAST_WORDS.sub("", line))
@@ -299,7 +311,8 @@ class _Guest:
         """Return the program's exit status, or raise what the guest raised."""
         file = self.directory / OUTCOME
         if not file.exists():
-            said = " | ".join(last) or "nothing"
+            name = self.kernel.name
+            said = " | ".join(last) or f"nothing (is it damaged? {how_to_mend(name)})"
             raise RunError(
                 f"the guest (Linux {self.kernel.release}) ended before its run; it said: {said}"
             )

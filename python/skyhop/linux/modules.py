@@ -27,6 +27,8 @@ from skyhop.linux.held import held
 if TYPE_CHECKING:
     from skyhop.linux.kernels import Kernel
 
+PACKAGE = "linux-source-"
+"""What the names of the distribution's source packages begin with."""
 BUILD = "build"
 KEPT = "modules"
 SAMPLE = "reno"
@@ -39,6 +41,8 @@ ALWAYS = (
     "arch/um/Makefile*", "arch/x86/Makefile*", "arch/um/scripts/*",
 )  # fmt: skip
 """What every build of a module reads beside headers."""
+CONTROL = re.compile(r"^CONFIG_TCP_CONG_(?!ADVANCED)(\w+)=y$", re.MULTILINE)
+"""A congestion control in a kernel's configuration."""
 HEADER = re.compile(r"^  (\S+\.h)(?: \\)?$", re.MULTILINE)
 """A line of what kbuild notes of an object: a file that it depends on."""
 
@@ -82,6 +86,8 @@ def modules_of(kernel: Kernel, ccs: Sequence[str]) -> list[Path]:
         InputError: a file does not compile; the kernel was built without what it takes.
         RunError: a program is missing, the disk is full, …
     """
+    for cc in ccs:
+        _check_known(kernel, cc)
     named = [Source.of(cc) for cc in ccs if not _is_kernels(kernel, cc)]
     sources = {source.name: source for source in named if source is not None}
     places = {name: _place(kernel, source) for name, source in sources.items()}
@@ -93,12 +99,26 @@ def modules_of(kernel: Kernel, ccs: Sequence[str]) -> list[Path]:
     return list(places.values())
 
 
+def _check_known(kernel: Kernel, cc: str) -> None:
+    """Refuse a name that the guest would: a patched tree may have any."""
+    of_package = kernel.source.startswith(PACKAGE)
+    if of_package and cc.isidentifier() and cc not in _own(kernel) and Source.of(cc) is None:
+        raise InputError(
+            f"cc: {cc!r} is neither in the kernel {kernel.name} ({', '.join(_own(kernel))}) nor "
+            "one of skyhop's (skyhop list cc)"
+        )
+
+
 def _is_kernels(kernel: Kernel, cc: str) -> bool:
     """Return whether a plain name is left to the kernel: its own, or what it cannot be given."""
     if not cc.isidentifier():
         return False
-    own = f"CONFIG_TCP_CONG_{cc.upper()}=y\n" in kernel.config.read_text("utf-8")
-    return own or cc == "reno" or not _can_compile(kernel)
+    return cc in _own(kernel) or not _can_compile(kernel)
+
+
+def _own(kernel: Kernel) -> list[str]:
+    """Return the congestion controls that a kernel has been built with."""
+    return ["reno", *map(str.lower, CONTROL.findall(kernel.config.read_text("utf-8")))]
 
 
 def _can_compile(kernel: Kernel) -> bool:
@@ -124,6 +144,19 @@ def _keep(made: Path, place: Path) -> None:
         raise RunError(f"{place}: {error.strerror or error}") from error
 
 
+def check_place(directory: Path) -> None:
+    """Make sure that a kernel's build can work in a directory.
+
+    Raises:
+        InputError: it has a space or a colon in its name, which the kernel's makefiles split.
+    """
+    if re.search(r"[\s:]", str(directory)):
+        raise InputError(
+            f"{directory}: a kernel's build takes no space and no colon in a directory's name; "
+            "set XDG_CACHE_HOME to another"
+        )
+
+
 @contextmanager
 def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
     """Yield a directory with a module of each."""
@@ -132,6 +165,7 @@ def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
             f"kernel: {kernel.name} was built without what compiling modules takes; "
             f"build it again: skyhop linux kernel build {kernel.name}"
         )
+    check_place(kernel.directory)
     with Scratch(kernel.directory.parent) as work:
         _compile(["-C", str(kernel.directory / BUILD)], sources, work)
         yield work

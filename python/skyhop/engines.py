@@ -298,7 +298,8 @@ class _Place:
 def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
     """Reserve the output before the work, and leave nothing of it when the work fails."""
     keep = _scratch() if output is None else None
-    path = keep.path if keep else Path(os.fspath(output or ""))
+    # Tables call a run as its directory.
+    path = keep.path / "run" if keep else Path(os.fspath(output or ""))
     directory = _core.RunDirectory.reserve(str(path), force)
     try:
         yield _Place(path, directory, keep)

@@ -155,6 +155,9 @@ def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) ->
              for run in ("out", "again")]  # fmt: skip
     assert names[0] == names[1]
     assert left_in(cache) == []
+    shown = skyhop("linux", scenario)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"^run +cubic ", shown.stdout, re.MULTILINE)
     assert "6.12" in skyhop("linux", "kernel", "list").stdout
     # A run that is there is not in the way of one that was asked to replace it, else it stays.
     assert skyhop("linux", scenario, "-o", "out").returncode == 2

@@ -126,7 +126,7 @@ def run(
     own = [] if kernel is None else [f"linux.kernel={json.dumps(kernel)}"]
     loaded = load_scenario(scenario, [*sets, *own])
     keep = Scratch() if output is None else None
-    place = keep.path if keep else Path(os.fspath(output or ""))
+    place = keep.path / RUN if keep else Path(os.fspath(output or ""))
     # A wrong place is found now; whoever is killed leaves none behind.
     _core.RunDirectory.reserve(str(place), force).abandon()
     with _watched(observer, has_program=program is not None) as progress, _workplace() as work:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from test_testbed_agent import is_settled, job
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 OWNERS, RUNS = 5201, 5202
 DEVICE = "skyhop0"

@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Skyhop, skyhop_command
 from guest_kernels import HERE, PANIC, SLOW, needs_guest_kernel, stand_in
 from needs import needs_program, needs_root
+from waiting import wait_for
 
 import skyhop as sh
 from skyhop.data.toml import toml_text
@@ -284,10 +284,10 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     guests = cache / "skyhop" / "guests"
-    wait_until(lambda: len(processes_in(guests)) > 1)
+    wait_for(lambda: len(processes_in(guests)) > 1)
     running.send_signal(how)
     _, said = running.communicate(timeout=30)
-    wait_until(lambda: processes_in(guests) == [])
+    wait_for(lambda: processes_in(guests) == [])
     assert not (scenario.parent / "out").exists()
     if how is not signal.SIGKILL:
         assert running.returncode == 130
@@ -300,14 +300,6 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
         check=False, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert left_in(cache) == []
-
-
-def wait_until(is_so: object, seconds: float = 30.0) -> None:
-    """Wait for something."""
-    until = time.monotonic() + seconds
-    while not is_so():  # type: ignore[operator]
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.05)
 
 
 def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:

@@ -6,13 +6,12 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from guest_kernels import needs_module_kernel, stand_in
 from needs import ROOT, cases, needs_program
+from waiting import wait_for
 
 from skyhop import _core, sim
 from skyhop.cli.cc_check import check_in_guest
@@ -195,10 +194,10 @@ modules_of(Kernel("6.12", "", "", "", 100, [], Path({str(kernel.directory)!r})),
 """
     noted = make.with_name("make.pid")
     with subprocess.Popen([sys.executable, "-c", asks]) as asking:
-        until(lambda: noted.exists() and noted.read_text("utf-8").strip() != "")
+        wait_for(lambda: noted.exists() and noted.read_text("utf-8").strip() != "")
         asking.kill()
     process = Path("/proc", noted.read_text("utf-8").strip())
-    until(lambda: is_gone(process))
+    wait_for(lambda: is_gone(process))
     assert {file.name for file in make.parent.iterdir()} == {"make", "make.pid"}
     make.write_text(NEEDS_FILES, "utf-8")
     with pytest.raises(InputError):
@@ -212,15 +211,6 @@ def is_gone(process: Path) -> bool:
         return "(zombie)" in (process / "status").read_text("utf-8")
     except FileNotFoundError:
         return True
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait for something that happens soon."""
-    for _ in range(600):
-        if happened():
-            return
-        time.sleep(0.05)
-    pytest.fail("it did not happen within half a minute")
 
 
 def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from conftest import Skyhop, skyhop_command
 from needs import needs_namespaces, needs_program, needs_root, unless_impossible
 from onnx_file import forty_packets
+from waiting import wait_for
 
 import skyhop as sh
 from skyhop import _core
@@ -60,8 +61,10 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 def until(comes_true: Callable[[], bool], *waited_for: subprocess.Popen[str]) -> None:
     """Wait until something is so, as long as these processes go on."""
-    give_up_s = time.monotonic() + 60
-    while not comes_true():
+
+    def is_so() -> bool:
+        if comes_true():
+            return True
         for process in waited_for:
             if process.poll() is not None:
                 said = process.communicate()[1]
@@ -69,8 +72,9 @@ def until(comes_true: Callable[[], bool], *waited_for: subprocess.Popen[str]) ->
                     subprocess.CompletedProcess(process.args, process.returncode, "", said)
                 )
                 pytest.fail(said)
-        assert time.monotonic() < give_up_s
-        time.sleep(0.05)
+        return False
+
+    wait_for(is_so, 60)
 
 
 def is_offered() -> bool:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from needs import needs_ray
 from reference_files import reference
 from small_study import content, write
 from synthetic_run import SyntheticRun
+from waiting import wait_for
 
 import skyhop as sh
 from skyhop.data.scenarios import load_scenario
@@ -307,13 +307,6 @@ def start(place: Path) -> subprocess.Popen[str]:
         [*skyhop_command(), "study", "run", "study.toml", "-o", "out", "--jobs", "2"],
         cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never happened"
-        time.sleep(0.01)
 
 
 def finished(place: Path) -> int:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from needs import cases, needs_namespaces
-from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator
+from waiting import wait_for
 
 from skyhop.errors import InputError
 from skyhop.testbed.agent.book import FILE, Book

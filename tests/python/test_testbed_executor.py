@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from needs import cases, kills, missing, needs_namespaces, needs_program
+from waiting import wait_for
 
 from damaged import Trial
 from skyhop.testbed.executor import keep
@@ -84,13 +85,6 @@ def execute(tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]:
 
 def printed(tmp_path: Path) -> str:
     return (tmp_path / "run" / "stdout").read_text()
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def survivors(mark: str) -> list[str]:

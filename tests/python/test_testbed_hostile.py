@@ -16,8 +16,9 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from needs import cases, needs_namespaces
-from testbed_machine import Machine, machine, wait
+from testbed_machine import Machine, machine
 from testbed_office import ADMIN, BEGIN_NS, Desks, S, Served, desks, job, served
+from waiting import wait_for
 
 from damaged import Trial
 from skyhop.errors import InputError, SkyhopError
@@ -452,7 +453,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         with made.testbed() as user:
             user.put_user({"name": "ann", "role": "user"})
             ann = user.credential("ann")
-            wait(lambda: user.node("a")["online"], 30, lambda: made.log)
+            wait_for(lambda: user.node("a")["online"], 30, lambda: made.log)
         ann.write(tmp_path / "ann.json")
         place = str(tmp_path).replace("\\", "\\\\")
         text = json.dumps(
@@ -460,7 +461,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         )
         made.submit(job("snoops", overhead="false", run=f"client = {text}"))
         (name,) = made.runs()
-        wait(lambda: agent.executor(name), 20, lambda: made.log)
+        wait_for(lambda: agent.executor(name), 20, lambda: made.log)
         secrets = _secrets(made, {"invitation": invited, "ann's token": ann.token})
         secrets["session"], pages = _browse(made, ann.token, name)
         _check_processes(secrets, str(tmp_path))

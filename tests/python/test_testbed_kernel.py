@@ -23,7 +23,8 @@ from typing import Any
 
 import pytest
 from needs import kills, missing, needs_namespaces, needs_program, needs_root
-from test_testbed_executor import assignment, start, wait_for
+from test_testbed_executor import assignment, start
+from waiting import wait_for
 
 from damaged import Trial
 from skyhop.errors import InputError, RunError, SkyhopError

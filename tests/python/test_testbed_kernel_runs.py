@@ -19,7 +19,8 @@ import pytest
 from needs import missing, needs_program
 from test_testbed_agent import is_settled, job, kept_revision
 from test_testbed_kernel import Place, available, placed
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 from skyhop.testbed.executor.journal import is_alive, read_journal
 

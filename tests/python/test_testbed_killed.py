@@ -30,8 +30,8 @@ from testbed_machine import (
     machine,
     processes_about,
     seen_by,
-    wait,
 )
+from waiting import wait_for
 
 from skyhop.errors import SkyhopError
 from skyhop.testbed.client import Testbed
@@ -128,7 +128,7 @@ files = ["input.bin"]
             made.serve()
         elif who == "executor":
             agent = made.agents[client]
-            wait(lambda: agent.executor(run) or self.is_over(agent, run), 10, lambda: made.log)
+            wait_for(lambda: agent.executor(run) or self.is_over(agent, run), 10, lambda: made.log)
             pid = agent.executor(run)
             if pid is None:
                 self.kills[f"{who} {state}"] -= 1
@@ -151,7 +151,7 @@ files = ["input.bin"]
         who = self.draw.choice(["agent", "agent", "executor", "executor", "orchestrator", "server"])
         kind = "server" if who == "server" else self.draw.choice(["now", "server", "planned"])
         job = self.submit(kind)
-        wait(lambda: self.state_of(job), 5)
+        wait_for(lambda: self.state_of(job), 5)
         until = time.monotonic() + self.draw.uniform(0, _LIFE_S[kind])
         time.sleep(max(0.0, until - time.monotonic()))
         found = self.state_of(job)
@@ -177,7 +177,7 @@ def _prepared(made: Machine, seed: int) -> Trial:
         for name in made.agents:
             # Whatever is over is let go of at the next look.
             testbed.set_policy(name, {"keep_days": 0})
-        wait(lambda: all(node["online"] for node in testbed.nodes()), 30, lambda: made.log)
+        wait_for(lambda: all(node["online"] for node in testbed.nodes()), 30, lambda: made.log)
     return Trial(made, seed)
 
 
@@ -244,7 +244,7 @@ def _check_nothing_is_left(made: Machine) -> None:
         # An agent that begins looks at what it has kept, and lets go of what had its time.
         agent.start()
         keeps = lambda agent=agent: [*(agent.state / "runs").iterdir()]  # noqa: E731
-        wait(lambda keeps=keeps: not keeps(), 20, lambda keeps=keeps: f"{keeps()}\n{made.log}")
+        wait_for(lambda keeps=keeps: not keeps(), 20, lambda keeps=keeps: f"{keeps()}\n{made.log}")
         agent.end(signal.SIGTERM)
     assert processes_about(str(made.directory / "a"), f"127.0.0.1/{made.sink.port}") == []
     assert str(made.directory) not in Path("/proc/self/mounts").read_text()
@@ -277,7 +277,7 @@ def made(tmp_path: Path) -> Iterator[Machine]:
 
 def _online(made: Machine) -> None:
     with made.testbed() as testbed:
-        wait(lambda: all(n["online"] for n in testbed.nodes()), 30, lambda: made.log)
+        wait_for(lambda: all(n["online"] for n in testbed.nodes()), 30, lambda: made.log)
 
 
 def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
@@ -295,12 +295,12 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     time.sleep(0.3)
     # It hangs for the first two, and is gone for the third; the agent begins anew meanwhile.
     made.served.process.send_signal(signal.SIGSTOP)
-    wait(lambda: len(made.sink.starts()) >= 1, 20, held)
+    wait_for(lambda: len(made.sink.starts()) >= 1, 20, held)
     agent.end()
     agent.start()
     made.end_serving()
-    wait(lambda: set(made.sink.starts()) == names, 20, held)
-    wait(
+    wait_for(lambda: set(made.sink.starts()) == names, 20, held)
+    wait_for(
         lambda: all(life["state"] == "finishing" for life in agent.lives().values()),
         20,
         held,
@@ -347,8 +347,8 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
         when = f"at = {now_ns + round(after_s * 10**9)}"
         text = _light(f"due-{place}", says, when, length='"5 s"', files=True)
         made.submit(text, input=bytes([place]) * 70_000)
-    wait(lambda: len(agent.inputs()) == 5, 10, lambda: agent.log)
-    wait(lambda: len(made.sink.starts()) == 1, 10, lambda: agent.log)
+    wait_for(lambda: len(agent.inputs()) == 5, 10, lambda: agent.log)
+    wait_for(lambda: len(made.sink.starts()) == 1, 10, lambda: agent.log)
     wire.cut()
     cut_ns = time.time_ns()
     time.sleep(_AWAY_S - 1.0)
@@ -356,7 +356,9 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     # One that begins looks at once at what is overdue, which it does every 15 s else.
     made.end_serving()
     made.serve()
-    wait(lambda: any(run["state"] == "lost" for run in made.runs().values()), 5, lambda: made.log)
+    wait_for(
+        lambda: any(run["state"] == "lost" for run in made.runs().values()), 5, lambda: made.log
+    )
     given_up = {name for name, run in made.runs().items() if run["state"] == "lost"}
     assert len(given_up) >= 2, made.runs()
     with made.testbed() as testbed:
@@ -365,7 +367,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     mended_ns = time.time_ns()
     try:
         runs = made.wait_ended()
-        wait(lambda: _is_told_of(made, cut_ns, mended_ns), 15, lambda: agent.log)
+        wait_for(lambda: _is_told_of(made, cut_ns, mended_ns), 15, lambda: agent.log)
     finally:
         agent.end(signal.SIGTERM)
         wire.close()
@@ -413,7 +415,7 @@ def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> 
     filler = fill(place)
     says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
     made.submit(_light("none", says))
-    wait(lambda: "cannot be written" in agent.log, 20, lambda: agent.log)
+    wait_for(lambda: "cannot be written" in agent.log, 20, lambda: agent.log)
     time.sleep(1.0)
     filler.unlink()
     made.submit(_light("more", says))
@@ -454,8 +456,8 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         _online(made)
         says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
         made.submit(_light("large", f"{says}; head -c 20000000 /dev/zero > bulk"))
-        wait(made.sink.starts, 20, lambda: made.log)
-        wait(lambda: "No space" in made.log or "full" in made.log, 30, lambda: made.log)
+        wait_for(made.sink.starts, 20, lambda: made.log)
+        wait_for(lambda: "No space" in made.log or "full" in made.log, 30, lambda: made.log)
         (name,) = made.runs()
         with made.testbed() as testbed:
             with contextlib.suppress(SkyhopError):
@@ -498,10 +500,10 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     sends = _SENDS.format(port=made.sink.port)
     made.submit(_light("sends", sends, overhead="true", length='"6 s"'))
     (first,) = made.runs()
-    wait(lambda: len(made.sink.lines) > 20, 20, lambda: agent.log)
+    wait_for(lambda: len(made.sink.lines) > 20, 20, lambda: agent.log)
     began = time.time()
     _traffic(terminal, 5e6)
-    wait(lambda: made.runs()[first]["state"] == "rescheduled", 15, lambda: agent.log)
+    wait_for(lambda: made.runs()[first]["state"] == "rescheduled", 15, lambda: agent.log)
     last = max(at for at, line in made.sink.lines if line == first)
     print(f"the last packet came {last - began:.2f} s after the host's traffic began")
     assert 0 < last - began <= 3.0
@@ -512,17 +514,17 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     assert follower["start_ns"] >= event["at_ns"] + 2 * 10**9
     # The owner's word counts for more than the traffic that goes on.
     _switch(made, "off")
-    wait(lambda: made.sink.starts().get(follower["id"]), 15, lambda: agent.log)
+    wait_for(lambda: made.sink.starts().get(follower["id"]), 15, lambda: agent.log)
     began = time.time()
     _switch(made, "on")
     switched = time.time()
-    wait(lambda: made.runs()[follower["id"]]["state"] == "rescheduled", 15, lambda: agent.log)
+    wait_for(lambda: made.runs()[follower["id"]]["state"] == "rescheduled", 15, lambda: agent.log)
     last = max(at for at, line in made.sink.lines if line == follower["id"])
     assert last - switched <= 3.0
     _switch(made, "auto")
     with made.testbed() as testbed:
         assert testbed.node("a")["scavenger_mode"] == "auto"
-        wait(lambda: testbed.node("a")["scavenger_active"], 10, lambda: agent.log)
+        wait_for(lambda: testbed.node("a")["scavenger_active"], 10, lambda: agent.log)
         testbed.cancel("sends")
     made.wait_ended()
     check_tables(made)

@@ -13,7 +13,8 @@ from needs import needs_namespaces
 from test_testbed_agent import is_settled, job
 from testbed_office import BEGIN_NS
 from testbed_office import served as orchestrator_served
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 from damaged import Trial
 from skyhop.dish import device_pb2

@@ -24,7 +24,7 @@ import pytest
 from needs import cases, missing, needs_namespaces, needs_program, needs_root
 from test_testbed_executor import assignment
 from testbed_machine import processes_about
-from testbed_orchestrator import wait_for
+from waiting import wait_for
 
 from skyhop.testbed.executor import keep
 from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignment, Limits

@@ -21,7 +21,8 @@ from dish_sources import served
 from needs import needs_namespaces
 from predictors import write_model
 from test_testbed_agent import job
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 from damaged import Trial
 from skyhop.dish.emulate.source import Second

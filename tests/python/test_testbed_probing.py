@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from needs import needs_namespaces
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 from skyhop.errors import InputError
 from skyhop.testbed.agent import probing

@@ -32,7 +32,8 @@ from element_files import walker_omm
 from needs import ROOT, needs_namespaces
 from sgp4 import omm
 from test_testbed_agent import job
-from testbed_orchestrator import AgentProcess, Orchestrator, wait_for
+from testbed_orchestrator import AgentProcess, Orchestrator
+from waiting import wait_for
 
 import skyhop as sh
 from damaged import Trial

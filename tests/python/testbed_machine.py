@@ -17,14 +17,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from conftest import skyhop_command
 from needs import needs_program, needs_root
 from testbed_office import Served, _environment
+from waiting import wait_for
 
 from skyhop.testbed.agent.identity import enrol
 from skyhop.testbed.client import Testbed
@@ -273,7 +273,9 @@ class Machine:
 
     def wait_ended(self, seconds: float = _SETTLED_S) -> dict[str, dict[str, Any]]:
         """Wait until every run has ended and no node has anything left to do; return the runs."""
-        wait(lambda: not self._unfinished(), seconds, lambda: f"{self._unfinished()}\n{self.log}")
+        wait_for(
+            lambda: not self._unfinished(), seconds, lambda: f"{self._unfinished()}\n{self.log}"
+        )
         return self.runs()
 
     def _unfinished(self) -> list[str]:
@@ -341,15 +343,6 @@ def fill(place: Path) -> Path:
                 while True:
                     file.write(bytes(size))
     return filler
-
-
-def wait(is_so: Callable[[], object], seconds: float, why: Callable[[], str] | str = "") -> None:
-    """Wait until something is so; fail where it does not come to be."""
-    limit = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > limit:
-            pytest.fail(f"not so within {seconds:g} s: {why if isinstance(why, str) else why()}")
-        time.sleep(0.05)
 
 
 def _opened(file: Path) -> sqlite3.Connection:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent import futures
 from contextlib import suppress
 from pathlib import Path
@@ -328,11 +328,3 @@ class AgentProcess:
             # One may go with another.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def wait_for(what: Callable[[], object], seconds: float = 15.0, why: object = "") -> None:
-    """Wait until something is so."""
-    limit = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < limit, f"in vain: {why() if callable(why) else why}"
-        time.sleep(0.02)

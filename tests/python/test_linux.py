@@ -107,6 +107,28 @@ def test_a_build_says_where_it_cannot_work(
 
 
 @pytest.mark.usefixtures("cache")
+def test_a_tree_is_no_package_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "linux-source-6.12"
+    (tree / "arch" / "um").mkdir(parents=True)
+    (tree / "arch" / "um" / "Makefile").touch()
+
+    def compiled(_tree: Path, objects: Path, _gcc: str, **_how: object) -> str:
+        objects.mkdir()
+        (objects / ".config").write_text("CONFIG_HZ=250\n", "utf-8")
+        return "6.12.99"
+
+    monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
+    monkeypatch.setattr("skyhop.linux.kernels._check_room", lambda _work, _needed: None)
+    monkeypatch.setattr("skyhop.linux.kernels._compile", compiled)
+    monkeypatch.setattr("skyhop.linux.kernels._keep", lambda kernel, *_of: kernel)
+    monkeypatch.chdir(tmp_path)
+    kernel = build("patched", source=Path(tree.name))
+    assert (kernel.source, kernel.is_packaged, kernel.hz) == (str(tree), False, 250)
+
+
+@pytest.mark.usefixtures("cache")
 def test_a_build_without_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tmp_path / "tree"
     (tree / "arch" / "um").mkdir(parents=True)
@@ -227,7 +249,7 @@ def test_what_a_kernel_lacks_is_known_before_it_boots(
     (line,) = done.stderr.splitlines()
     assert "'nosuch' is neither in the kernel 6.12 (reno, cubic) nor one of skyhop's" in line
     # A tree of the user's may have what its configuration does not name so.
-    stand_in(cache, PANIC, "mine")
+    stand_in(cache, PANIC, "mine", "/src/linux-source-6.12")
     done = skyhop("linux", scenario, "--kernel", "mine", "--set", "flow.0.cc=nosuch")
     assert "Kernel panic" in done.stderr
 

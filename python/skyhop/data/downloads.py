@@ -33,9 +33,12 @@ def cache_directory() -> Path:
 
 
 def cache_error(place: Path, error: OSError) -> RunError:
-    """Return what to say where the cache, or what is below `place` of it, cannot be written."""
+    """Return what to say where the system refuses what is done at `place` in the cache."""
     # Writing what does not fit names no file.
-    said = f"{error.filename or place}: {error.strerror or error}"
+    file = Path(error.filename or place)
+    said = f"{file}: {error.strerror or error}"
+    if not file.is_relative_to(cache_directory()):
+        return RunError(said)
     return RunError(f"{said}; XDG_CACHE_HOME may name another place for skyhop's cache")
 
 

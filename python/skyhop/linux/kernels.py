@@ -25,12 +25,14 @@ from skyhop.data.progress import Progress, ignore_progress
 from skyhop.errors import InputError, RunError
 from skyhop.linux.chance import TAKEN_OUT, take_out
 from skyhop.linux.held import held
-from skyhop.linux.modules import ALWAYS, BUILD, PACKAGE, check_place, keep_build
+from skyhop.linux.modules import ALWAYS, BUILD, check_place, keep_build
 from skyhop.linux.registers import BYTES, compiler
 
 USUAL = "6.12"
 """What is built where nobody has said which."""
 
+PACKAGE = "linux-source-"
+"""What the names of the distribution's source packages begin with."""
 BINARY = "linux"
 CARD = "kernel.json"
 CONFIG = "config"
@@ -65,13 +67,18 @@ class Kernel:
     release: str
     """What it says itself, as `uname -r`."""
     source: str
-    """The package with its version, or the user's directory."""
+    """The package with its version, or the user's directory, from the root."""
     digest: str
     """Of what it was made from."""
     hz: int
     options: Sequence[str]
     """What the user set, KEY=VALUE."""
     directory: Path
+
+    @property
+    def is_packaged(self) -> bool:
+        """Return whether it is the distribution's, and none of the user's."""
+        return self.source.startswith(PACKAGE)
 
     @property
     def binary(self) -> Path:
@@ -91,12 +98,13 @@ def kernels_directory() -> Path:
 
 def built() -> list[Kernel]:
     """Return the kernels that are there and whole, by name."""
-    return sorted(filter(None, map(_read, _directories())), key=lambda kernel: kernel.name)
+    kernels = (_read(place, name) for place, name in _places().items())
+    return sorted(filter(None, kernels), key=lambda kernel: kernel.name)
 
 
 def damaged() -> dict[Path, str]:
     """Return the directories of kernels that are not whole, and their names."""
-    return {place: _name_of(place) for place in _directories() if _read(place) is None}
+    return {place: name for place, name in _places().items() if _read(place, name) is None}
 
 
 def find(name: str | None) -> Kernel:
@@ -148,30 +156,26 @@ def remove(name: str) -> None:
         InputError: there is none of this name.
         RunError: it cannot be removed.
     """
-    directories = [directory for directory in _directories() if _name_of(directory) == name]
-    if not directories:
-        there = ", ".join(sorted({*map(_name_of, _directories())})) or "none"
+    names = _places().values()
+    if name not in names:
+        there = ", ".join(names) or "none"
         raise InputError(f"kernel: {name} is not built (there: {there})")
-    for directory in directories:
-        _remove(directory)
+    _remove_all(name)
 
 
-def _remove(directory: Path) -> None:
-    try:
-        shutil.rmtree(directory)
-    except OSError as error:
-        raise RunError(f"{directory}: cannot remove: {error.strerror or error}") from error
+def _remove_all(name: str) -> None:
+    """Remove what there is of this name."""
+    for directory in [place for place, called in _places().items() if called == name]:
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            raise RunError(f"{directory}: cannot remove: {error.strerror or error}") from error
 
 
-def _directories() -> list[Path]:
-    """Return where kernels are, whole or not."""
-    return sorted(place for place in kernels_directory().glob("*") if PLACE.fullmatch(place.name))
-
-
-def _name_of(directory: Path) -> str:
-    """Return the name of the kernel that is, or was, there."""
-    match = PLACE.fullmatch(directory.name)
-    return match["name"] if match else directory.name
+def _places() -> dict[Path, str]:
+    """Return where kernels are, whole or not, and their names."""
+    found = {place: PLACE.fullmatch(place.name) for place in sorted(kernels_directory().glob("*"))}
+    return {place: match["name"] for place, match in found.items() if match}
 
 
 def build(
@@ -196,10 +200,10 @@ def build(
     _check_programs()
     with _workplace() as work:
         _check_room(work, ROOM_BYTES["tree" if source else "package"])
-        tree, said = (given, str(source)) if given else _package(name, work)
+        tree, said = (given, str(given)) if given else _package(name, work)
         digest = _digest(said, fragment, given)
         place = kernels_directory() / f"{name}-{digest[:12]}"
-        if (there := _read(place)) and (place / BUILD).exists():
+        if (there := _read(place, name)) and (place / BUILD).exists():
             return there
         objects, gcc = work / "objects", compiler(work)
         release = _compile(
@@ -359,22 +363,20 @@ def _keep(kernel: Kernel, tree: Path, objects: Path, gcc: str) -> Kernel:
         keep_build(tree, objects, gcc, staged)
         card = {key: value for key, value in asdict(kernel).items() if key != "directory"}
         (staged / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-        for older in _directories():
-            if _name_of(older) == kernel.name:
-                _remove(older)
+        _remove_all(kernel.name)
         staged.rename(kernel.directory)
     return kernel
 
 
-def _read(directory: Path) -> Kernel | None:
-    """Return the kernel that is in a directory; None: it is damaged."""
+def _read(directory: Path, name: str) -> Kernel | None:
+    """Return the kernel of this name that is in a directory; None: it is damaged."""
     try:
         of: Mapping[str, object] = json.loads((directory / CARD).read_text("utf-8"))
         kernel = Kernel(**of, directory=directory)  # type: ignore[arg-type]
     except (OSError, ValueError, TypeError):
         return None
     whole = os.access(kernel.binary, os.X_OK) and kernel.config.is_file()
-    return kernel if whole and kernel.name == _name_of(directory) else None
+    return kernel if whole and kernel.name == name else None
 
 
 def _run(command: Sequence[str], what: str) -> None:

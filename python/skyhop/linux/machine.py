@@ -192,10 +192,11 @@ def _workplace() -> Iterator[Path]:
     guests = cache_directory() / "guests"
     try:
         guests.mkdir(parents=True, exist_ok=True)
-        with Scratch(guests) as work:
-            yield work
+        scratch = Scratch(guests)
     except OSError as error:
         raise cache_error(guests, error) from error
+    with scratch as work:
+        yield work
 
 
 @dataclass
@@ -231,7 +232,7 @@ class _Guest:
             "working_directory": str(Path.cwd()),
             "modules": [str(file) for file in self._modules(scenario, options)],
         }
-        (self.directory / JOB).write_text(json.dumps(job), "utf-8")
+        self._write(JOB, json.dumps(job))
         resolved = json.loads(scenario.to_json())
         last = self._boot(_starts_ns(resolved), resolved["run"]["seed"])
         return self._outcome(last)
@@ -282,7 +283,6 @@ class _Guest:
 
     def _write_init(self) -> None:
         """Write the guest's first program."""
-        init = self.directory / "init"
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ} | _ALWAYS
         environment = "\n".join(f"export {name}={shlex.quote(text)}" for name, text in kept.items())
         text = _INIT.format(
@@ -293,8 +293,16 @@ class _Guest:
             add_entropy=_ADD_ENTROPY,
             entropy=_ENTROPY.hex(),
         )
-        init.write_text(text, "utf-8")
-        init.chmod(0o700)
+        self._write("init", text).chmod(0o700)
+
+    def _write(self, name: str, text: str) -> Path:
+        """Write a file that the guest reads, and return where it is."""
+        file = self.directory / name
+        try:
+            file.write_text(text, "utf-8")
+        except OSError as error:
+            raise cache_error(file, error) from error
+        return file
 
     def _environment(self) -> dict[str, str]:
         """Return the kernel's own environment: where its memory is, above all."""

@@ -27,8 +27,6 @@ from skyhop.linux.held import held
 if TYPE_CHECKING:
     from skyhop.linux.kernels import Kernel
 
-PACKAGE = "linux-source-"
-"""What the names of the distribution's source packages begin with."""
 BUILD = "build"
 KEPT = "modules"
 SAMPLE = "reno"
@@ -101,8 +99,8 @@ def modules_of(kernel: Kernel, ccs: Sequence[str]) -> list[Path]:
 
 def _check_known(kernel: Kernel, cc: str) -> None:
     """Refuse a name that the guest would: a patched tree may have any."""
-    of_package = kernel.source.startswith(PACKAGE)
-    if of_package and cc.isidentifier() and cc not in _own(kernel) and Source.of(cc) is None:
+    is_word = kernel.is_packaged and cc.isidentifier()
+    if is_word and cc not in _own(kernel) and Source.of(cc) is None:
         raise InputError(
             f"cc: {cc!r} is neither in the kernel {kernel.name} ({', '.join(_own(kernel))}) nor "
             "one of skyhop's (skyhop list cc)"

@@ -19,7 +19,7 @@ from reference_files import reference
 import skyhop
 from damaged import Trial
 from skyhop import predict
-from skyhop.cli import app
+from skyhop.cli.commands import app
 from skyhop.errors import InputError
 from skyhop.predict.baselines import BASELINES
 from skyhop.predict.cards import read_card, worse_than

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from conftest import skyhop_command
 
 # What takes tens of milliseconds or more to load, each by the name that stands for it.
@@ -54,6 +56,26 @@ def test_help_loads_neither_core_nor_tables(tmp_path: Path) -> None:
     assert {"skyhop.cli.sim", "typer"} <= found, "it knows the commands"
     unused = {"skyhop._core", "rich", "pydantic", "skyhop.engines", "skyhop.runs"}
     assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
+
+
+@pytest.mark.parametrize("after", ["typer.colors", "typer", "skyhop.cli.app_", "skyhop.cli.study"])
+def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
+    (tmp_path / "long.toml").write_text(SCENARIO.replace("1 s", "20 h"), "utf-8")
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", *skyhop_command(), "sim", "long.toml", "-o", "run"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        loaded = iter(process.stderr)
+        while next(loaded).rpartition("|")[2].strip() != after:
+            pass
+        process.send_signal(signal.SIGINT)
+        said = [line.strip() for line in loaded if not line.startswith("import time:")]
+    assert process.returncode == 130
+    # Where this test was put off, the simulation has begun, and says how far it came.
+    assert said == ["skyhop: interrupted"] or said[-1].startswith("skyhop: interrupted after")
 
 
 def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:

@@ -1,0 +1,154 @@
+"""All commands, and all errors in one place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from skyhop import errors
+from skyhop.cli import (
+    app_,
+    blind,
+    cc,
+    dish,
+    dissect,
+    linux_,
+    list_,
+    live,
+    path,
+    policy,
+    predict,
+    report,
+    signal_,
+    sim,
+    study,
+    telemetry_,
+    testbed,
+    video,
+)
+from skyhop.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG_INPUT,
+    print_error,
+    print_failure,
+)
+from skyhop.data.processes import check_processes
+
+app = typer.Typer(
+    name="skyhop",
+    help=(
+        "The workbench for transport over satellite networks.\n\n"
+        "Turn a constellation into the time-varying path between two places, run real TCP over it, "
+        "and see what happens.\n\n"
+        'Start with: skyhop path --from "San Diego" --to "New York" --duration "10 min" '
+        "-o path.parquet --plot path.png"
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(path.app, name="path")
+app.command("live", help=live.HELP)(live.live)
+app.command("sim", help=sim.HELP)(sim.sim)
+app.add_typer(linux_.app, name="linux")
+app.add_typer(study.app, name="study")
+app.command("report", help=report.HELP)(report.report)
+app.add_typer(app_.app, name="app")
+app.add_typer(cc.app, name="cc")
+app.add_typer(policy.app, name="policy")
+app.add_typer(signal_.app, name="signal")
+app.command("blind", help=blind.HELP)(blind.blind)
+app.add_typer(video.app, name="video")
+app.add_typer(dish.app, name="dish")
+app.command("dissect", help=dissect.HELP)(dissect.dissect)
+app.add_typer(telemetry_.app, name="telemetry")
+app.add_typer(predict.app, name="predict")
+app.add_typer(testbed.app, name="testbed")
+app.add_typer(list_.app, name="list")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import skyhop
+
+        print(f"skyhop {skyhop.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def skyhop(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Keep the options of skyhop itself."""
+
+
+def run() -> None:
+    """Run the command that is asked for.
+
+    Exit code 0, 1 (the run failed), 2 (the input was wrong), 130 (the user stopped it), or that of
+    the program that a live run was made for.
+    """
+    # No matrix of ours is worth its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What the library of remote calls says beside its errors, we say in a line.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        check_processes()
+        status = app(standalone_mode=False)
+        # The command-line library returns the same after Ctrl-C.
+        if status == EXIT_INTERRUPTED:
+            print_error("interrupted")
+        sys.exit(status)
+    except typer.TyperException as error:
+        # A group of commands without one.
+        if error.format_message().startswith("Usage:"):
+            print(error.format_message())
+            sys.exit()
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "skyhop"
+        print_error(f"{error.format_message()} (see {command} --help)")
+        sys.exit(EXIT_WRONG_INPUT)
+    except UnicodeError:
+        print_error("an argument is not UTF-8 text; give names that are")
+        sys.exit(EXIT_WRONG_INPUT)
+    except (MemoryError, ImportError, OSError, SystemError) as error:
+        print_error(_lacking(error))
+        sys.exit(EXIT_FAILED)
+    except errors.SkyhopError as error:
+        print_failure(error)
+        sys.exit(_status(error))
+    except (typer.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+
+
+_TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")
+"""Of libraries that cannot be mapped, and of code in C that got no memory and did not say so."""
+
+
+def _lacking(error: MemoryError | ImportError | OSError | SystemError) -> str:
+    """Return what the system does not give."""
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the output'}: {error.strerror or error}"
+    told = any(words in str(error) for words in _TOO_LITTLE)
+    if not isinstance(error, MemoryError) and not told:
+        raise error
+    return "there is too little memory for this: end other programs, or allow it more"
+
+
+def _status(error: errors.SkyhopError) -> int:
+    if isinstance(error, errors.ProgramError):
+        return error.status
+    if isinstance(error, errors.InterruptedRunError):
+        return EXIT_INTERRUPTED
+    return EXIT_WRONG_INPUT if isinstance(error, errors.InputError) else EXIT_FAILED

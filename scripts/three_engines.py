@@ -13,6 +13,7 @@ import modules_in_guest
 
 from skyhop.cli.terminal import print_note
 from skyhop.linux import Kernel, built
+from skyhop.linux.kernels import VERSION
 
 USUAL = "6.12"
 """The kernel that the simulator's profile is after, and the others are compared with."""
@@ -24,7 +25,7 @@ Flow = dict[str, Any]
 
 def kernels() -> list[Kernel]:
     """Return those that are compared: one of each name that is a version, the oldest first."""
-    named = [kernel for kernel in built() if kernel.name.replace(".", "").isdigit()]
+    named = [kernel for kernel in built() if VERSION.fullmatch(kernel.name)]
     return sorted(named, key=lambda kernel: [int(part) for part in kernel.name.split(".")])
 
 

@@ -16,6 +16,13 @@ HERE = """\
 for word in "$@"; do case $word in init=*) init=${word#init=} ;; esac; done
 eval "$(sed -n '/^export/p; /skyhop.linux.guest/p' "$init")"
 """
+PRINTS = f"""{HERE}
+printf 'half a line\\rand more\\r\\n\\377'
+echo 'Kernel panic is what this is not'
+"""
+TELLS = f"""#!/bin/sh
+for word in "$@" "TMPDIR=$TMPDIR"; do echo "$word"; done > "$0.told"
+{HERE}"""
 PANIC = """\
 #!/bin/sh
 echo 'Out of memory: Killed process 31 (python3)'
@@ -57,7 +64,7 @@ def stand_in(cache: Path, script: str, name: str = "6.12", source: str = "a scri
     (directory / "config").write_text("CONFIG_HZ=100\nCONFIG_TCP_CONG_CUBIC=y\n", "utf-8")
     card = {
         "name": name, "release": "6.12.99", "source": source, "digest": DIGEST, "hz": 100,
-        "options": ["HZ_100=y"],
+        "options": ["HZ=100"],
     }  # fmt: skip
     (directory / "kernel.json").write_text(json.dumps(card), "utf-8")
     return directory

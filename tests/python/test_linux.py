@@ -8,13 +8,15 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Skyhop, skyhop_command
-from guest_kernels import HERE, PANIC, SLOW, needs_guest_kernel, stand_in
+from guest_kernels import DIGEST, HERE, PANIC, PRINTS, SLOW, TELLS, needs_guest_kernel, stand_in
 from needs import needs_program, needs_root
 from waiting import wait_for
 
@@ -106,15 +108,25 @@ def test_a_build_says_where_it_cannot_work(
     assert "no kernel is built" in skyhop("linux", "kernel", "list").stderr
 
 
+def a_tree(place: Path) -> Path:
+    """Make of a directory what passes for a tree of Linux."""
+    (place / "arch/um/os-Linux").mkdir(parents=True)
+    (place / "arch/um/Makefile").touch()
+    (place / "arch/um/os-Linux/util.c").write_text("ssize_t os_getrandom();\n", "utf-8")
+    (place / "Kconfig").write_text('mainmenu "Linux"\n', "utf-8")
+    return place
+
+
 @pytest.mark.usefixtures("cache")
 def test_a_tree_is_no_package_whatever_it_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = tmp_path / "linux-source-6.12"
-    (tree / "arch" / "um").mkdir(parents=True)
-    (tree / "arch" / "um" / "Makefile").touch()
+    tree = a_tree(tmp_path / "linux-source-6.12")
 
-    def compiled(_tree: Path, objects: Path, _gcc: str, **_how: object) -> str:
+    def compiled(_tree: Path, objects: Path, words: list[str], **_how: object) -> str:
+        (configurable,) = [word for word in words if word.startswith("KBUILD_KCONFIG=")]
+        text = Path(configurable.partition("=")[2]).read_text("utf-8")
+        assert text == 'mainmenu "Linux"\n\nconfig HZ\n\tint "Ticks in a second"\n'
         objects.mkdir()
         (objects / ".config").write_text("CONFIG_HZ=250\n", "utf-8")
         return "6.12.99"
@@ -130,14 +142,56 @@ def test_a_tree_is_no_package_whatever_it_is_called(
 
 @pytest.mark.usefixtures("cache")
 def test_a_build_without_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = tmp_path / "tree"
-    (tree / "arch" / "um").mkdir(parents=True)
-    (tree / "arch" / "um" / "Makefile").touch()
+    tree = a_tree(tmp_path / "tree")
     usage = shutil.disk_usage(tmp_path)._replace(free=99_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     with pytest.raises(sh.RunError, match=r"takes 0\.7 GB there, and 0\.1 GB are free"):
         build("mine", source=tree)
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_tree_that_is_too_old_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = a_tree(tmp_path / "tree")
+    (tree / "arch/um/os-Linux/util.c").write_text("void setup_machinename();\n", "utf-8")
+    monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
+    monkeypatch.setattr("skyhop.linux.kernels._check_room", lambda _work, _needed: None)
+    with pytest.raises(sh.InputError, match="is too old: chance can be taken out of Linux from"):
+        build("old", source=tree)
+
+
+def test_a_package_that_is_built_is_not_unpacked(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = stand_in(cache, HERE)
+    (place / "build").mkdir()
+    monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
+    monkeypatch.setattr("skyhop.linux.kernels._fetched", lambda *_: "linux-source-6.12_6.12.99")
+    monkeypatch.setattr("skyhop.linux.kernels._digest", lambda *_: DIGEST)
+    assert build("6.12").directory == place
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("E: Failed to fetch linux-source-6.12: 28: No space left", "cannot download linux-s"),
+        ("E: Unable to locate package linux-source-6.12", "no package linux-source-6.12 here; gi"),
+    ],
+)
+@pytest.mark.usefixtures("cache")
+def test_why_there_is_no_package_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, error: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "apt-get"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 100\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), os.pathsep)
+    monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
+    with pytest.raises(sh.SkyhopError, match=error):
+        build("6.12")
 
 
 @pytest.mark.usefixtures("cache")
@@ -190,7 +244,10 @@ MINE = "mine-0123456789ab"
 """A name that looks like a name and its digest."""
 
 
-@pytest.mark.parametrize("what", ["cut card", "no card", "no binary", "no right", "other name"])
+@pytest.mark.parametrize(
+    "what",
+    ["cut card", "no card", "null", "words", "a list", "no binary", "no right", "other name"],
+)
 def test_a_damaged_kernel_is_in_no_other_ones_way(cache: Path, what: str) -> None:
     stand_in(cache, HERE, "6.1")
     place = stand_in(cache, HERE, MINE)
@@ -200,6 +257,12 @@ def test_a_damaged_kernel_is_in_no_other_ones_way(cache: Path, what: str) -> Non
             card.write_text(card.read_text("utf-8")[:40], "utf-8")
         case "no card":
             card.unlink()
+        case "null":
+            card.write_text(card.read_text("utf-8").replace('["HZ=100"]', "null"), "utf-8")
+        case "words":
+            card.write_text(card.read_text("utf-8").replace('["HZ=100"]', "[1]"), "utf-8")
+        case "a list":
+            card.write_text("[]", "utf-8")
         case "no binary":
             (place / "linux").unlink()
         case "no right":
@@ -248,6 +311,13 @@ def test_what_a_kernel_lacks_is_known_before_it_boots(
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert "'nosuch' is neither in the kernel 6.12 (reno, cubic) nor one of skyhop's" in line
+    # Not all are called as the kernel's configuration has them.
+    fast = stand_in(cache, PANIC, "fast", "linux-source-6.1_6.1.99-1_all")
+    (fast / "config").write_text("CONFIG_TCP_CONG_HSTCP=y\n", "utf-8")
+    told = {cc: skyhop("linux", scenario, "--kernel", "fast", "--set", f"flow.0.cc={cc}").stderr
+            for cc in ("highspeed", "hstcp")}  # fmt: skip
+    assert "Kernel panic" in told["highspeed"]
+    assert "'hstcp' is neither in the kernel fast (reno, highspeed)" in told["hstcp"]
     # A tree of the user's may have what its configuration does not name so.
     stand_in(cache, PANIC, "mine", "/src/linux-source-6.12")
     done = skyhop("linux", scenario, "--kernel", "mine", "--set", "flow.0.cc=nosuch")
@@ -282,6 +352,87 @@ def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Pa
     stand_in(cache, "#!/bin/sh\n", "cut")
     done = skyhop("linux", scenario, "-o", "out", "--kernel", "cut")
     assert "it said: nothing (is it damaged? skyhop linux kernel remove cut" in done.stderr
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_what_a_program_prints_is_passed_on_as_it_is(cache: Path, scenario: Path) -> None:
+    stand_in(cache, PRINTS)
+    command = [*skyhop_command(), "linux", str(scenario), "-o", str(scenario.parent / "out"), "--"]
+    done = subprocess.run([*command, "true"], capture_output=True, check=True, timeout=120)
+    assert done.stdout == b"half a line\rand more\r\n\xffKernel panic is what this is not\n"
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_run_is_kept_though_nobody_reads_what_its_program_prints(
+    cache: Path, scenario: Path
+) -> None:
+    stand_in(cache, PRINTS)
+    out = scenario.parent / "out"
+    with subprocess.Popen(
+        [*skyhop_command(), "linux", str(scenario), "-o", str(out), "--", "true"],
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+    assert running.returncode == 0
+    assert sh.read_run(out).info["engine"] == "linux"
+
+
+def told(place: Path) -> dict[str, str]:
+    """Return the words that a kernel was booted with, and where its memory is."""
+    words = (place / "linux.told").read_text("utf-8").splitlines()
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+
+def test_a_guests_clock_begins_with_the_path_in_studies_too(tmp_path: Path, cache: Path) -> None:
+    place = stand_in(cache, TELLS)
+    start = "2024-05-01T00:00:00Z"
+    path = {"from": "London", "to": "Paris", "start": start}
+    scenario = {**SCENARIO, "path": path, "run": {"duration": "2 s"}}
+    sh.linux.run(scenario)
+    alone = told(place)
+    assert alone["time-travel-start"] == "1714521600000000000"
+    study = {"title": "One", "question": "When?", "engine": "linux", "scenario": scenario}
+    study["axis"] = [{"name": "cc", "key": "flow.0.cc", "values": ["cubic"]}]
+    (tmp_path / "study.toml").write_text(toml_text(study), "utf-8")
+    loaded = sh.study.load_study(tmp_path / "study.toml")
+    assert not sh.study.run_study(loaded, tmp_path / "runs", progress=nothing).failures
+    assert told(place)["time-travel-start"] == alone["time-travel-start"]
+    for year in ("1960", "2240"):
+        with pytest.raises(sh.InputError, match=f"path.start: {year}-05-01T.* 1970 to 2200"):
+            sh.linux.run({**scenario, "path": {**path, "start": start.replace("2024", year)}})
+
+
+def test_a_guests_memory_is_where_it_may_be_run(
+    cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = stand_in(cache, TELLS)
+    sh.linux.run(str(scenario))
+    assert told(place)["TMPDIR"] == ""
+    here = os.statvfs("/dev/shm")
+    values = [*here[:8], here.f_flag | os.ST_NOEXEC, *here[9:]]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+    sh.linux.run(str(scenario))
+    assert told(place)["TMPDIR"].startswith(str(cache / "skyhop" / "guests"))
+
+
+def test_directories_that_a_guest_does_not_see_are_refused(
+    cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(cache, HERE)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as hidden:
+        monkeypatch.chdir(hidden)
+        with pytest.raises(sh.InputError, match=f"{hidden}: a guest has /dev of its own"):
+            sh.linux.run(str(scenario))
+
+
+def test_a_cache_may_be_given_from_here(
+    cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(cache, HERE)
+    monkeypatch.chdir(cache.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache.name)
+    assert sh.linux.run(str(scenario)).summary["virtual_s"] == pytest.approx(3.0)
 
 
 def test_a_guest_refuses_what_the_engine_refuses(
@@ -385,7 +536,7 @@ def test_run_json_names_the_kernel(
     run = json.loads((scenario.parent / "out" / "run.json").read_text("utf-8"))
     assert run["engine"] == "linux"
     assert run["guest"]["hz"] == 100
-    assert run["guest"]["options"] == ["HZ_100=y"]
+    assert run["guest"]["options"] == ["HZ=100"]
     assert json.loads((scenario.parent / "out/summary.json").read_text())["engine"] == "linux"
 
 
@@ -438,15 +589,19 @@ def test_nobody_may_run_one(tmp_path: Path, scenario: Path) -> None:
     shutil.copytree(kernel.directory, kernels / kernel.directory.name)
     for place in (home, *home.glob("**/*")):
         os.chown(place, 65534, 65534)
-    for place in (tmp_path, *tmp_path.parents):
-        mode = place.stat().st_mode
-        if mode & 0o005 != 0o005:
+    closed = [place for place in (tmp_path, *tmp_path.parents) if place.stat().st_mode & 5 != 5]
+    modes = {place: stat.S_IMODE(place.stat().st_mode) for place in closed}
+    try:
+        for place, mode in modes.items():
             place.chmod(mode | 0o005)
-    done = subprocess.run(
-        [*as_nobody(tmp_path), *skyhop_command(), "linux", str(scenario), "-o", str(home / "out")],
-        env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)}, cwd=home,
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        done = subprocess.run(
+            [*as_nobody(tmp_path), *skyhop_command(), "linux", str(scenario), "-o", "out"],
+            env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)}, cwd=home,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    finally:
+        for place, mode in modes.items():
+            place.chmod(mode)
     assert done.returncode == 0, done.stderr
     assert sh.read_run(home / "out").summary["engine"] == "linux"
     assert (home / "out" / "summary.json").stat().st_uid == 65534

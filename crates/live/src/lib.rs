@@ -3,9 +3,10 @@
 //! Two network namespaces stand for the two ends of the path. Each has one device; what one
 //! namespace sends is read from its device, passes a sans-IO [`skyhop_link::Link`] under
 //! `CLOCK_MONOTONIC` and is written into the other's device when it is due. It is a TUN device, or
-//! where /dev/net/tun may not be opened a veth pair with packet sockets. Everything lives in a
-//! process of its own that dies with the caller, in namespaces that nothing but that process holds,
-//! so that a run leaves nothing behind however it ends.
+//! where /dev/net/tun may not be opened a veth pair with packet sockets. In a guest the kernel's own
+//! queue disciplines may stand for the link (tc/). Everything lives in a process of its own that dies
+//! with the caller, in namespaces that nothing but that process holds, so that a run leaves nothing
+//! behind however it ends.
 
 mod announcer;
 mod arrivals;

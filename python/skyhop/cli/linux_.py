@@ -97,12 +97,14 @@ def run(
             "-- iperf3 -c {server}"
         )
     stop_on_signals()
-    _offer_to_build()
+    whole_sets = with_size(sets, force_size=force_size)
+    if kernel is None:
+        _offer_to_build(scenario, whole_sets)
     try:
         result = linux.run(
             scenario,
             output,
-            sets=with_size(sets, force_size=force_size),
+            sets=whole_sets,
             kernel=kernel,
             program=Program(program, server_cmd) if program else None,
             cc=cc,
@@ -118,11 +120,15 @@ def run(
     print_whereabouts(result, output)
 
 
-def _offer_to_build() -> None:
-    """Ask whether to build the first kernel, where there is none and somebody to ask."""
+def _offer_to_build(scenario: str, sets: Sequence[str]) -> None:
+    """Ask whether to build the first kernel, where any would do and there is somebody to ask."""
     from skyhop import linux
+    from skyhop.data.scenarios import load_scenario
 
     if linux.built() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    # What is wrong with it is said before minutes go by.
+    if linux.kernel_of(load_scenario(scenario, sets)) is not None:
         return
     question = f"no kernel is built; build Linux {linux.USUAL} now (some ten minutes)?"
     if typer.confirm(question, default=True, err=True):
@@ -164,9 +170,9 @@ def list_(as_json: Json = False) -> None:
         {
             "name": kernel.name,
             "release": kernel.release,
-            "HZ": kernel.hz,
-            "of": kernel.source,
-            "with": " ".join(kernel.options),
+            "hz": kernel.hz,
+            "source": kernel.source,
+            "options": " ".join(kernel.options),
         }
         for kernel in built()
     ]

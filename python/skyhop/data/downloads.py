@@ -29,7 +29,7 @@ def is_address(name: str) -> bool:
 def cache_directory() -> Path:
     """Return where downloads are kept: `$XDG_CACHE_HOME/skyhop`, or `~/.cache/skyhop`."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "skyhop"
+    return (Path(base).absolute() if base else Path.home() / ".cache") / "skyhop"
 
 
 def cache_error(place: Path, error: OSError) -> RunError:

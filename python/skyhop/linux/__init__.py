@@ -4,7 +4,10 @@ A kernel of the user's choice is a process (User-Mode Linux) whose clock stands 
 computes, with the live engine inside.
 
     kernels.py    those that are built, and building them
+    guest.config  what every one is configured to
+    registers.py  room for this processor's registers in them
     chance.py     taking chance out of them
+    modules.py    congestion controls in C as modules of them
     guest.py      what runs inside, as the guest's only program
     job.py        what both call alike
     held.py       processes that go with whoever started them

@@ -12,7 +12,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from skyhop.errors import RunError
+from skyhop.errors import InputError, RunError
 
 _ASKS = "os_getrandom"
 _COLLECT = ("add_interrupt_randomness", "add_input_randomness", "add_disk_randomness")
@@ -26,6 +26,20 @@ _COLUMNS = 3
 """Of nm, for what has an address: that, a letter, the name."""
 _LOADED = 1
 """A segment's type in elf.h, PT_LOAD."""
+
+
+def check_asks(tree: Path) -> None:
+    """Make sure that chance can be taken out of what is built of a tree.
+
+    Raises:
+        InputError: it is older than Linux 6.0, and asks its host in other ways.
+    """
+    file = tree / "arch/um/os-Linux/util.c"
+    if not file.is_file() or _ASKS not in file.read_text("utf-8", errors="replace"):
+        raise InputError(
+            f"kernel: {tree} is too old: chance can be taken out of Linux from about 6.0 on "
+            f"(arch/um/os-Linux/util.c has no {_ASKS})"
+        )
 
 
 def take_out(binary: Path) -> None:

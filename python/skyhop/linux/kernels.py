@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress, ignore_progress
 from skyhop.errors import InputError, RunError
-from skyhop.linux.chance import TAKEN_OUT, take_out
+from skyhop.linux.chance import TAKEN_OUT, check_asks, take_out
 from skyhop.linux.held import held
 from skyhop.linux.modules import ALWAYS, BUILD, check_place, keep_build
 from skyhop.linux.registers import BYTES, compiler
@@ -35,6 +35,9 @@ PACKAGE = "linux-source-"
 """What the names of the distribution's source packages begin with."""
 BINARY = "linux"
 CARD = "kernel.json"
+_OF_CARD = {
+    "name": str, "release": str, "source": str, "digest": str, "hz": int, "options": list,
+}  # fmt: skip
 CONFIG = "config"
 OPTION = re.compile(r"(?:CONFIG_)?(?P<key>[A-Z0-9_]+)=(?P<value>[yn]|\d+|\"[^\"\n]*\")")
 NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
@@ -48,6 +51,11 @@ ROOM_BYTES = {"package": 2_500_000_000, "tree": 700_000_000}
 OBJECTS = 1_600
 """About how many files a build compiles, for its progress."""
 
+_HZ = """\
+config HZ
+	int "Ticks in a second"
+"""
+"""Gives it a prompt; its default stays the tree's, which is 100."""
 FRAGMENT = Path(__file__).with_name("guest.config")
 """What is switched on and off beside User-Mode Linux's defaults."""
 
@@ -160,12 +168,11 @@ def remove(name: str) -> None:
     if name not in names:
         there = ", ".join(names) or "none"
         raise InputError(f"kernel: {name} is not built (there: {there})")
-    _remove_all(name)
+    _remove(place for place, called in _places().items() if called == name)
 
 
-def _remove_all(name: str) -> None:
-    """Remove what there is of this name."""
-    for directory in [place for place, called in _places().items() if called == name]:
+def _remove(directories: Iterable[Path]) -> None:
+    for directory in directories:
         try:
             shutil.rmtree(directory)
         except OSError as error:
@@ -199,22 +206,25 @@ def build(
     given = _tree(source) if source else None
     _check_programs()
     with _workplace() as work:
-        _check_room(work, ROOM_BYTES["tree" if source else "package"])
-        tree, said = (given, str(given)) if given else _package(name, work)
+        said = str(given) if given else _fetched(name, work)
         digest = _digest(said, fragment, given)
         place = kernels_directory() / f"{name}-{digest[:12]}"
         if (there := _read(place, name)) and (place / BUILD).exists():
             return there
-        objects, gcc = work / "objects", compiler(work)
+        _check_room(work, ROOM_BYTES["tree" if given else "package"])
+        tree = given or _unpacked(name, work)
+        check_asks(tree)
+        objects = work / "objects"
+        words = [compiler(work), _with_hz(tree, work)]
         release = _compile(
-            tree, objects, gcc, fragment=fragment, options=options, progress=progress
+            tree, objects, words, fragment=fragment, options=options, progress=progress
         )
         config = (objects / ".config").read_text("utf-8")
         hz = re.search(r"^CONFIG_HZ=(\d+)$", config, re.MULTILINE)
         kernel = Kernel(
             name, release, said, digest, int(hz[1]) if hz else 100, list(options), place
         )
-        return _keep(kernel, tree, objects, gcc)
+        return _keep(kernel, tree, objects, words)
 
 
 def _fragment(options: Sequence[str]) -> str:
@@ -274,25 +284,34 @@ def _tree(source: Path) -> Path:
     return source.resolve()
 
 
-def _package(version: str, work: Path) -> tuple[Path, str]:
-    """Unpack a source package; return the tree, and what it is."""
+def _fetched(version: str, work: Path) -> str:
+    """Download a source package; return its name with its version."""
     package = f"{PACKAGE}{version}"
+    command, told = ["apt-get", "download", package], {**os.environ, "LC_ALL": "C"}
     fetched = subprocess.run(
-        ["apt-get", "download", package], cwd=work, capture_output=True, text=True, check=False
+        command, cwd=work, env=told, capture_output=True, text=True, check=False
     ) if shutil.which("apt-get") else None  # fmt: skip
-    found = list(work.glob("*.deb"))
-    if fetched is None or not found:
+    if fetched is None or "Unable to locate package" in fetched.stderr:
         raise InputError(
             f"kernel: there is no package {package} here; give a tree: "
             f"skyhop linux kernel build {version} --source DIRECTORY"
         )
-    said = found[0].name.removesuffix(".deb").replace("%3a", ":")
-    _run(["dpkg-deb", "-x", str(found[0]), str(work / "package")], "cannot unpack the package")
+    found = list(work.glob("*.deb"))
+    if fetched.returncode or not found:
+        last = " ".join(fetched.stderr.split())[-200:]
+        raise RunError(f"kernel: cannot download {package}: {last}")
+    return found[0].name.removesuffix(".deb").replace("%3a", ":")
+
+
+def _unpacked(version: str, work: Path) -> Path:
+    """Unpack the source package that was downloaded; return the tree."""
+    (package,) = work.glob("*.deb")
+    _run(["dpkg-deb", "-x", str(package), str(work / "package")], "cannot unpack the package")
     archives = list((work / "package/usr/src").glob(f"{PACKAGE}*.tar.*"))
     if not archives:
-        raise RunError(f"kernel: {said} holds no tree")
+        raise RunError(f"kernel: {package.stem} holds no tree")
     _run(["tar", "-C", str(work), "-xf", str(archives[0])], "cannot unpack the tree")
-    return work / package, said
+    return work / f"{PACKAGE}{version}"
 
 
 def _digest(said: str, fragment: str, tree: Path | None) -> str:
@@ -306,18 +325,28 @@ def _digest(said: str, fragment: str, tree: Path | None) -> str:
     return of.hexdigest()
 
 
+def _with_hz(tree: Path, work: Path) -> str:
+    """Write what a tree may be configured to, with HZ, which User-Mode Linux has as a constant.
+
+    Returns how make is told of it.
+    """
+    file = work / "Kconfig.guest"
+    file.write_text(f"{(tree / 'Kconfig').read_text('utf-8')}\n{_HZ}", "utf-8")
+    return f"KBUILD_KCONFIG={file}"
+
+
 def _compile(
     tree: Path,
     objects: Path,
-    gcc: str,
+    words: Sequence[str],
     *,
     fragment: str,
     options: Sequence[str],
     progress: Progress,
 ) -> str:
-    """Compile a tree; return the kernel's release."""
+    """Compile a tree with these words for make; return the kernel's release."""
     objects.mkdir()
-    make = ["make", "-C", str(tree), f"O={objects}", "ARCH=um", gcc]
+    make = ["make", "-C", str(tree), f"O={objects}", "ARCH=um", *words]
     _run([*make, "defconfig"], "cannot configure the kernel")
     (objects / "fragment").write_text(fragment, "utf-8")
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(objects)]
@@ -352,7 +381,7 @@ def _compiled(command: list[str], progress: Progress) -> None:
         raise RunError(f"kernel: the build failed; {log} has what it printed")
 
 
-def _keep(kernel: Kernel, tree: Path, objects: Path, gcc: str) -> Kernel:
+def _keep(kernel: Kernel, tree: Path, objects: Path, words: Sequence[str]) -> Kernel:
     """Put a kernel where it is found, whole or not at all, in the place of those of its name."""
     with Scratch(kernels_directory()) as staging:
         staged = staging / "kernel"
@@ -360,21 +389,29 @@ def _keep(kernel: Kernel, tree: Path, objects: Path, gcc: str) -> Kernel:
         take_out(objects / "linux")
         _run(["strip", "-o", str(staged / BINARY), str(objects / "linux")], "cannot strip it")
         shutil.copy(objects / ".config", staged / CONFIG)
-        keep_build(tree, objects, gcc, staged)
+        keep_build(tree, objects, words, staged)
         card = {key: value for key, value in asdict(kernel).items() if key != "directory"}
         (staged / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-        _remove_all(kernel.name)
+        older = [place for place, name in _places().items() if name == kernel.name]
+        if kernel.directory in older:
+            _remove([kernel.directory])
         staged.rename(kernel.directory)
+        # Who is killed before this has both, and finds the one built last.
+        _remove(place for place in older if place != kernel.directory)
     return kernel
 
 
 def _read(directory: Path, name: str) -> Kernel | None:
     """Return the kernel of this name that is in a directory; None: it is damaged."""
     try:
-        of: Mapping[str, object] = json.loads((directory / CARD).read_text("utf-8"))
-        kernel = Kernel(**of, directory=directory)  # type: ignore[arg-type]
-    except (OSError, ValueError, TypeError):
+        of = json.loads((directory / CARD).read_text("utf-8"))
+    except (OSError, ValueError):
         return None
+    if not isinstance(of, dict) or {key: type(value) for key, value in of.items()} != _OF_CARD:
+        return None
+    if not all(isinstance(option, str) for option in of["options"]):
+        return None
+    kernel = Kernel(**of, directory=directory)
     whole = os.access(kernel.binary, os.X_OK) and kernel.config.is_file()
     return kernel if whole and kernel.name == name else None
 

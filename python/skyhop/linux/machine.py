@@ -7,6 +7,7 @@ time there, and waiting takes none here. What it makes lies in the cache until t
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -42,9 +43,11 @@ MEMORY_BYTES = 1 << 30
 STARTS_S = 1_700_000_000
 """What a guest's clock shows as it boots where the scenario does not say when it is: two runs see
 the same."""
+_LATEST_S = 230 * 365 * 86_400
+"""A kernel's clock ends in 2262, and has to have room for what it adds."""
 LAST_LINES = 12
 """Of what a guest printed, so many are kept for when it dies."""
-_PANIC = "Kernel panic"
+_PANIC = "Kernel panic - not syncing: "
 _LAST_WORDS = re.compile(r"reboot: (Power down|System halted)\s*$")
 """A program's last line may lack its end, and have these behind it."""
 _TOLD = re.compile(rf"{PROGRESS} (?P<done>\d+) (?P<total>\d+)")
@@ -88,8 +91,12 @@ _ALWAYS = {
     "PYTHONHASHSEED": "0",
     "POLARS_MAX_THREADS": "1",
 }
-_KEPT = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "PYTHONPATH", "VIRTUAL_ENV")
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """What of this environment decides what programs in the guest find."""
+_KEPT_PLACES = ("XDG_CACHE_HOME", "PYTHONPATH")
+"""Likewise: directories, which may be given from where this process works."""
+_OF_ITS_OWN = ("/dev", "/proc", "/run", "/sys")
+"""Where a guest sees none of this machine's files."""
 
 
 def run(
@@ -131,7 +138,7 @@ def run(
     _core.RunDirectory.reserve(str(place), force).abandon()
     with _watched(observer, has_program=program is not None) as progress, _workplace() as work:
         guest = _Guest(find(kernel_of(loaded)), work, progress, program is not None)
-        status = guest.run(loaded, program, cc)
+        status = guest.run(loaded, program, cc, asked=loaded)
         _take(work / RUN, place, force=force)
     whole = Run(place, keep)
     if status:
@@ -139,17 +146,21 @@ def run(
     return whole
 
 
-def run_aside(scenario: _core.Scenario, directory: Path) -> None:
+def run_aside(scenario: _core.Scenario, directory: Path, asked: _core.Scenario) -> None:
     """Run into an empty directory of the caller's, as `engines.run_aside` does.
+
+    Args:
+        scenario: what is run.
+        directory: where the run comes to.
+        asked: the scenario with its path as the user gave it, which may say when it begins.
 
     Raises:
         InputError: the guest refused the scenario.
         RunError: the guest died.
     """
     with _workplace() as work:
-        _Guest(find(kernel_of(scenario)), work, ignore_progress, has_program=False).run(
-            scenario, None, None
-        )
+        guest = _Guest(find(kernel_of(scenario)), work, ignore_progress, has_program=False)
+        guest.run(scenario, asked=asked)
         for file in (work / RUN).iterdir():
             try:
                 shutil.copyfile(file, directory / file.name)
@@ -196,7 +207,15 @@ def _workplace() -> Iterator[Path]:
     except OSError as error:
         raise cache_error(guests, error) from error
     with scratch as work:
+        _check_seen(work)
         yield work
+
+
+def _check_seen(directory: Path) -> None:
+    """Make sure that a guest sees a directory's files."""
+    hidden = [place for place in _OF_ITS_OWN if directory.resolve().is_relative_to(place)]
+    if hidden:
+        raise InputError(f"{directory}: a guest has {hidden[0]} of its own; use another directory")
 
 
 @dataclass
@@ -209,8 +228,17 @@ class _Guest:
     progress: Progress
     has_program: bool
 
-    def run(self, scenario: _core.Scenario, program: Program | None, cc: str | None) -> int | None:
+    def run(
+        self,
+        scenario: _core.Scenario,
+        program: Program | None = None,
+        cc: str | None = None,
+        *,
+        asked: _core.Scenario,
+    ) -> int | None:
         """Boot, and wait for the end; return the program's exit status, None without one."""
+        starts_ns = _starts_ns(json.loads(asked.to_json()))
+        _check_seen(Path.cwd())
         options: _core.EngineOptions = {
             "client": list(program.client) if program else None,
             "server": program.server if program else None,
@@ -233,8 +261,7 @@ class _Guest:
             "modules": [str(file) for file in self._modules(scenario, options)],
         }
         self._write(JOB, json.dumps(job))
-        resolved = json.loads(scenario.to_json())
-        last = self._boot(_starts_ns(resolved), resolved["run"]["seed"])
+        last = self._boot(starts_ns, json.loads(scenario.to_json())["run"]["seed"])
         return self._outcome(last)
 
     def _modules(self, scenario: _core.Scenario, options: _core.EngineOptions) -> list[Path]:
@@ -261,7 +288,7 @@ class _Guest:
             ):
                 if processor is not None:
                     os.sched_setaffinity(guest.pid, {processor})
-                for line in guest.stdout or ():
+                for line in _lines(guest):
                     self._follow(line, last)
         except KeyboardInterrupt:
             raise InterruptedRunError("interrupted; nothing was kept", None) from None
@@ -278,15 +305,17 @@ class _Guest:
         if line.strip():
             last.append(line.strip())
         if self.has_program:
-            sys.stdout.write(_LAST_WORDS.sub("", line))
-            sys.stdout.flush()
+            _pass_on(_LAST_WORDS.sub("", line))
 
     def _write_init(self) -> None:
         """Write the guest's first program."""
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ} | _ALWAYS
-        environment = "\n".join(f"export {name}={shlex.quote(text)}" for name, text in kept.items())
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        places = {name: os.environ[name] for name in _KEPT_PLACES if os.environ.get(name)}
+        kept |= {name: os.pathsep.join(map(os.path.abspath, text.split(os.pathsep)))
+                 for name, text in places.items()}  # fmt: skip
+        lines = (f"export {name}={shlex.quote(text)}" for name, text in (kept | _ALWAYS).items())
         text = _INIT.format(
-            environment=environment,
+            environment="\n".join(lines),
             python=shlex.quote(sys.executable),
             directory=shlex.quote(str(self.directory)),
             power_off=_POWER_OFF,
@@ -310,10 +339,13 @@ class _Guest:
         try:
             free = os.statvfs("/dev/shm")
             has_room = free.f_bavail * free.f_frsize > 2 * MEMORY_BYTES
+            may_run = not free.f_flag & os.ST_NOEXEC
         except OSError:
-            has_room = False
-        # Its own choice is /dev/shm; a full one would kill it.
-        return environment if has_room else environment | {"TMPDIR": str(self.directory)}
+            has_room = may_run = False
+        # Its own choice is /dev/shm; a full one, or one where nothing may be run, would kill it.
+        return (
+            environment if has_room and may_run else environment | {"TMPDIR": str(self.directory)}
+        )
 
     def _outcome(self, last: Sequence[str]) -> int | None:
         """Return the program's exit status, or raise what the guest raised."""
@@ -352,4 +384,27 @@ def _starts_ns(scenario: dict[str, Any]) -> int:
         at_s = int(datetime.fromisoformat(str(start)).timestamp())
     except ValueError:
         at_s = STARTS_S
+    if not 0 <= at_s < _LATEST_S:
+        raise InputError(f"path.start: {start}: a guest's clock can only show 1970 to 2200")
     return at_s * 1_000_000_000
+
+
+def _lines(guest: subprocess.Popen[str]) -> Iterator[str]:
+    """Yield what a guest prints, whatever its lines end in, and also what is no text."""
+    if isinstance(guest.stdout, io.TextIOWrapper):
+        guest.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")
+    yield from guest.stdout or ()
+
+
+def _pass_on(text: str) -> None:
+    """Print what a program has printed."""
+    try:
+        if hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        else:
+            # A notebook's takes text alone.
+            sys.stdout.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads on; the run is wanted all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,10 +9,12 @@ was made of.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +43,8 @@ ALWAYS = (
 """What every build of a module reads beside headers."""
 CONTROL = re.compile(r"^CONFIG_TCP_CONG_(?!ADVANCED)(\w+)=y$", re.MULTILINE)
 """A congestion control in a kernel's configuration."""
+OTHER_NAMES = {"hstcp": "highspeed"}
+"""What the configuration calls otherwise than sockets do."""
 HEADER = re.compile(r"^  (\S+\.h)(?: \\)?$", re.MULTILINE)
 """A line of what kbuild notes of an object: a file that it depends on."""
 
@@ -52,6 +56,8 @@ HAS_TX_START = (
 """A line of a makefile of the kernel's: patched trees may have it whatever they call themselves."""
 ERROR = re.compile(r"\b(error|ERROR): ")
 """In what the compiler and the kernel's build say."""
+RECENT_S = 3600
+"""A module that was made since may be wanted yet."""
 SYS_FINIT_MODULE = 313
 """asm/unistd_64.h"""
 
@@ -116,7 +122,8 @@ def _is_kernels(kernel: Kernel, cc: str) -> bool:
 
 def _own(kernel: Kernel) -> list[str]:
     """Return the congestion controls that a kernel has been built with."""
-    return ["reno", *map(str.lower, CONTROL.findall(kernel.config.read_text("utf-8")))]
+    found = map(str.lower, CONTROL.findall(kernel.config.read_text("utf-8")))
+    return ["reno", *(OTHER_NAMES.get(name, name) for name in found)]
 
 
 def _can_compile(kernel: Kernel) -> bool:
@@ -128,16 +135,19 @@ def _place(kernel: Kernel, source: Source) -> Path:
 
 
 def _keep(made: Path, place: Path) -> None:
-    """Put a module where it is found, whole or not at all, in the place of its earlier ones."""
+    """Put a module where it is found, whole or not at all, in the place of its older ones."""
     try:
         place.parent.mkdir(exist_ok=True)
-        staged = place.with_name(f".{place.name}-{os.getpid()}")
-        shutil.copy(made, staged)
-        staged.rename(place)
-        older = place.name.rpartition("-")[0]
-        for other in place.parent.glob(f"{older}-*.ko"):
-            if other != place:
-                other.unlink(missing_ok=True)
+        with Scratch(place.parent) as staging:
+            staged = staging / place.name
+            shutil.copy(made, staged)
+            staged.rename(place)
+        of_name = place.name.rpartition("-")[0]
+        for other in set(place.parent.glob(f"{of_name}-*.ko")) - {place}:
+            # A guest that another process is about to boot may be given it, or that removes it.
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - other.stat().st_mtime > RECENT_S:
+                    other.unlink()
     except OSError as error:
         raise RunError(f"{place}: {error.strerror or error}") from error
 
@@ -197,13 +207,13 @@ def _make(words: Sequence[str], files: str) -> None:
         raise InputError(f"{files}: does not compile as a module of the guest's kernel: {first}")
 
 
-def keep_build(tree: Path, objects: Path, gcc: str, place: Path) -> None:
+def keep_build(tree: Path, objects: Path, words: Sequence[str], place: Path) -> None:
     """Keep of a kernel's build what its modules are compiled with: nothing where it takes none.
 
     Args:
         tree: the kernel's source.
         objects: where it was built.
-        gcc: how make was told of the compiler.
+        words: how make was told of the compiler, and of what the tree may be configured to.
         place: the kernel's directory.
 
     Raises:
@@ -217,7 +227,7 @@ def keep_build(tree: Path, objects: Path, gcc: str, place: Path) -> None:
         raise RunError(f"kernel: this skyhop has no cc/{SAMPLE}.c")
     if not (objects / "Module.symvers").exists():
         shutil.copy(objects / "vmlinux.symvers", objects / "Module.symvers")
-    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), gcc]
+    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), *words]
     with Scratch(place) as work:
         try:
             _make([*kbuild, "modules_prepare"], "the kernel")

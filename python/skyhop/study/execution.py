@@ -90,7 +90,7 @@ def _measured(
     if recipe.engine == "linux":
         from skyhop.linux import run_aside as run_in_guest
 
-        run_in_guest(scenario, staged)
+        run_in_guest(scenario, staged, asked)
     elif recipe.keep == "rows" and not recipe.metrics.needs_series:
         return recipe.metrics.rows_of(summary_with(recipe.engine, scenario, path))
     else:

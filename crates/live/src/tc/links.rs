@@ -34,11 +34,11 @@ struct Losses {
 }
 
 impl Losses {
-    /// So many have been lost until now.
+    /// So many have been lost: until now, or until somebody asked whose answer comes late.
     fn have_become(&mut self, drops: u64) {
         let since = drops.saturating_sub(self.seen);
         self.drops[self.takes_all.unwrap_or(LossReason::Loss)] += since;
-        self.seen = drops;
+        self.seen = self.seen.max(drops);
     }
 }
 
@@ -172,4 +172,24 @@ fn follow(links: &TcLinks, plan: &TcPlan, clock: RunClock, stop: &Stop) -> Resul
     }
     // That it has ended before it is told to means that it has failed.
     sleep_until(clock, Instant::NEVER, stop).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_counted_once_though_answers_overtake_each_other() {
+        let mut losses = Losses::default();
+        for drops in [5, 3, 6] {
+            losses.have_become(drops);
+        }
+        assert_eq!(losses.drops[LossReason::Loss], 6);
+        losses.takes_all = Some(LossReason::Outage);
+        losses.have_become(8);
+        assert_eq!(
+            [LossReason::Loss, LossReason::Outage].map(|reason| losses.drops[reason]),
+            [6, 2]
+        );
+    }
 }

@@ -120,7 +120,7 @@ def run(
     print_whereabouts(result, output)
 
 
-def _offer_to_build(scenario: str, sets: Sequence[str]) -> None:
+def _offer_to_build(scenario: Path, sets: Sequence[str]) -> None:
     """Ask whether to build the first kernel, where any would do and there is somebody to ask."""
     from skyhop import linux
     from skyhop.data.scenarios import load_scenario

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -90,6 +91,36 @@ def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) ->
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered", "says"),
+    [
+        ((), True, "kernel: none is built"),
+        (("--kernel", "mine"), False, "kernel: mine is not built"),
+        (("--set", "linux.kernel=mine"), False, "kernel: mine is not built"),
+        (("--set", "link.rates=1"), False, "link.rates"),
+    ],
+)
+@pytest.mark.usefixtures("cache")
+def test_a_first_kernel_is_offered_where_it_would_do(
+    scenario: Path, words: tuple[str, ...], offered: bool, says: str
+) -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+    with subprocess.Popen(
+        [*skyhop_command(), "linux", str(scenario), *words], stdin=theirs, stderr=theirs
+    ) as running:
+        os.close(theirs)
+        said = b""
+        # The terminal's other end is closed: an error of the system's.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 1 << 16):
+                said += part
+    os.close(ours)
+    assert running.returncode == 2
+    assert (b"build Linux 6.12 now" in said) == offered
+    assert says in said.decode()
 
 
 def test_a_build_says_where_it_cannot_work(

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,26 @@ def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None
     one.write_text("int x", "utf-8")
     with pytest.raises(CompileError):
         Source.of(str(one))
+
+
+def test_only_older_modules_that_nobody_waits_for_give_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = stood_in(tmp_path / "cache", "CONFIG_MODULES=y\n")
+    (kernel.directory / "build").mkdir()
+    (kernel.directory / "build" / "Makefile").touch()
+    (tmp_path / "skyhop_satcp.ko").touch()
+    monkeypatch.setattr("skyhop.linux.modules._compiled", lambda *_: nullcontext(tmp_path))
+    kept = kernel.directory / "modules"
+    kept.mkdir()
+    for name in ("skyhop_satcp-old.ko", "skyhop_satcp-new.ko", "skyhop_satcp2-old.ko"):
+        (kept / name).touch()
+        if "old" in name:
+            os.utime(kept / name, (0, 0))
+    (place,) = modules_of(kernel, ["skyhop:satcp"])
+    assert {file.name for file in kept.iterdir()} == {
+        place.name, "skyhop_satcp-new.ko", "skyhop_satcp2-old.ko",
+    }  # fmt: skip
 
 
 def stood_in(cache: Path, config: str) -> Kernel:

@@ -116,17 +116,14 @@ def damaged() -> dict[Path, str]:
 
 
 def find(name: str | None) -> Kernel:
-    """Return the kernel of this name, or without one that which was built last of all.
+    """Return the kernel of this name, or without one any: of several that which was built last.
 
     Raises:
         InputError: there is none, or it is damaged.
     """
-    kernels = built()
-    if name is None and kernels:
+    kernels = [kernel for kernel in built() if name in (None, kernel.name)]
+    if kernels:
         return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
-    for kernel in kernels:
-        if kernel.name == name:
-            return kernel
     for directory, called in damaged().items():
         if name in (None, called):
             raise InputError(f"kernel: {directory}: is damaged; {how_to_mend(called)}")

@@ -120,7 +120,7 @@ def run(
         program: what to run instead of the scenario's flows; what it prints is printed here.
         cc: the default congestion control inside the namespaces; cubic where not given.
         force: use `output` even if it is not empty.
-        observer: is told how far the run is; a bar where not given.
+        observer: is told how far the run is, but for a program's; a bar where not given.
 
     Raises:
         InputError: scenario, kernel, program or output are wrong.
@@ -339,13 +339,11 @@ class _Guest:
         try:
             free = os.statvfs("/dev/shm")
             has_room = free.f_bavail * free.f_frsize > 2 * MEMORY_BYTES
-            may_run = not free.f_flag & os.ST_NOEXEC
+            is_fit = has_room and not free.f_flag & os.ST_NOEXEC
         except OSError:
-            has_room = may_run = False
+            is_fit = False
         # Its own choice is /dev/shm; a full one, or one where nothing may be run, would kill it.
-        return (
-            environment if has_room and may_run else environment | {"TMPDIR": str(self.directory)}
-        )
+        return environment if is_fit else environment | {"TMPDIR": str(self.directory)}
 
     def _outcome(self, last: Sequence[str]) -> int | None:
         """Return the program's exit status, or raise what the guest raised."""

@@ -144,7 +144,7 @@ def _keep(made: Path, place: Path) -> None:
             staged.rename(place)
         of_name = place.name.rpartition("-")[0]
         for other in set(place.parent.glob(f"{of_name}-*.ko")) - {place}:
-            # A guest that another process is about to boot may be given it, or that removes it.
+            # Another process may be about to boot a guest with it, or to remove it, too.
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - other.stat().st_mtime > RECENT_S:
                     other.unlink()

@@ -63,16 +63,21 @@ class Need:
     metric: str
     unit: str
     where: Mapping[str, object]
+    note: str = ""
+    """What a reader has to know who compares the table with the picture."""
 
 
 NEEDS = (
     Need("A bulk transfer, alone", "the most goodput", "used", "Mbit/s", ALONE),
     Need(
         "An interactive user",
-        f"the least delay inflation (95th percentile) with {ENOUGH:.0%} of the best goodput",
+        "the least delay inflation (95th percentile) "
+        f"with {100 * ENOUGH:.0f} % of the best goodput",
         "inflation_p95",
         "",
         ALONE,
+        "The picture has means; here it is the 95th percentile that counts, of those alone that "
+        "have enough goodput.",
     ),
     Need(
         "A neighbour with Cubic",
@@ -80,6 +85,8 @@ NEEDS = (
         "share",
         "%",
         BESIDE,
+        "Next to half is judged run by run: who has 30 % and 70 % by turns is not even, whatever "
+        "the mean.",
     ),
 )
 
@@ -111,7 +118,9 @@ def page(done: StudyRun, links: Links) -> str:
     lines += ["![Delay inflation alone behind FIFO](which-sender-delay.png)\n"]
     lines += ["![Share beside Cubic behind FIFO](which-sender-share.png)\n"]
     for need in NEEDS:
-        lines += [f"## {need.who}: {need.what}\n", *best_table(results, need, queues, links)]
+        lines += [f"## {need.who}: {need.what}\n"]
+        lines += [f"{need.note}\n"] if need.note else []
+        lines += best_table(results, need, queues, links)
     lines += ["## Which queue: what each does to all senders\n"]
     lines += queue_table(results, queues, links)
     return "\n".join(lines)

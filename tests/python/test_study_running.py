@@ -399,6 +399,10 @@ def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> Non
     shown = json.loads(skyhop("study", "show", "study.toml", "--json").stdout)
     assert (shown["runs"], shown["distinct"]) == (8, 8)
     assert "BBR" in skyhop("study", "show", "study.toml").stdout
+    # Commas in a value are not those between values.
+    points = {"none, or nearly": {"link.loss": "0 %"}, "some": {"link.loss": "1 %"}}
+    write(tmp_path / "other.toml", axis=[{"name": "loss", "points": points}])
+    assert "none, or nearly; some" in skyhop("study", "show", "other.toml").stdout
     assert skyhop("study", "list").returncode == 0
     wrong = skyhop("study", "run", "missing", "-o", "out")
     assert wrong.returncode == 2

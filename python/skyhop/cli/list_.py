@@ -84,7 +84,7 @@ def cc(as_json: Json = False) -> None:
 
 @app.command()
 def qdiscs(as_json: Json = False) -> None:
-    """List the queue disciplines of the link, with their parameters and defaults."""
+    """List the queue disciplines of the link, with the parameters that have a default."""
     from skyhop import _core
 
     _print_with_parameters(_core.list_qdiscs(), as_json=as_json)

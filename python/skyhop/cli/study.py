@@ -178,13 +178,18 @@ def show(source: Source, as_json: Json = False) -> None:
         return
     print(f"{study.file.title}\n{study.file.question}")
     rows = [
-        {"axis": axis["name"], "values": ", ".join(axis["values"])} for axis in description["axes"]
+        {"axis": axis["name"], "values": _listed(axis["values"])} for axis in description["axes"]
     ]
     print_rows(rows, as_json=False)
     print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
     print(f"{description['runs']} runs, {distinct} of them distinct")
     for place in places_of(planned):
         print_note(place)
+
+
+def _listed(values: list[str]) -> str:
+    """Write values after each other; commas in them are not those between them."""
+    return ("; " if any("," in value for value in values) else ", ").join(values)
 
 
 def study_rows() -> list[dict[str, str]]:

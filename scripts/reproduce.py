@@ -21,6 +21,7 @@ from reference import found
 
 from skyhop.analysis.tables import Table
 from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.files import write_file
 from skyhop.data.progress import progress_bar
 from skyhop.data.quantities import seconds
 from skyhop.errors import RunError, SkyhopError
@@ -101,10 +102,15 @@ class Reproduced:
 
 def main() -> int:
     """Run the studies and write the page."""
-    measured_paths.make()
-    known = [entry.name for entry in list_studies() if is_whole(find_study(entry.name))]
+    try:
+        measured_paths.make()
+        known = [entry.name for entry in list_studies() if is_whole(find_study(entry.name))]
+    except (SkyhopError, OSError) as error:
+        print_error(str(error))
+        return 1
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="STUDY", help=f"{', '.join(known)}; or all")
+    every = f"{', '.join(known)}; all of them where none is given"
+    parser.add_argument("names", nargs="*", metavar="STUDY", help=every)
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core where not given")
     arguments = parser.parse_args()
     ran = []
@@ -120,7 +126,7 @@ def main() -> int:
             left.done(name, ran[-1].took_s)
             # What has been run stands there, whatever becomes of the rest.
             write_page(ran[-1])
-    except SkyhopError as error:
+    except (SkyhopError, OSError) as error:
         print_error(str(error))
         return 1
     except KeyboardInterrupt:
@@ -220,7 +226,9 @@ def timed(name: str) -> Iterator[None]:
 def time_taken(name: str) -> float | None:
     """Return for how long a study has been run, in s; None where nobody has written that down."""
     file = took_file(name)
-    return float(file.read_text("utf-8")) if file.exists() else None
+    text = file.read_text("utf-8") if file.exists() else ""
+    # A full disk leaves it empty.
+    return float(text) if text else None
 
 
 def took_file(name: str) -> Path:
@@ -295,17 +303,20 @@ def write_page(study: Reproduced) -> None:
     )
     sections[name] = "\n".join([mark, *section(study)])
     ordered = [sections[entry.name] for entry in list_studies() if entry.name in sections]
-    PAGE.write_text("\n".join([HEAD, *overview(ordered), *ordered]), "utf-8")
+    # What stands there of other studies stands nowhere else: it is whole at any moment.
+    write_file(PAGE, "\n".join([HEAD, *overview(ordered), *ordered]).encode())
     if name == which_sender.STUDY:
         further = {
             label: anchor(load_study(find_study(of)).file.title)
             for label, of in which_sender.FURTHER.items()
         }
         links = which_sender.Links(anchor(study.done.study.file.title), further)
-        ANSWER.write_text(which_sender.page(study.done, links), "utf-8")
+        write_file(ANSWER, which_sender.page(study.done, links).encode())
     for picture in PICTURES.get(name, ()):
         drawn = figures_directory(RUNS / name / "report.html")
-        (ROOT / "docs" / picture.file).write_bytes(next(drawn.glob(picture.figure)).read_bytes())
+        # There is none where its runs failed.
+        for figure in drawn.glob(picture.figure):
+            write_file(ROOT / "docs" / picture.file, figure.read_bytes())
 
 
 @cache
@@ -392,7 +403,7 @@ def section(study: Reproduced) -> Iterator[str]:
 
 def numbers(result: ClaimResult) -> str:
     """Write what each comparison of a claim came to, and its note; nothing where it has none."""
-    if result.claim.cannot_be_told:
+    if result.unasked:
         return ""
     found = []
     for finding in result.findings:

@@ -157,6 +157,9 @@ def test_times_of_all_goes_count_and_those_that_run_nothing_do_not(
     with reproduce.timed("second"):
         (tmp_path / "studies" / "second" / "runs" / "a").mkdir(parents=True)
     assert reproduce.time_taken("second") is None
+    # What a full disk leaves.
+    reproduce.took_file("third").touch()
+    assert reproduce.time_taken("third") is None
 
 
 def test_a_build_is_what_decides_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

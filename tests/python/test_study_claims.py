@@ -38,6 +38,7 @@ def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
     [
         "__import__('os').system('true')", "().__class__", "goodput.real", "[1][0]", "lambda: 1",
         "(1 for x in ())", "9**9**9", "f'{1}'", "'text'", "goodput('cubic')", "goodput(**{})",
+        "goodput(cc={[]: 1})", "goodput(cc={[1]})",
         "goodput(cc=print)", "x if y else z", "1 < 'a'", "(1 < 2) + 1", "not 1", "a and b", "True",
         "1 if", "", "abs(1, 2)", "min()", "1 in 2", "(" * 500 + "1" + ")" * 500, "1" * 400,
     ],
@@ -136,6 +137,40 @@ def test_what_is_within_chance_is_said(check: str, data: dict[str, list[float]],
     (result,) = judge(study.claims, made_up(study, data))
     assert verdict_text(result) == said
     assert result.within_chance == ("within chance" in said)
+
+
+def test_a_claim_whose_runs_failed_cannot_be_told() -> None:
+    checks = [f"goodput({chosen}) > 1" for chosen in ("", 'cc="bbr"', 'cc="bbr", seed=1', "seed=2")]
+    study = load_study(content(claim=[{"text": "…", "check": check} for check in checks]))
+    found = made_up(study, NEAR)
+    failed = Results(found.frame, found.metrics, [{"cc": "bbr", "loss": "1 %", "seed": 2}])
+    verdicts = [result.verdict for result in judge(study.claims, failed)]
+    assert verdicts == ["cannot be told", "cannot be told", "holds", "cannot be told"]
+    said = verdict_text(judge(study.claims, failed)[0])
+    assert said == "cannot be told"
+    assert "goodput(): 1 of its runs failed" in judge(study.claims, failed)[0].findings[0].why
+
+
+def test_flows_of_a_run_are_no_samples_of_their_own() -> None:
+    """What one of two has more of a link, the other has less: pairs are compared."""
+    from scipy import stats
+
+    source = np.random.default_rng(3)
+    shares = 50 + source.normal(2, 3, 10)
+    study = load_study(
+        content(claim=[{"text": "…", "check": "goodput(flow=0) > goodput(flow=1)"}], axis=[])
+    )
+    rows = [
+        {"seed": seed, "run": f"{seed}", "flow": flow, "goodput_bps": 1e6 * mbps}
+        for seed, share in enumerate(shares, start=1)
+        for flow, mbps in enumerate((share, 100 - share))
+    ]
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    (result,) = judge(study.claims, results)
+    (comparison,) = result.findings[0].comparisons
+    pairs = stats.ttest_rel(shares, 100 - shares).confidence_interval()
+    found = (comparison.interval.low, comparison.interval.high)
+    assert found == pytest.approx((pairs.low, pairs.high))
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,16 @@ import pytest
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs_program
 from small_study import content
 
 import skyhop
 from skyhop.data.scenarios import load_scenario
+from skyhop.data.templates import template
 from skyhop.errors import InputError
 from skyhop.study import load_study, run_study
 from skyhop.study.axes import expand
+from skyhop.study.catalogue import find_study
 from skyhop.study.file import Axis, StudyFile, parse_study
 
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta"])
@@ -119,6 +122,57 @@ def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
         skyhop.path(kind="fixed", rtt=rtt, duration="3 s").write(file)
         ids.append([run.run_id for run in load_study(content(scenario=scenario)).runs()])
     assert not set(ids[0]) & set(ids[1])
+
+
+FILM = """\
+description = "two tracks"
+source = "made up"
+chunk = "4 s"
+chunks = 2
+[[track]]
+bitrate = "300 kbit/s"
+[[track]]
+bitrate = "{top} kbit/s"
+"""
+
+
+def test_a_film_is_part_of_what_is_run(tmp_path: Any) -> None:
+    file = tmp_path / "lecture.toml"
+    scenario = content()["scenario"]
+    scenario["flow"] = [{"app": {"kind": "dash", "film": str(file)}}]
+    video = {"data": "seconds.parquet", "film": str(file), "controller": "bola", "every": "3 min"}
+    by_rate = content(engine="video", video=video, axis=[])
+    del by_rate["scenario"]
+    ids = []
+    for top in (900, 2000):
+        file.write_text(FILM.format(top=top), "utf-8")
+        studies = [content(scenario=scenario), by_rate]
+        ids.append([run.run_id for study in studies for run in load_study(study).runs()])
+    assert not set(ids[0]) & set(ids[1])
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Any) -> None:
+    needs_program("cc")
+    files = [tmp_path / name / "idea.c" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(template(file), "utf-8")
+    scenario = content()["scenario"]
+    scenario["flow"] = [{"cc": str(file)} for file in files]
+    study = content(scenario=scenario, axis=[])
+    ids = []
+    for changed in (None, *files):
+        if changed is not None:
+            changed.write_text(changed.read_text("utf-8") + "/* changed */\n", "utf-8")
+        ids.append(next(load_study(study).runs()).run_id)
+    assert len(set(ids)) == 3
+
+
+def test_who_plays_films_is_part_of_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load_study(find_study("t3p-video"))
+    before = next(study.runs()).run_id
+    monkeypatch.setattr("skyhop.study.plan.core_digest", lambda: "another")
+    assert next(study.runs()).run_id != before
 
 
 def test_a_file_that_a_link_names_is_part_of_what_is_run(tmp_path: Any) -> None:

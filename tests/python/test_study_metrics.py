@@ -23,6 +23,7 @@ from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study
 from skyhop.study.file import Metric
 from skyhop.study.metrics import MetricSet
+from skyhop.study.series import samples_of
 
 DURATION_S = 8
 STARTS_S = (0.0, 1.0, 2.5)
@@ -309,6 +310,15 @@ def test_throughput_is_what_the_paths_link_delivers(directory: Path) -> None:
     # A link has one, whichever of its flows is asked.
     assert measure(directory, **keys)[1:] == [pytest.approx(np.mean(inside))] * 2
     assert max(inside) <= 10 * 1.01
+
+
+def test_throughput_of_a_flow_that_begins_late_is_of_its_samples(directory: Path) -> None:
+    record = run_record(Run(directory))
+    first, late = (samples_of(record, flow, "throughput") for flow in (0, 2))
+    assert late[0][0] >= 2.5
+    # Both are the link's.
+    of_first = dict(zip(first[0].round(6), first[1], strict=True))
+    assert late[1][0] == pytest.approx(of_first[late[0].round(6)[0]])
 
 
 def test_throughput_goes_the_flows_way(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,13 +186,16 @@ def test_verdicts_are_there_for_a_paper(reported: Path) -> None:
     assert 'href="report-figures/claims.tex"' in page
 
 
-def made_up(goodput_mbps: dict[str, list[float]], **changes: Any) -> tuple[Study, Results]:
+def made_up(
+    goodput_mbps: Mapping[str, Sequence[float | None]], **changes: Any
+) -> tuple[Study, Results]:
     study = load_study(content(**changes))
     rows = [
-        {"cc": cc, "loss": "1 %", "seed": seed, "run": f"{cc}{seed}", "goodput_bps": 1e6 * value}
+        {"cc": cc, "loss": "1 %", "seed": seed, "run": f"{cc}{seed}",
+         "goodput_bps": None if value is None else 1e6 * value}
         for cc, values in goodput_mbps.items()
         for seed, value in enumerate(values)
-    ]
+    ]  # fmt: skip
     return study, Results(dataset(rows, numeric_axes(study.file)), study.metrics)
 
 
@@ -205,6 +208,28 @@ def test_a_comparison_counts_what_there_is() -> None:
     assert (bbr["mean"], bbr["difference"], bbr["effect"]) == (21.5, 10, "very large")
     assert bbr["p"] < 0.001
     assert made.table.rows[1][-3] == "< 0.0001" or made.table.rows[1][-3].startswith("0.")
+
+
+def test_a_comparison_with_nothing_has_no_difference() -> None:
+    study, results = made_up({"cubic": [10, 11], "bbr": [None, None]})
+    panel = ComparisonPanel(kind="comparison", title="", metric="goodput", by="cc", against="cubic")
+    bbr = comparison_table(panel, study, results).data.row(1, named=True)
+    assert (bbr["runs"], bbr["mean"], bbr["difference"]) == (0, None, None)
+
+
+def test_a_comparison_along_numbers_knows_its_reference() -> None:
+    axis = {"name": "flows", "key": "flow.0.count", "values": [1, 2]}
+    study = load_study(content(axis=[axis]))
+    rows = [
+        {"flows": flows, "seed": seed, "run": f"{flows}{seed}", "flow": 0,
+         "goodput_bps": 1e6 * flows}
+        for flows in (1, 2) for seed in (1, 2)
+    ]  # fmt: skip
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    panel = ComparisonPanel(kind="comparison", title="", metric="goodput", by="flows", against=1)
+    made = comparison_table(panel, study, results)
+    assert made.data.get_column("name").to_list() == ["1 (reference)", "2.0"]
+    assert made.data.row(1, named=True)["difference"] == 1
 
 
 def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:

@@ -48,9 +48,9 @@ class Difference:
 
     name: str
     count: int
-    mean: float
-    difference: float
-    """Mean minus the reference's mean."""
+    mean: float | None
+    difference: float | None
+    """Mean minus the reference's mean; None where one of them has no known value."""
     welch: Test | None
     """None for single values, and where no value differs from its sample's others."""
     student: Test | None
@@ -266,11 +266,12 @@ def differences(samples: Mapping[str, FloatArray], against: str) -> list[Differe
 def _difference(
     name: str, values: FloatArray, reference: FloatArray, comparisons: int
 ) -> Difference:
+    own, other = mean(values), mean(reference)
     return Difference(
         name=name,
         count=len(values),
-        mean=mean(values) or 0.0,
-        difference=(mean(values) or 0.0) - (mean(reference) or 0.0),
+        mean=own,
+        difference=None if own is None or other is None else own - other,
         welch=_t_test(values, reference, comparisons, alike=False),
         student=_t_test(values, reference, comparisons, alike=True),
         cohens_d=cohens_d(values, reference),

@@ -120,6 +120,10 @@ def place_notes(resolved: Mapping[str, Any]) -> list[str]:
     return [note for note in map(taken_as, dict.fromkeys(ends)) if note is not None]
 
 
+PATH_FILES = ("constellation", "gateways", "pops", "file")
+"""Keys of a path that may name a file."""
+
+
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return every path of a checked scenario by its key: `path`, `links.NAME.path`."""
     of_links = {

@@ -6,6 +6,7 @@ Each takes as long as the film, and they go on one after the other.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skyhop import _core
 from skyhop.data.quantities import seconds
+from skyhop.data.scenarios import PATH_FILES, path_sections
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Duration
-from skyhop.study.films import SESSION_METRICS, by_every_qoe
+from skyhop.study.films import SESSION_METRICS, by_every_qoe, own_films
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 from skyhop.study.prediction import find_data, resolved_of
 
 LAYOUT = 1
 """Counts up when sessions change, so that finished runs are made again."""
-IS_LIVE = True
+IS_LIVE = NEEDS_CORE = True
 
 METRICS: tuple[MetricInfo, ...] = (
     *SESSION_METRICS,
@@ -105,9 +107,12 @@ def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Asked:
 
 
 def data_of(asked: Asked) -> Sequence[str]:
-    """Return which data a run needs: the film, where it is not one of skyhop's."""
-    is_shipped = asked.table.film in [entry.name for entry in _core.list_films()]
-    return [] if is_shipped else [asked.table.film]
+    """Return which data a run needs: a film that is not one of skyhop's, and its path's files."""
+    paths = path_sections(json.loads(asked.scenario(seed=1).to_json())).values()
+    named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
+    beside = Path(asked.origin).parent
+    files = [name for name in named if os.path.isfile(find_data(name, beside))]  # noqa: PTH113
+    return [*own_films(asked.table.film), *files]
 
 
 def rows_of(metrics: MetricSet, asked: Asked, seed: int, _beside: Path) -> list[dict[str, Any]]:

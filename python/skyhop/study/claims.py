@@ -47,7 +47,7 @@ class Finding:
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
     why: str = ""
-    """Why it cannot be told."""
+    """Why it cannot be told, where it cannot."""
     within_chance: bool = False
     """Whether the verdict hangs on a difference whose interval holds zero."""
 
@@ -66,6 +66,12 @@ class ClaimResult:
         if "does not hold" in verdicts:
             return "does not hold"
         return "cannot be told" if "cannot be told" in verdicts else "holds"
+
+    @property
+    def unasked(self) -> str:
+        """Why nothing was asked of the results, such as a sender that is not here; or nothing."""
+        whys = {finding.why for finding in self.findings}
+        return self.claim.cannot_be_told if self.claim.cannot_be_told in whys else ""
 
     @property
     def within_chance(self) -> bool:
@@ -208,7 +214,8 @@ _DRAWS, _SEED = 1000, 1
 class _Runs:
     """The runs that an expression asks for at one of a claim's values.
 
-    Calls that choose the same runs share them: what one metric loses with a run, so does the other.
+    Calls that choose the same runs share them, whichever flows of them they ask for: what one
+    metric, or one flow, loses with a run, so does the other.
 
     Attributes:
         parts: by choice, into how many parts its runs fall, of which one is left out at a time; a
@@ -221,20 +228,28 @@ class _Runs:
     def __init__(self, results: Results, at: Mapping[str, object]) -> None:
         self._results = results
         self._at = at
-        self._values: dict[tuple[str, str, int], FloatArray] = {}
+        self._values: dict[str, FloatArray] = {}
         self.parts: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         self.are_means = self.are_medians = True
 
     def call(self, name: str, selected: Selected) -> float:
-        """Return what a call is worth."""
+        """Return what a call is worth.
+
+        Raises:
+            UnknownValueError: one of its runs failed, or none has it.
+        """
         stat = selected.get("stat", "mean")
         self.are_means &= stat in ("mean", "pooled_mean")
         self.are_medians &= stat in ("mean", "median")
         chosen = {**self._at, **selected}
+        failed = self._results.failed_in(chosen)
+        if failed:
+            told = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
+            raise UnknownValueError(f"{name}({told}): {failed} of its runs failed")
         group = self._group(chosen)
         values = self._results.values_called(name, chosen)
-        self._values[name, group, values.ndim] = values
+        self._values[self._call(name, chosen)] = values
         self.parts[group] = min(len(values), self.parts.get(group, _MOST_PARTS))
         self.counts[group] = max(len(values), self.counts.get(group, 0))
         return self._results.worth(name, chosen, values)
@@ -243,8 +258,7 @@ class _Runs:
         """Return what a call that was made is worth without one part of a choice's runs."""
         chosen = {**self._at, **selected}
         group = self._group(chosen)
-        pools = chosen.get("stat") in POOLED_STATS
-        values = self._values[name, group, 2 if pools else 1]
+        values = self._values[self._call(name, chosen)]
         if group == left_out:
             begin, end = (len(values) * edge // self.parts[group] for edge in (part, part + 1))
             values = np.delete(values, slice(begin, end), axis=0)
@@ -259,11 +273,22 @@ class _Runs:
             selected: the call's keywords.
         """
         chosen = {**self._at, **selected}
-        group = self._group(chosen)
-        values = self._values[name, group, 1]
-        places = (drawn[group][: len(values)] * len(values)).astype(int)
+        values = self._values[self._call(name, chosen)]
+        drawn_of = drawn[self._group(chosen)]
+        places = (drawn_of[: len(values)] * len(values)).astype(int)
         return self._results.worth(name, chosen, values[places])
 
     @staticmethod
     def _group(chosen: Mapping[str, object]) -> str:
-        return repr(sorted((key, value) for key, value in chosen.items() if key != "stat"))
+        """Name the runs that are chosen."""
+        return _named({key: chosen[key] for key in chosen if key not in ("flow", "stat")})
+
+    @staticmethod
+    def _call(name: str, chosen: Mapping[str, object]) -> str:
+        """Name what they have that is asked for."""
+        pools = chosen.get("stat") in POOLED_STATS
+        return f"{name} {pools} {_named({key: chosen[key] for key in chosen if key != 'stat'})}"
+
+
+def _named(chosen: Mapping[str, object]) -> str:
+    return repr(sorted(chosen.items()))

@@ -140,7 +140,7 @@ def parse_expression(text: str, origin: str) -> Expression:
             warnings.simplefilter("error")
             tree = ast.parse(text.strip(), mode="eval").body
         _check(tree, origin)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, TypeError) as error:
         raise InputError(f"{origin}: not an expression: {text!r}: {error.args[0]}") from None
     except (RecursionError, MemoryError):
         raise InputError(f"{origin}: nested too deeply") from None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LAYOUT = 2
 """Counts up when sessions change, so that finished runs are made again."""
-IS_LIVE = False
+IS_LIVE, NEEDS_CORE = False, True
 
 _SHARE = 0.5
 """Of each node's seconds: before it is learned from, after it is played over."""
@@ -110,8 +110,13 @@ def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
 
 
 def data_of(asked: Video) -> Sequence[str]:
-    """Return which data a run needs."""
-    return [asked.data]
+    """Return which data a run needs: rates, and a film that is not one of skyhop's."""
+    return [asked.data, *own_films(asked.film)]
+
+
+def own_films(film: str) -> list[str]:
+    """Return a film's name where it is a file or a directory of the user's."""
+    return [] if film in [entry.name for entry in _core.list_films()] else [film]
 
 
 def rows_of(metrics: MetricSet, asked: Video, seed: int, beside: Path) -> list[dict[str, Any]]:

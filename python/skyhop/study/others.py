@@ -15,7 +15,8 @@ OTHERS: Mapping[str, tuple[str, ModuleType]] = {
 }
 """By engine: the study's table, and the module that knows its METRICS and LAYOUT, resolves what a
 run is asked for (`resolve`, `resolved_dict`, `data_of`), and makes its row (`rows_of`); IS_LIVE,
-whether runs take real time, with this machine's kernel."""
+whether runs take real time, with this machine's kernel; NEEDS_CORE, whether the compiled core makes
+them."""
 
 
 def is_live(engine: str) -> bool:

@@ -142,8 +142,8 @@ def _claim(result: ClaimResult) -> ShownClaim:
 
 def verdict_text(result: ClaimResult) -> str:
     """Return a verdict, the numbers where they are within chance, and why there can be none."""
-    if result.claim.cannot_be_told:
-        return f"{result.verdict}: {result.claim.cannot_be_told}"
+    if result.unasked:
+        return f"{result.verdict}: {result.unasked}"
     if not result.within_chance:
         return result.verdict
     deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]

@@ -14,7 +14,7 @@ from typing import Any
 
 from skyhop import _core
 from skyhop.data.quantities import seconds_or_none
-from skyhop.data.scenarios import download_sets, path_sections
+from skyhop.data.scenarios import PATH_FILES, download_sets, path_sections
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
 from skyhop.study.axes import Point, expand
@@ -104,7 +104,9 @@ class Study:
             files = _named_files(resolved, Path(self.scenario_origin).parent, digests)
             cc_files = loaded.cc_file_digests()
             if cc_files:
-                files["cc"] = {Path(name).name: digest for name, digest in cc_files.items()}
+                # Files may have the same name; where they lie makes no other run.
+                contents = sorted((Path(name).name, digest) for name, digest in cc_files.items())
+                files["cc"] = {f"{place} {name}": d for place, (name, d) in enumerate(contents)}
             first = int(resolved["run"]["seed"])
             for seed in range(first, first + self.file.repeats):
                 sets_of_run = (*sets, f"run.seed={seed}")
@@ -128,7 +130,9 @@ class Study:
                 what = {OTHERS[self.file.engine][0]: resolved, "seed": seed, "files": files,
                         "engine": self.file.engine, "layout": by_other.LAYOUT}  # fmt: skip
                 if by_other.IS_LIVE:
-                    what |= {"kernel": os.uname().release, "core": core_digest()}
+                    what |= {"kernel": os.uname().release}
+                if by_other.NEEDS_CORE:
+                    what |= {"core": core_digest()}
                 yield PlannedRun(_digest(what), point.labels, seed, (*self.sets, *sets), None,
                                  {**resolved, "seed": seed})  # fmt: skip
 
@@ -283,28 +287,45 @@ def _named_files(
     """
     found: dict[str, dict[str, str]] = {}
     for section, path in path_sections(resolved).items():
-        named = {key: path.get(key) for key in ("constellation", "gateways", "pops", "file")}
-        found[section] = _digests(named, beside, digests)
+        found[section] = _digests({key: path.get(key) for key in PATH_FILES}, beside, digests)
     elements = resolved.get("signal", {}).get("elements")
     if elements is not None:
         found["signal"] = _digests({"elements": elements}, beside, digests)
     for place, flow in enumerate(resolved.get("flow", ())):
-        sizes = flow.get("app", {}).get("file")
-        if sizes is not None:
-            found[f"flow.{place}"] = _digests({"file": sizes}, beside, digests)
+        named = {key: flow.get("app", {}).get(key) for key in ("file", "film")}
+        if of_flow := _digests(named, beside, digests):
+            found[f"flow.{place}"] = of_flow
     return found
+
+
+_CHUNK_BYTES = 1 << 20
+"""What is smaller may be a film's list."""
 
 
 def _digests(named: Mapping[str, Any], beside: Path, digests: dict[Path, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, name in named.items():
         places = [beside / name, Path(name)] if isinstance(name, str) else []
-        place = next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
+        # What cannot be a file's name is none; films and data may be directories.
+        is_there = os.path.exists if key in ("data", "film") else os.path.isfile
+        place = next(filter(is_there, places), None)
         if place is not None:
             if place not in digests:
-                digests[place] = hashlib.sha256(place.read_bytes()).hexdigest()
+                digests[place] = _content(place)
             found[key] = digests[place]
     return found
+
+
+def _content(place: Path) -> str:
+    """Return a digest of a file's content, or of what a film's directory has in it."""
+    if place.is_file():
+        return hashlib.sha256(place.read_bytes()).hexdigest()
+    files = sorted(file for file in place.rglob("*") if file.is_file())
+    sizes = [file.stat().st_size for file in files]
+    # Of chunks it is their size that counts.
+    contents = [_content(file) if size < _CHUNK_BYTES else str(size)
+                for file, size in zip(files, sizes, strict=True)]  # fmt: skip
+    return _digest([[str(file.relative_to(place)) for file in files], contents])
 
 
 def _digest(what: object) -> str:

@@ -32,7 +32,7 @@ _KINDS = {"": "", "best_": "best baseline's ", "grid_": "at the grid: "}
 
 LAYOUT = 1
 """Counts up when predictors change, so that finished runs are made again."""
-IS_LIVE = False
+IS_LIVE = NEEDS_CORE = False
 
 METRICS: tuple[MetricInfo, ...] = (
     *(

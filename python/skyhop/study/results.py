@@ -52,11 +52,25 @@ class Results:
 
     Attributes:
         frame: one row per run and TCP flow: axes, seed, run, and the columns of `metrics`.
+        failed: axes and seed of each run that failed, and has no rows.
     """
 
-    def __init__(self, frame: pl.DataFrame, metrics: MetricSet) -> None:
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        metrics: MetricSet,
+        failed: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         self.frame = frame
         self.metrics = metrics
+        self.failed = failed
+
+    def failed_in(self, selected: Selected) -> int:
+        """Return how many of the runs of a selection failed."""
+        return sum(
+            all(_is_among(run[name], wanted) for name, wanted in selected.items() if name in run)
+            for run in self.failed
+        )
 
     def selected(self, selected: Selected) -> pl.DataFrame:
         """Return the rows of a selection: column: the value or values to take."""
@@ -167,6 +181,13 @@ class Results:
         """Return the columns that tell runs apart: the axes, the seed and the run."""
         columns = self.frame.columns
         return set(columns[: columns.index("run") + 1])
+
+
+def _is_among(label: object, wanted: object) -> bool:
+    """Return whether a point's label is one of the values that are chosen."""
+    values = wanted if isinstance(wanted, list | tuple) else [wanted]
+    # Numbers along an axis are of floating point, and claims write 1 for 1.0.
+    return any(label == value or str(label) == str(value) for value in values)
 
 
 def _ddof(metric: MetricInfo) -> int:

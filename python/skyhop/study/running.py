@@ -122,8 +122,12 @@ def run_study(
         )
         rows = _gather(study, runs, directory)
         frame = dataset(rows, numeric_axes(study.file))
-        results = Results(with_relative(frame, study.file, study.metrics), study.metrics)
         failures = [_failed(run, errors[run.run_id]) for run in runs if run.run_id in errors]
+        results = Results(
+            with_relative(frame, study.file, study.metrics),
+            study.metrics,
+            [{**failure.labels, "seed": failure.seed} for failure in failures],
+        )
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
     return StudyRun(study, directory, results, failures, _warnings(study, rows), places_of(runs))

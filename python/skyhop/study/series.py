@@ -22,7 +22,8 @@ def samples_of(
     if name == "retransmit_share":
         return _retransmit_share(record, flow_id, bin_s)
     if name == "throughput":
-        values = _delivered_bytes(record, flow_id) * 8e-6 / np.diff(flow.t_s, prepend=0.0)
+        delivered_bytes, lengths_s = _delivered(record, flow_id)
+        values = delivered_bytes * 8e-6 / lengths_s
     elif name == "srtt_over_base":
         values = _over_base_rtt(record, flow_id)
     else:
@@ -49,19 +50,23 @@ def _retransmit_share(
     flow = record.flows[flow_id]
     # The share of a bin is that of its sums, not the mean of its samples' shares.
     t_s, again = _means(flow.t_s, flow.retransmits, bin_s)
-    packets = _means(flow.t_s, _delivered_bytes(record, flow_id) / _WIRE_BYTES, bin_s)[1]
+    packets = _means(flow.t_s, _delivered(record, flow_id)[0] / _WIRE_BYTES, bin_s)[1]
     known = packets > 0
     return t_s[known], 100.0 * again[known] / packets[known]
 
 
-def _delivered_bytes(record: RunRecord, flow_id: int) -> FloatArray:
-    """Return what the path's link delivered in the flow's direction in each of its samples."""
+def _delivered(record: RunRecord, flow_id: int) -> tuple[FloatArray, FloatArray]:
+    """Return what the path's link delivered in the flow's direction in each of its samples.
+
+    In bytes, and with how long (s) that took: a flow that begins late has no sample before.
+    """
     t_s, link = record.flows[flow_id].t_s, link_of(record, flow_id)
     if link is None or not len(link.t_s):
-        return np.zeros(len(t_s))
+        return np.zeros(len(t_s)), np.ones(len(t_s))
     # Links are sampled when flows are.
     at = np.clip(np.searchsorted(link.t_s, t_s - 1e-9), 0, len(link.t_s) - 1)
-    return np.asarray(link.delivered_bytes[at], dtype=np.float64)
+    delivered_bytes = np.asarray(link.delivered_bytes[at], dtype=np.float64)
+    return delivered_bytes, np.diff(link.t_s, prepend=0.0)[at]
 
 
 def link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:

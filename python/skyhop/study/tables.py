@@ -13,6 +13,7 @@ from skyhop.analysis.statistics import (
     bootstrap_interval,
     differences,
     effect_size,
+    mean,
     standardised,
 )
 from skyhop.analysis.tables import Column, Table, three_digits
@@ -113,15 +114,17 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
             name: results.values(info, {**chosen, panel.by: level})
             for name, level in levels.items()
         }
-        if str(panel.against) not in samples:
+        # Along an axis of numbers 1 is 1.0.
+        against = next(map(str, results.levels(panel.by, {**chosen, panel.by: panel.against})), "")
+        if not against:
             continue
         found = {
             name: published_value(study.file, info.name, {**chosen, panel.by: level}, "sd")
             for name, level in levels.items()
         }
-        rows.append({**at, **_reference(panel, samples)})
-        for difference in differences(samples, str(panel.against)):
-            sds = found[difference.name], found[str(panel.against)]
+        rows.append({**at, **_reference(panel, samples[against])})
+        for difference in differences(samples, against):
+            sds = found[difference.name], found[against]
             rows.append({**at, **_difference(panel, difference, samples, sds)})
     columns = [
         *(Column(name, _title(name), "", str, numeric=False) for name in panel.each),
@@ -162,13 +165,12 @@ def _comparison_columns(panel: ComparisonPanel, info: MetricInfo) -> list[Column
     ]
 
 
-def _reference(panel: ComparisonPanel, samples: Mapping[str, FloatArray]) -> dict[str, object]:
-    values = samples[str(panel.against)]
+def _reference(panel: ComparisonPanel, values: FloatArray) -> dict[str, object]:
     interval = bootstrap_interval(values)
     return {
         "name": f"{panel.against} (reference)",
         "runs": len(values),
-        "mean": float(values.mean()) if len(values) else None,
+        "mean": mean(values),
         "low": interval.low,
         "high": interval.high,
         "difference": None,
@@ -186,15 +188,16 @@ def _difference(
     interval = bootstrap_interval(samples[difference.name])
     own_sd, reference_sd = published_sds
     by_published = None
-    if own_sd is not None and reference_sd is not None:
-        by_published = standardised(difference.difference, (own_sd, reference_sd))
+    differs_by = difference.difference
+    if differs_by is not None and own_sd is not None and reference_sd is not None:
+        by_published = standardised(differs_by, (own_sd, reference_sd))
     return {
         "name": difference.name,
         "runs": difference.count,
         "mean": difference.mean,
         "low": interval.low,
         "high": interval.high,
-        "difference": difference.difference,
+        "difference": differs_by,
         **_tested(panel, difference.welch, difference.student),
         "d": difference.cohens_d,
         "effect": effect_size(difference.cohens_d) or None,
@@ -227,7 +230,7 @@ def claims_table(verdicts: Sequence[ClaimResult]) -> Table:
 
 def came_out(result: ClaimResult) -> str:
     """Write what each comparison of a claim came to."""
-    if result.claim.cannot_be_told:
+    if result.unasked:
         return ""
     return "; ".join(
         (f"{describe(finding.at)}: " if finding.at else "") + numbers_text(finding)

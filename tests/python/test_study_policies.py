@@ -66,8 +66,11 @@ def test_a_card_is_a_sender_and_its_claim_is_told(study: Path, skyhop: Skyhop) -
     assert json.loads(done.stdout)["claims"][0]["verdict"] == "holds"
     page = (study.parent / "with" / "report.html").read_text("utf-8")
     assert f"--policy learned={study.with_name('card.toml')}" in page
-    assert "its weights are the user" not in page
-    assert "its weights are the user" in (study.parent / "without/report.html").read_text("utf-8")
+    told = {run: (study.parent / run / "report-figures/claims.tex").read_text("utf-8")
+            for run in ("without", "with")}  # fmt: skip
+    assert "cannot be told: its weights are the user's" in told["without"]
+    assert "its weights are the user" not in told["with"]
+    assert "against" in told["with"], "the numbers stand there"
     points = load_study(study, {"learned": study.with_name("card.toml")}).points
     assert [dict(point.labels) for point in points] == [
         {"sender": "Cubic"}, {"sender": "SaTCP"}, {"sender": "Learned"},

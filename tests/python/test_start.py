@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,11 +69,15 @@ def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
         text=True,
     ) as process:
         assert process.stderr is not None
+        # Who ignores it would go on for hours.
+        impatience = threading.Timer(60, process.kill)
+        impatience.start()
         loaded = iter(process.stderr)
         while next(loaded).rpartition("|")[2].strip() != after:
             pass
         process.send_signal(signal.SIGINT)
         said = [line.strip() for line in loaded if not line.startswith("import time:")]
+        impatience.cancel()
     assert process.returncode == 130
     # Where this test was put off, the simulation has begun, and says how far it came.
     assert said == ["skyhop: interrupted"] or said[-1].startswith("skyhop: interrupted after")

@@ -148,16 +148,19 @@ def a_tree(place: Path) -> Path:
     return place
 
 
+@pytest.mark.parametrize(
+    ("options", "sets_hz"), [((), 0), (("HZ=250",), 1), (("NO_HZ=y", "CONFIG_HZ=250"), 1)]
+)
 @pytest.mark.usefixtures("cache")
 def test_a_tree_is_no_package_whatever_it_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], sets_hz: int
 ) -> None:
     tree = a_tree(tmp_path / "linux-source-6.12")
 
     def compiled(_tree: Path, objects: Path, words: list[str], **_how: object) -> str:
-        (configurable,) = [word for word in words if word.startswith("KBUILD_KCONFIG=")]
-        text = Path(configurable.partition("=")[2]).read_text("utf-8")
-        assert text == 'mainmenu "Linux"\n\nconfig HZ\n\tint "Ticks in a second"\n'
+        given = [word for word in words if word.startswith("KBUILD_KCONFIG=")]
+        texts = [Path(word.partition("=")[2]).read_text("utf-8") for word in given]
+        assert texts == ['mainmenu "Linux"\n\nconfig HZ\n\tint "Ticks in a second"\n'] * sets_hz
         objects.mkdir()
         (objects / ".config").write_text("CONFIG_HZ=250\n", "utf-8")
         return "6.12.99"
@@ -167,7 +170,7 @@ def test_a_tree_is_no_package_whatever_it_is_called(
     monkeypatch.setattr("skyhop.linux.kernels._compile", compiled)
     monkeypatch.setattr("skyhop.linux.kernels._keep", lambda kernel, *_of: kernel)
     monkeypatch.chdir(tmp_path)
-    kernel = build("patched", source=Path(tree.name))
+    kernel = build("patched", source=Path(tree.name), options=options)
     assert (kernel.source, kernel.is_packaged, kernel.hz) == (str(tree), False, 250)
 
 

@@ -212,7 +212,7 @@ def build(
         tree = given or _unpacked(name, work)
         check_asks(tree)
         objects = work / "objects"
-        words = [compiler(work), _with_hz(tree, work)]
+        words = [compiler(work), *([_with_hz(tree, work)] if _asks_for_hz(options) else [])]
         release = _compile(
             tree, objects, words, fragment=fragment, options=options, progress=progress
         )
@@ -320,6 +320,10 @@ def _digest(said: str, fragment: str, tree: Path | None) -> str:
                 of.update(str(file.relative_to(tree)).encode())
                 of.update(hashlib.sha256(file.read_bytes()).digest())
     return of.hexdigest()
+
+
+def _asks_for_hz(options: Sequence[str]) -> bool:
+    return any(found["key"] == "HZ" for found in map(OPTION.fullmatch, options) if found)
 
 
 def _with_hz(tree: Path, work: Path) -> str:

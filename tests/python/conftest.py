@@ -1,41 +1,53 @@
-"""What the tests share: the command line as a user runs it, and what this machine allows."""
+"""What the tests share: tiers, seeds, the command line, and what this machine allows."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
+import hypothesis
 import pytest
+import tiers
+from command_line import Skyhop, run_here, run_process, skyhop_command
 from needs import needs_namespaces, record_skip
+
+__all__ = ["ROOT", "Skyhop", "skyhop_command"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
-Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
+
+def pytest_configure() -> None:
+    """Fix what tests draw; `make soak` draws anew."""
+    tiers.guard.install()
+    hypothesis.settings.register_profile("test", derandomize=True, deadline=None)
+    hypothesis.settings.register_profile("soak", deadline=None)
+    hypothesis.settings.load_profile("soak" if tiers.is_soak() else "test")
 
 
-def skyhop_command() -> list[str]:
-    """Return the command that starts skyhop in this environment."""
-    script = Path(sys.executable).with_name("skyhop")
-    return [str(script)]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the limits of its tier."""
+    tiers.sort_into_tiers(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a test of logic start no process and not sleep."""
+    tiers.guard.set(tiers.tier(item) == "logic")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Let the runner do again what it likes."""
+    tiers.guard.set(False)
 
 
 @pytest.fixture
-def skyhop(tmp_path: Path) -> Skyhop:
-    """Run skyhop in an empty directory and return what it printed."""
-
-    def run(*arguments: object, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*skyhop_command(), *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    return run
+def skyhop(tmp_path: Path, request: pytest.FixtureRequest) -> Skyhop:
+    """Run skyhop in an empty directory and return what it printed: as a process where the tier allows one."""
+    logic = tiers.tier(request.node) == "logic"
+    return partial(run_here if logic else run_process, tmp_path)
 
 
 @pytest.fixture

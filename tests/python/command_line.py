@@ -1,0 +1,96 @@
+"""`skyhop` as a command: in this process for tests of logic, as a process of its own for the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from unittest import mock
+
+from skyhop.cli import commands
+
+Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def skyhop_command() -> list[str]:
+    """Return the command that starts skyhop in this environment."""
+    return [str(Path(sys.executable).with_name("skyhop"))]
+
+
+def run_process(
+    place: Path, *arguments: object, timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a process in a directory."""
+    return subprocess.run(
+        [*skyhop_command(), *map(str, arguments)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process, in a directory; what it changes of the process is undone."""
+    words = ["skyhop", *map(str, arguments)]
+    with (
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+        _same_process_afterwards(place),
+        mock.patch.object(sys, "argv", words),
+    ):
+        with _descriptor(1, output, "stdout"), _descriptor(2, errors, "stderr"):
+            status = _status()
+        return subprocess.CompletedProcess(words, status, _text(output), _text(errors))
+
+
+def _status() -> int:
+    """Return what the command line exits with."""
+    try:
+        commands.run()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+@contextmanager
+def _same_process_afterwards(place: Path) -> Iterator[None]:
+    """Work in a directory; give signals, environment and directory back."""
+    before, handlers = Path.cwd(), {number: signal.getsignal(number) for number in _SIGNALS}
+    os.chdir(place)
+    try:
+        with mock.patch.dict(os.environ):
+            yield
+    finally:
+        os.chdir(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _descriptor(number: int, file: IO[bytes], name: str) -> Iterator[None]:
+    """Lead a descriptor and Python's stream of it into a file: the core writes to the descriptor."""
+    kept = os.dup(number)
+    getattr(sys, name).flush()
+    os.dup2(file.fileno(), number)
+    stream = os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="\n")
+    try:
+        with stream, mock.patch.object(sys, name, stream):
+            yield
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8").replace("\r\n", "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def pytest_configure() -> None:
     """Fix what tests draw; `make soak` draws anew."""
+    # What the interpreter asks another process once, and keeps.
+    platform.processor()
     tiers.guard.install()
     hypothesis.settings.register_profile("test", derandomize=True, deadline=None)
     hypothesis.settings.register_profile("soak", deadline=None)

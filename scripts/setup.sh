@@ -1,15 +1,35 @@
 #!/usr/bin/env bash
-# Makes .venv with everything skyhop needs, from lock files, and builds the core into it.
+# Makes .venv with what a command needs, from requirements.lock, and builds the core into it; a line a step.
 # Installs system packages where it may. What it may not install and can do without it writes to
 # build/missing, a line each with what does not work then: every command ends with those lines.
-# SKYHOP_TOOLS names programs to have besides, for tests that few machines run.
-# Usage: setup.sh [LOCK...]                      Python packages of more lock files, too
-#        setup.sh --tools "PROGRAM..." [LOCK...]  no build, but programs that have to be there
+# Usage: setup.sh demo|dev|soak|wheel
+#   demo   what `make demo` runs                 dev   and what `make lint` and `make test` run
+#   soak   and what only `make soak` runs        wheel  what builds a wheel, without a core in .venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
 
+level=${1:-dev}
+DEMO="compiler python libelf clang programs"
+TOOLS="autoconf automake autopoint flex bison gawk make pkg-config"
+case $level in
+    demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
+    dev)   WANTED="$DEMO iperf3 slirp4netns" REQUIRED=""
+           CHOSEN="--group build --group lint --group test --extra testbed" ;;
+    soak)  WANTED="$DEMO iperf3 slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
+           CHOSEN="--group build --group lint --group test --group soak --extra testbed --extra postgresql"
+           CHOSEN+=" --extra ray --extra xgboost --extra gym" ;;
+    # All but clang are what libelf is made with.
+    wheel) WANTED="compiler python clang $TOOLS" REQUIRED="clang $TOOLS" CHOSEN="--group build --group wheel --group protocols" ;;
+    *) echo "setup: no level $level; there are demo, dev, soak and wheel" >&2; exit 2 ;;
+esac
+
 fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
+
+SECONDS=$(($(date +%s) - ${SKYHOP_BEGAN:-$(date +%s)}))
+# step TEXT: a line with the time since the start; progress TEXT: the same line again on a terminal.
+step() { printf '[%2d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$1"; }
+progress() { [ ! -t 1 ] || printf '\r[%2d:%02d] %s ' $((SECONDS / 60)) $((SECONDS % 60)) "$1"; }
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
@@ -22,13 +42,6 @@ as_root() {
 
 # Each: what it is called here, the packages that bring it, and what does not work without it. What
 # cannot be done without says nothing here: its absence ends the set-up.
-WANTED="compiler python libelf clang iperf3 slirp4netns programs ${SKYHOP_TOOLS:-}"
-REQUIRED="compiler python"
-tools_only=""
-if [ "${1:-}" = --tools ]; then
-    tools_only=yes WANTED="compiler python $2" REQUIRED="compiler python $2"
-    shift 2
-fi
 packages_of() {
     case $1 in
         compiler) echo "build-essential" ;;
@@ -84,7 +97,7 @@ missing() { for name in $WANTED; do is_there "$name" || echo "$name"; done; }
 
 packages() { for name in "$@"; do packages_of "$name"; done | xargs; }
 
-# apt PACKAGE...: installs, where this user may; whoever else installs something just now is waited for.
+# apt PACKAGE...: installs, where this user may, and waits for another installation that is going on.
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y \
         --no-install-recommends "$@" >>build/packages.log 2>&1
@@ -98,9 +111,9 @@ install_missing() {
     as_root true || return 0
     # shellcheck disable=SC2086  # names and packages are words
     {
-        echo "setup: installing $(packages $names)"
+        step "installing $(packages $names)"
         as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >build/packages.log 2>&1 || true
-        # At once where possible; one that cannot be had must not keep the others away.
+        # All in one call where possible; a package that cannot be had must not keep the others away.
         apt $(packages $names) || for name in $(missing); do apt $(packages_of "$name") || true; done
     }
 }
@@ -133,41 +146,71 @@ report_missing() {
 check_rust() {
     command -v cargo >/dev/null || [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
     command -v cargo >/dev/null || fail "missing a Rust toolchain (1.89 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
-    cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 85)}' \
+    cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 89)}' \
         || fail "$(cargo --version) is too old: skyhop needs Rust 1.89 or newer; run 'rustup update'"
 }
 
+# The virtual environment, with the locked uv in it: the only package that pip installs.
 make_venv() {
     [ -x .venv/bin/python ] || { rm -rf .venv && "$(find_python)" -m venv .venv; }
+    awk '/^[^ ]/ { inside = /^uv==/ } inside' requirements.lock >build/uv.lock
+    cmp -s build/uv.lock .venv/uv.lock && return
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r build/uv.lock \
+        || fail "pip could not install uv; its message is above"
+    cp build/uv.lock .venv/uv.lock
 }
 
-# install_locked LOCK: again only when the lock file has changed.
-install_locked() {
-    local stamp=.venv/$1.sha256
-    sha256sum --status -c "$stamp" 2>/dev/null && return
-    echo "setup: installing the Python packages of $1"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
-    sha256sum "$1" >"$stamp"
+# install WORD...: packages at the versions, and with the hashes, of requirements.lock.
+install() {
+    .venv/bin/uv --quiet pip install --python .venv/bin/python --constraint requirements.lock "$@" \
+        || fail "the installation of Python packages failed; its message is above"
 }
 
-# What both builds, maturin's and cargo's, are told: written for the Makefile too.
+# Features of the core: without libelf's headers it loads nothing into the kernel. The Makefile reads them, too.
 choose_features() {
     features=""
-    is_there libelf || features="--no-default-features --features skyhop-python/extension-module"
+    is_there libelf || features="--no-default-features"
     echo "$features" >build/features
 }
 
-# The first time the core is compiled while Python's packages are unpacked: maturin then finds most of it done. What is
-# wrong with it maturin says.
-build_ahead() {
-    [ ! -d target/release ] || return 0
+# maturin WORD...: builds the core as the profile PROFILE says; the kept log is build/setup.log.
+maturin() {
     # shellcheck disable=SC2086  # the features are words
-    PYO3_PYTHON="$PWD/.venv/bin/python" cargo build --release --locked -p skyhop-python $features >build/ahead.log 2>&1 &
-    ahead=$!
-    trap 'kill "$ahead" 2>/dev/null || true' EXIT
+    VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --profile "${PROFILE:-dev}" --locked --uv $features "$@" 2>&1
 }
 
-# What python/skyhop/**/*.proto describes, as modules beside them, and their types.
+# Shows cargo's lines as crates of a total.
+crates_compiled() {
+    local line total n=0
+    total=$(cargo tree --locked -p skyhop-python -e normal,build --prefix none 2>/dev/null | sed 's/ (.*//' | sort -u | wc -l)
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>build/setup.log
+        [[ $line == *"Compiling "* ]] || continue
+        n=$((n + 1))
+        progress "compiling: crate $n of about $total"
+        [ -t 1 ] || [ $((n % 60)) != 0 ] || step "compiling: crate $n of about $total"
+    done
+    [ ! -t 1 ] || [ "$n" = 0 ] || echo
+}
+
+# Python's packages are unpacked while the core is compiled.
+build_core() {
+    local packages status=0
+    : >build/setup.log
+    # shellcheck disable=SC2086  # words
+    install -r pyproject.toml $CHOSEN &
+    packages=$!
+    trap 'kill "$packages" 2>/dev/null || true' EXIT
+    maturin --skip-install | crates_compiled || status=$?
+    wait "$packages" || exit 1
+    [ "$status" != 0 ] || maturin >>build/setup.log || status=$?
+    [ "$status" = 0 ] || {
+        tail -n 40 build/setup.log >&2
+        fail "the build failed; its last messages are above, all of them in build/setup.log"
+    }
+}
+
+# The modules that python/skyhop/**/*.proto describes, and their types.
 generate_protocols() {
     local file
     while read -r file; do
@@ -178,22 +221,18 @@ generate_protocols() {
     done < <(find python -name "*.proto")
 }
 
-build_core() {
-    echo "setup: building skyhop (the first time takes some minutes)"
-    # shellcheck disable=SC2086  # the features are words
-    VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --release --locked $features >build/setup.log 2>&1 || {
-        tail -n 40 build/setup.log >&2
-        fail "the build failed; its last messages are above, all of them in build/setup.log"
-    }
-}
-
 install_missing
 report_missing
 check_rust
 make_venv
-ahead=""
-[ -n "$tools_only" ] || { choose_features; build_ahead; }
-for lock in requirements.lock "$@"; do install_locked "$lock"; done
-[ -z "$ahead" ] || wait "$ahead" || true
-generate_protocols
-[ -n "$tools_only" ] || build_core
+if [ "$level" = wheel ]; then
+    # shellcheck disable=SC2086  # words
+    install $CHOSEN
+else
+    step "installing Python packages, and building skyhop"
+    install --group build
+    choose_features
+    build_core
+fi
+[ "$level" = demo ] || generate_protocols
+step "set up"

@@ -6,8 +6,7 @@ cd "$(dirname "$0")/.."
 
 fail() { printf 'wheel: %s\n' "$1" >&2; exit 1; }
 
-# All but clang are what libelf is made with.
-scripts/setup.sh --tools "clang autoconf automake autopoint flex bison gawk make pkg-config" requirements-wheel.lock
+scripts/setup.sh wheel
 clang --print-targets | grep -w bpf >/dev/null || fail "this clang does not target bpf: install another one"
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 

@@ -2,7 +2,6 @@
 
 mod ack_clock;
 mod bbr;
-mod bindings;
 mod callers;
 mod copa;
 mod cores;

@@ -1,16 +1,16 @@
-//! src/bindings.rs is what bindgen makes of cc/skyhop_cc.h.
+//! Generates crates/cc/src/bindings.rs from cc/skyhop_cc.h with bindgen; `--check` compares instead.
+//!
+//! A program of its own, so that nothing but `make lint` and `make bindings` compiles bindgen.
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::{env, fs};
 
 use bindgen::callbacks::{EnumVariantValue, ItemInfo, ParseCallbacks};
 use bindgen::{Builder, Formatter, RustEdition, RustTarget};
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cc/skyhop_cc.h");
-const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bindings.rs");
-/// Set, it writes the file instead of comparing.
-const WRITE: &str = "SKYHOP_WRITE_BINDINGS";
-
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cc/src/bindings.rs");
 /// Rust's names for C's.
 #[derive(Debug)]
 struct Names;
@@ -57,7 +57,7 @@ fn generated() -> Result<String, String> {
         .allowlist_var("TCP_.*|SKYHOP_.*")
         .rustified_enum("tcp_ca_event")
         .prepend_enum_name(false)
-        .raw_line("//! Generated from cc/skyhop_cc.h: see tests/cc/bindings.rs.")
+        .raw_line("//! Generated from cc/skyhop_cc.h: see crates/bindings.")
         .raw_line(
             "#![allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]",
         )
@@ -71,22 +71,29 @@ fn generated() -> Result<String, String> {
         .formatter(Formatter::Prettyplease);
     // It panics where it finds no libclang.
     let made = catch_unwind(AssertUnwindSafe(|| builder.generate()))
-        .map_err(|_| "there is no libclang".to_owned())?;
+        .map_err(|_| "there is no libclang: install clang".to_owned())?;
     made.map(|bindings| bindings.to_string()).map_err(|error| error.to_string())
 }
 
-#[test]
-fn the_bindings_are_those_of_the_header() {
-    let fresh = match generated() {
-        Ok(fresh) => fresh,
-        Err(why) => return skyhop_needs::missing("clang", why),
-    };
-    if std::env::var_os(WRITE).is_some() {
-        return fs::write(COMMITTED, fresh).unwrap();
+fn main() -> ExitCode {
+    match written_or_compared(env::args().any(|word| word == "--check")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bindings: {why}");
+            ExitCode::FAILURE
+        }
     }
-    let committed = fs::read_to_string(COMMITTED).unwrap();
-    assert!(
-        fresh == committed,
-        "src/bindings.rs is not what cc/skyhop_cc.h says: {WRITE}=1 cargo test -p skyhop-cc bindings writes it anew"
-    );
+}
+
+fn written_or_compared(is_check: bool) -> Result<(), String> {
+    let fresh = generated()?;
+    if !is_check {
+        return fs::write(COMMITTED, fresh).map_err(|error| format!("{COMMITTED}: {error}"));
+    }
+    let committed =
+        fs::read_to_string(COMMITTED).map_err(|error| format!("{COMMITTED}: {error}"))?;
+    if fresh != committed {
+        return Err("crates/cc/src/bindings.rs is not what cc/skyhop_cc.h says: run 'make bindings'".into());
+    }
+    Ok(())
 }

@@ -195,7 +195,7 @@ crates_compiled() {
 
 # Python's packages are unpacked while the core is compiled.
 build_core() {
-    local packages status=0
+    local status=0
     : >build/setup.log
     # shellcheck disable=SC2086  # words
     install -r pyproject.toml $CHOSEN &
@@ -208,6 +208,18 @@ build_core() {
         tail -n 40 build/setup.log >&2
         fail "the build failed; its last messages are above, all of them in build/setup.log"
     }
+    tell_cargo
+}
+
+# The variables that maturin gives cargo, for a shell: with the same ones clippy compiles nothing again.
+tell_cargo() {
+    local config version
+    config=$(find target/maturin -name "pyo3-config-*.txt" | sort | tail -n 1)
+    version=$(.venv/bin/python -c 'import struct, sys; print("cpython-%d.%d-%dbit" % (*sys.version_info[:2], 8 * struct.calcsize("P")))')
+    cat >build/cargo-env <<END
+export PYO3_PYTHON="$PWD/.venv/bin/python" PYO3_BUILD_EXTENSION_MODULE=1
+export PYO3_ENVIRONMENT_SIGNATURE="$version" PYO3_CONFIG_FILE="$PWD/$config"
+END
 }
 
 # The modules that python/skyhop/**/*.proto describes, and their types.

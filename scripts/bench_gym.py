@@ -55,7 +55,7 @@ def gym_row(rate: str, threads: int) -> dict[str, object]:
 def bench_gym() -> None:
     """Print it for several rates, on one thread and on all."""
     if importlib.util.find_spec("gymnasium") is None:
-        print_note("environments: left out: pip install -r requirements-gym.lock")
+        print_note("environments: left out: make setup-soak installs them")
         return
     counts = sorted({1, len(os.sched_getaffinity(0))})
     rows = [gym_row(rate, threads) for rate in RATES for threads in counts]

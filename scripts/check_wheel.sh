@@ -92,6 +92,10 @@ STUDY
     step skyhop study run study.toml -o runs/study
     # Both need what is generated when the wheel is built.
     printf 'id = "job"\nnodes = ["a"]\nlength = "5 s"\n[when]\nat = "now"\n[run]\nclient = ["true"]\n' >job.toml
+    local lacking
+    lacking=$(skyhop testbed check job.toml --offline 2>&1) && fail "the testbed's packages came without being asked for"
+    grep "skyhop\[testbed\]" <<< "$lacking" || fail "the command does not say what to install: $lacking"
+    step pip install --quiet --disable-pip-version-check "$(ls skyhop-*.whl)[testbed]"
     step skyhop testbed check job.toml --offline
     skyhop dish status --address 127.0.0.1:9 2>&1 | grep "no terminal answers" || fail "skyhop dish does not work"
     [ -s runs/study/report.html ] || fail "the study has no report"

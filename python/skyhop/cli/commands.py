@@ -121,6 +121,9 @@ def run() -> None:
     except UnicodeError:
         print_error("an argument is not UTF-8 text; give names that are")
         sys.exit(EXIT_WRONG_INPUT)
+    except ModuleNotFoundError as error:
+        print_error(_not_installed(error))
+        sys.exit(EXIT_FAILED)
     except (MemoryError, ImportError, OSError, SystemError) as error:
         print_error(_lacking(error))
         sys.exit(EXIT_FAILED)
@@ -130,6 +133,17 @@ def run() -> None:
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _not_installed(error: ModuleNotFoundError) -> str:
+    """Return which package is missing, and how to get it: the testbed and terminals are an extra."""
+    name = (error.name or "").partition(".")[0]
+    if not name or name == "skyhop":
+        raise error
+    return (
+        f"the Python package of {name} is not installed: the testbed and terminals need it; "
+        "run pip install 'skyhop[testbed]', or make setup in a checkout"
+    )
 
 
 _TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from needs import cases
-from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, desks, job
+from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, StandingClock, desks, job
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.agent.deciding import Situation, hindrance
@@ -671,7 +671,7 @@ def test_a_database_that_cannot_be_is_said_in_a_line(
     for module in ("psycopg", "psycopg2"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SkyhopError, match=f"the testbed's database: .*{said}") as caught:
-        Office(tmp_path / "state", ["localhost"], database=url)
+        Office(tmp_path / "state", ["localhost"], clock=StandingClock(), database=url)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
     # Nothing was made: no keys of a testbed that there is not.

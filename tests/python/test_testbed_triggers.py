@@ -404,7 +404,7 @@ _SOUP = [
 def test_any_text_is_a_trigger_or_refused_in_a_line() -> None:
     """Random soups of tokens; 100,000 in all with `make soak`."""
     draw = random.Random(5)
-    assert _read_of_soups(draw, cases(5_000)) > cases(5_000) / 50, "some are triggers"
+    assert _read_of_soups(draw, cases(2_500)) > cases(2_500) / 50, "some are triggers"
 
 
 @pytest.mark.soak
@@ -649,7 +649,7 @@ def test_the_evaluator_is_the_reference_on_random_programs() -> None:
     draw = random.Random(7)
     known_ones = 0
     tried = 0
-    for _ in range(cases(250)):
+    for _ in range(cases(120)):
         text = random_condition(draw)
         trigger = Trigger(text, hold_s=draw.choice([0, 2]), seed=3)
         reference = Reference(trigger.tree, 3)

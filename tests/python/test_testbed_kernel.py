@@ -199,7 +199,8 @@ def load(client: KernelClient, name: str = "skyhop:bbr2", **parameters: Any) -> 
         raise
 
 
-@live
+@pytest.mark.soak
+@pytest.mark.alone
 def test_a_runs_congestion_control_is_its_own(place: Place) -> None:
     """A real connection of the run has it; the host's default, and another run's, stay."""
     host = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()

@@ -360,7 +360,7 @@ def test_a_server_is_asked_and_told(at: Desks) -> None:
 def test_the_state_is_the_fold_of_what_happened(at: Desks) -> None:
     """Whatever is told by whomever, the kept state is what its events come to."""
     chance = random.Random(17)
-    for number in range(cases(60)):
+    for number in range(cases(30)):
         name = only_run(at, at.submit(job(f"j{number}"))["id"])
         for _ in range(chance.randrange(1, 12)):
             state = chance.choice(list(State))

@@ -83,7 +83,7 @@ class KernelService:
         directory: its own, for journal and sources.
         uids: who may ask, beside root.
         uplink: what runs' devices lead to.
-        clock: what patience is measured by.
+        clock: the measure of how long a run may be without an executor.
         log: told of every request, in a line.
 
     Raises:

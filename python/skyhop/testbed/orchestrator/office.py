@@ -31,7 +31,7 @@ class Office:
     Args:
         directory: for keys, files, telemetry and, unless `database` says otherwise, tables.
         names: host names and addresses under which it is reached.
-        clock: what tells the time, and how often one asks.
+        clock: the time of all that is decided, and the measure of requests per minute.
         database: where the tables are, as SQLAlchemy writes it.
 
     Raises:

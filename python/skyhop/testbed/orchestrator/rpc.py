@@ -89,7 +89,7 @@ class Service:
     """Answers for one office.
 
     Args:
-        office: it.
+        office: the orchestrator.
         wait: how a follower waits for news.
     """
 

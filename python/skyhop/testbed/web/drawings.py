@@ -37,8 +37,8 @@ class Drawings:
     Args:
         directory: where it is kept.
         telemetry: the store's directory, which makers read.
-        clock: says how old a failure is, and what was looked at last.
-        patience_s: how long a drawing may take, and how long one waits for others'.
+        clock: the time of a failure, and of the last look at a drawing.
+        patience_s: how long a drawing may take, and how long a request waits for its turn.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ def test_the_whole_story_comes_about(start: Start) -> None:
     demo.read_until("loading: ")
     assert demo.note_networks() >= 7
     assert demo.read_all() == 0, demo.lines
-    assert time.monotonic() - begun < 40
+    took_s = time.monotonic() - begun
     out = demo.directory / "out"
 
     # What was scheduled is complete, with what it measured.
@@ -200,6 +200,7 @@ def test_the_whole_story_comes_about(start: Start) -> None:
     assert {each.name for each in (out / "links").iterdir()} == {site.name for site in plan.SITES}
     # Nothing is left.
     assert is_gone(demo), demo.left()
+    assert took_s < 40
 
 
 @pytest.mark.soak

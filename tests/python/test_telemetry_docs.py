@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 import test_dissection
 import test_orientation
 from conftest import ROOT, Skyhop
@@ -38,6 +39,7 @@ def write_inputs(directory: Path) -> None:
     (directory / "status.csv").write_text("\n".join(lines))
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order_and_print_what_it_says(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:

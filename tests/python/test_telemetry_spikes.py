@@ -133,7 +133,7 @@ def test_a_path_holds_the_latency_and_the_losses_that_were_measured(tmp_path: Pa
     loss[200:300] = 0.1
     latency_ms[400:] = 60.0
     frame = kept(tmp_path / "kept", latency_ms, loss).read(["bcn-1"])
-    trace, field, unknown = path_of(frame, from_="Seattle", to="Victoria, CA")
+    trace, field, unknown = path_of(frame, from_="47.61,-122.33", to="48.43,-123.37")
     assert (field, unknown) == ("pop_ping_latency_ms", 0)
     assert trace.header["duration_ns"] == pytest.approx(600 * S, abs=S)
     table = trace.frames.to_pydict()

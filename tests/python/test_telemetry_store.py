@@ -119,6 +119,7 @@ def test_a_day_that_is_over_becomes_one_file(tmp_path: Path) -> None:
     assert store.nodes() == []
 
 
+@pytest.mark.integration
 def test_another_process_tidies_up_what_is_due(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for node in ("a", "b"):
@@ -189,6 +190,7 @@ for number in range(10**6):
 """
 
 
+@pytest.mark.soak
 def test_a_killed_writer_loses_nothing_that_it_had_written(tmp_path: Path) -> None:
     draw = random.Random(int(time.time()))
     writer = subprocess.Popen(
@@ -276,11 +278,17 @@ def test_a_journal_without_a_whole_line_is_an_empty_day(tmp_path: Path) -> None:
     assert store.read(step_ns=S).height == 0
 
 
-def test_a_day_of_a_terminal_takes_about_two_megabytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "most_bytes"),
+    [(3600, 130_000), pytest.param(86_400, 2_200_000, marks=pytest.mark.soak)],
+    ids=["hour", "day"],
+)
+def test_a_day_of_a_terminal_takes_about_two_megabytes(
+    tmp_path: Path, count: int, most_bytes: int
+) -> None:
     import numpy as np
 
     draw = np.random.default_rng(17)
-    count = 86_400
     # A terminal's numbers have 24 bits.
     latency = draw.gamma(9, 3, count).astype(np.float32)
     down = (10 ** draw.normal(5, 1, count)).astype(np.float32)
@@ -303,7 +311,7 @@ def test_a_day_of_a_terminal_takes_about_two_megabytes(tmp_path: Path) -> None:
     ])  # fmt: skip
     store.close()
     size = (tmp_path / "a" / "2024-10-04.parquet").stat().st_size
-    assert size < 2_200_000
+    assert size < most_bytes
     assert store.read().height == count
 
 

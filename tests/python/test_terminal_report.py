@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -17,9 +18,14 @@ from skyhop.analysis.terminal_page import fetched as fetched_place
 from skyhop.analysis.terminal_page import telemetry_beside, terminal_part
 from skyhop.dish.messages import recorded_map
 from skyhop.errors import InputError
+from skyhop.figures import style
 from skyhop.report import write_report
 
 RUN = "01M86YZWXZ64AP3YKG7KMADTAQ"
+_BLANK = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP6DwABBQECz6AuzQAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
 
 
 def fetched(directory: Path) -> Path:
@@ -36,12 +42,20 @@ def fetched(directory: Path) -> Path:
     return client
 
 
+@pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
+def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have figures made and, but for soak, a blank picture saved of each: drawing takes longest."""
+    if request.param == "blank":
+        monkeypatch.setattr(style, "figure_bytes", lambda _figure, _kind: _BLANK)
+
+
 def headings(file: Path) -> list[str]:
     page = Page(file)
     every = ("Spikes", "Orientation", "Obstruction map", "Where latency arises")
     return [heading for heading in every if f"<h3>{heading}</h3>" in page.html]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_fetched_run_is_a_page_about_its_terminal(skyhop: Skyhop, tmp_path: Path) -> None:
     fetched(tmp_path / "spike")
     done = skyhop("report", "spike", "-o", "report.html")
@@ -57,6 +71,7 @@ def test_a_fetched_run_is_a_page_about_its_terminal(skyhop: Skyhop, tmp_path: Pa
     }
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_run_directory_with_telemetry_shows_it_with_its_own_figures(tmp_path: Path) -> None:
     client = fetched(tmp_path)
     SyntheticRun(duration_s=12.0).write(client / "run")

@@ -1,32 +1,37 @@
-"""Who may call what over the net: every role and procedure, and every wrong credential."""
+"""Who may call what over the net: every role and procedure, and every wrong credential.
+
+All of it is called in this process: test_testbed_served.py has what TLS and other processes do.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
+import io
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import grpc
 import pytest
-from conftest import skyhop_command
-from testbed_office import Served, job, served
+from command_line import run_here
+from testbed_line import Local, local
+from testbed_office import job
 
 from skyhop.cli.testbed_events import print_events
 from skyhop.errors import InputError, RunError
-from skyhop.testbed.client import VARIABLE, Credential, Testbed
+from skyhop.testbed.client import VARIABLE, Testbed
 from skyhop.testbed.ids import new_id
 from skyhop.testbed.job import read_job
 from skyhop.testbed.keys import is_signed, make_request
+from skyhop.testbed.orchestrator import archive
+from skyhop.testbed.orchestrator import procedures as procedures_of
 from skyhop.testbed.orchestrator.access import MAY
-from skyhop.testbed.orchestrator.authority import open_authority
+from skyhop.testbed.orchestrator.desk import ITSELF
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
 from skyhop.testbed.words import Role
@@ -35,12 +40,16 @@ _USERS = ("Testbed", "Administration")
 _OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
+_OFTEN = 100_000.0
+"""Tests ask more often than people do."""
+
+
 @pytest.fixture(scope="module")
-def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("testbed") / "state") as made:
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Give a testbed in this process."""
+    with local(tmp_path_factory.mktemp("testbed") / "state") as made:
         with made.testbed() as admin:
-            # Tests ask more often than anybody does.
-            admin.put_config({"requests_per_minute": 100_000, "refused_per_minute": 100_000})
+            admin.put_config({"requests_per_minute": _OFTEN, "refused_per_minute": _OFTEN})
             for name, role in (("ann", "user"), ("pia", "user-priv")):
                 admin.put_user({"name": name, "role": role})
             admin.put_node({"name": "a", "owner": "ann"})
@@ -75,7 +84,7 @@ def called(channel: grpc.Channel, service: str, name: str, token: str | None) ->
     return code_of(lambda: getattr(stub, name)(asked, metadata=metadata, timeout=10))
 
 
-def test_every_procedure_is_for_those_that_the_table_says(testbed: Served) -> None:
+def test_every_procedure_is_for_those_that_the_table_says(testbed: Local) -> None:
     users = testbed.channel(testbed.users)
     with testbed.testbed() as admin:
         tokens = {
@@ -109,34 +118,7 @@ def test_every_procedure_is_for_those_that_the_table_says(testbed: Served) -> No
     assert seen == 7 * sum(service in _USERS for service, _ in procedures())
 
 
-def test_the_agents_port_wants_a_certificate_of_this_testbeds(
-    testbed: Served, tmp_path: Path
-) -> None:
-    other = open_authority(tmp_path / "keys", ["localhost"], dt.datetime.now(dt.UTC))
-    key, request = make_request("a")
-    forged = other.sign_node("a", request, dt.datetime.now(dt.UTC))
-    expired_key, expired = _certificate(testbed, "a", days_ago=91)
-    unknown_key, unknown = _certificate(testbed, "a", days_ago=0)
-    for channel, code in (
-        (testbed.channel(testbed.agents), grpc.StatusCode.UNAVAILABLE),
-        (testbed.channel(testbed.agents, key, forged), grpc.StatusCode.UNAVAILABLE),
-        (testbed.channel(testbed.agents, expired_key, expired), grpc.StatusCode.UNAVAILABLE),
-        # One that our authority signed and that was never given out, or was taken back.
-        (testbed.channel(testbed.agents, unknown_key, unknown), grpc.StatusCode.UNAUTHENTICATED),
-    ):
-        assert code_of(lambda c=channel: stubs.AgentStub(c).Report(pb.Batch(), timeout=5)) is code
-
-
-def _certificate(testbed: Served, node: str, *, days_ago: float) -> tuple[bytes, bytes]:
-    """Return a key and a certificate that the testbed's own authority signs behind its back."""
-    now = dt.datetime.now(dt.UTC)
-    names = ["127.0.0.1", "localhost"]
-    authority = open_authority(testbed.directory / "keys", names, now)
-    key, request = make_request(node)
-    return key, authority.sign_node(node, request, now - dt.timedelta(days=days_ago))
-
-
-def test_an_invitation_enrols_once(testbed: Served) -> None:
+def test_an_invitation_enrols_once(testbed: Local) -> None:
     with testbed.testbed() as admin:
         admin.put_node({"name": "new"})
         token = admin.invitation("new")["token"]
@@ -155,7 +137,7 @@ def test_an_invitation_enrols_once(testbed: Served) -> None:
     assert code_of(lambda: old.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed: Served) -> None:
+def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed: Local) -> None:
     with testbed.testbed() as admin:
         admin.put_node({"name": "honest"})
         token = admin.invitation("honest")["token"]
@@ -167,7 +149,7 @@ def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed:
     assert b'"node":"honest"' in order.schedule.body
 
 
-def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Served) -> None:
+def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Local) -> None:
     agent = testbed.agent("renewed")
     key, request = make_request("renewed")
     pem = agent.Renew(pb.RenewRequest(csr_pem=request), timeout=5).certificate_pem
@@ -178,7 +160,7 @@ def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Served) -> No
         agent.Renew(pb.RenewRequest(csr_pem=b"nonsense"), timeout=5)
 
 
-def test_orders_are_signed(testbed: Served) -> None:
+def test_orders_are_signed(testbed: Local) -> None:
     with testbed.testbed() as admin:
         admin.put_node({"name": "signed"})
         token = admin.invitation("signed")["token"]
@@ -191,7 +173,7 @@ def test_orders_are_signed(testbed: Served) -> None:
     assert not is_signed(given.orders_key, schedule.body + b" ", schedule.signature)
 
 
-def test_a_token_that_was_taken_back_is_refused(testbed: Served) -> None:
+def test_a_token_that_was_taken_back_is_refused(testbed: Local) -> None:
     with testbed.testbed() as admin:
         credential = admin.credential("pia", "to be revoked")
         with Testbed(credential) as pia:
@@ -201,12 +183,46 @@ def test_a_token_that_was_taken_back_is_refused(testbed: Served) -> None:
                 pia.profile()
 
 
-def test_who_asks_too_often_is_told_so(testbed: Served) -> None:
-    with testbed.testbed() as admin, Testbed(admin.credential("ann")) as ann:
-        admin.put_config({"requests_per_minute": 5})
-        said = [_said(ann) for _ in range(10)]
-    _raise_limit(testbed)
-    assert "requests a minute" in said[-1]
+@contextlib.contextmanager
+def limited(testbed: Local, **limits: float) -> Iterator[None]:
+    """Have a testbed answer no more often than so."""
+
+    def put(values: dict[str, float]) -> None:
+        with testbed.office.writing(ITSELF) as desk:
+            procedures_of.put_config(desk, values)
+        testbed.clock.sleep(61)
+
+    put(limits)
+    try:
+        yield
+    finally:
+        put(dict.fromkeys(limits, _OFTEN))
+
+
+def test_who_asks_too_often_is_told_so_for_a_minute(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        credential = admin.credential("ann")
+    with Testbed(credential) as ann, limited(testbed, requests_per_minute=5):
+        said = [_said(ann) for _ in range(7)]
+        testbed.clock.sleep(59)
+        said.append(_said(ann))
+        testbed.clock.sleep(2)
+        then = _said(ann)
+    assert said[:5] == ["ann"] * 5
+    assert all("more than 5 requests a minute" in each for each in said[5:])
+    assert then == "ann"
+
+
+def test_who_guesses_tokens_too_often_is_told_so(testbed: Local) -> None:
+    users = testbed.channel(testbed.users)
+    with testbed.testbed() as admin:
+        token = admin.issue_token("ann")
+    with limited(testbed, refused_per_minute=3):
+        codes = [called(users, "Testbed", "ListNodes", "x" * 43) for _ in range(5)]
+        known = called(users, "Testbed", "ListNodes", token)
+    assert codes[:3] == [grpc.StatusCode.UNAUTHENTICATED] * 3
+    assert codes[3:] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+    assert known is grpc.StatusCode.OK, "one who guesses keeps out no other"
 
 
 def _said(user: Testbed) -> str:
@@ -216,55 +232,39 @@ def _said(user: Testbed) -> str:
         return str(error)
 
 
-def _raise_limit(testbed: Served) -> None:
-    import sqlite3
-
-    with sqlite3.connect(testbed.directory / "testbed.sqlite") as connection:
-        connection.execute("update config set value = '100000' where key = 'requests_per_minute'")
-
-
-def test_the_wrong_testbed_and_none_are_told_in_a_line(testbed: Served, tmp_path: Path) -> None:
-    other = open_authority(tmp_path / "keys", ["localhost"], dt.datetime.now(dt.UTC))
-    token, pem = "x", other.certificate_pem.decode()
-    for address in (testbed.users, "127.0.0.1:9"):
-        with Testbed(Credential(address, token, pem)) as wrong, pytest.raises(RunError) as caught:
-            wrong.profile()
-        assert "no testbed answers there" in str(caught.value)
-
-
-@pytest.mark.alone
-def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> None:
-    """Fifty nodes follow and a thousand jobs are submitted: the last one reaches them all."""
-    names = [f"n{number:02}" for number in range(50)]
-    with ThreadPoolExecutor(50) as pool, testbed.testbed() as admin:
-        agents = list(pool.map(testbed.agent, names))
-        for number in range(999):
-            node, hour = names[number % 50], number // 50
-            when = f'at = "2099-01-01T{hour:02}:00:00Z"'
-            admin_submit(admin, job(f"j{number}", when, nodes=f'["{node}"]'))
-        streams = [agent.Follow(pb.FollowRequest(), timeout=60) for agent in agents]
-        first = list(pool.map(next, streams))
-        waiting = [pool.submit(_arrives, stream, "last") for stream in streams]
+def test_a_new_schedule_reaches_all_who_follow(testbed: Local) -> None:
+    names = [f"f{number}" for number in range(10)]
+    with testbed.testbed() as admin:
+        streams = [testbed.agent(name).Follow(pb.FollowRequest()) for name in names]
+        first = [next(stream).schedule.revision for stream in streams]
+        for number in range(20):
+            when = f'at = "2099-01-01T{number:02}:00:00Z"'
+            admin_submit(admin, job(f"f{number}", when, nodes=f'["{names[number % 10]}"]'))
         listed = ", ".join(f'"{name}"' for name in names)
-        when = 'at = "2099-01-02T00:00:00Z"'
-        begin = time.monotonic()
-        admin_submit(admin, job("last", when, nodes=f"[{listed}]"))
-        took = [each.result(30) - begin for each in waiting]
-        for stream in streams:
-            stream.cancel()
-    assert len(first) == len(took) == 50
-    assert max(took) < 2.0, f"{max(took):.2f} s"
+        admin_submit(admin, job("all", 'at = "2099-01-02T00:00:00Z"', nodes=f"[{listed}]"))
+    testbed.silences.clear()
+    for revision, stream in zip(first, streams, strict=True):
+        schedule = next(stream).schedule
+        assert schedule.revision > revision
+        assert b'"id":"all"' in schedule.body
+        assert len(json.loads(schedule.body)["runs"]) == 3
+        stream.cancel()
+    assert testbed.silences == [], "news came to all"
+
+
+def test_a_follower_who_was_not_told_looks_again_after_a_silence(testbed: Local) -> None:
+    stream = testbed.agent("untold").Follow(pb.FollowRequest())
+    next(stream)
+    testbed.silences.clear()
+    with mock.patch.object(testbed.office, "_listeners", []), testbed.testbed() as admin:
+        admin_submit(admin, job("unheard", 'at = "2099-01-01T00:00:00Z"', nodes='["untold"]'))
+    assert b'"id":"unheard"' in next(stream).schedule.body
+    assert testbed.silences == [20.0]
+    stream.cancel()
 
 
 def admin_submit(admin: Testbed, text: str) -> None:
     admin._call("SubmitJob", pb.JobText(toml=text))
-
-
-def _arrives(stream: Iterator[pb.Order], name: str) -> float:
-    for order in stream:
-        if f'"id":"{name}"'.encode() in order.schedule.body:
-            return time.monotonic()
-    raise AssertionError("the stream ended")
 
 
 _YES, _NO, _NONE = (
@@ -341,7 +341,7 @@ class _Others:
 
 
 @pytest.fixture
-def somebodys(testbed: Served) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
+def somebodys(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
     """Give a job of `user` on a node of `host`, served by one of `server`, and all who may ask."""
     roles = {"user": "user", "host": "user", "server": "user", "stranger": "user"}
     with contextlib.ExitStack() as stack, testbed.testbed() as admin:
@@ -413,7 +413,7 @@ def test_who_may_stop_or_change_what_is_anothers(
 
 
 def test_nodes_take_part_in_their_own_runs_alone(
-    testbed: Served, somebodys: tuple[_Others, dict[str, Testbed]]
+    testbed: Local, somebodys: tuple[_Others, dict[str, Testbed]]
 ) -> None:
     theirs, users = somebodys
     other = testbed.agent("other-node")
@@ -430,7 +430,7 @@ def test_nodes_take_part_in_their_own_runs_alone(
     assert row["state"] == "planned"
 
 
-def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Served) -> None:
+def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Local) -> None:
     with testbed.testbed() as admin:
         for node in ("early", "late"):
             admin.put_node({"name": node})
@@ -444,7 +444,7 @@ def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Served) -> Non
         assert {each["start_ns"] for each in found} == {first_ns}
 
 
-def test_what_others_run_is_not_shown(testbed: Served) -> None:
+def test_what_others_run_is_not_shown(testbed: Local) -> None:
     with testbed.testbed() as admin:
         admin.put_user({"name": "ben", "role": "user"})
         with Testbed(admin.credential("ben")) as ben:
@@ -470,12 +470,27 @@ def test_what_others_run_is_not_shown(testbed: Served) -> None:
                 eve.run(new_id(0))
 
 
-def test_kept_telemetry_is_read_by_a_process_of_its_own(testbed: Served) -> None:
-    now_ns = time.time_ns() // 10**9 * 10**9
+@pytest.fixture
+def answers_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have questions to kept telemetry answered in this process, as the process of its own does."""
+
+    def answer(
+        command: list[str], *, stdout: Any, **others: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        errors = io.StringIO()
+        status = archive.respond(json.loads(others["input"]), stdout, errors)
+        return subprocess.CompletedProcess(command, status, None, errors.getvalue().encode())
+
+    monkeypatch.setattr(archive.subprocess, "run", answer)
+
+
+@pytest.mark.usefixtures("answers_here")
+def test_kept_telemetry_is_told_in_steps_and_with_triggers(testbed: Local) -> None:
+    now_ns = testbed.clock.ns // 10**9 * 10**9
     agent = testbed.agent("measured")
     samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
     told = pb.Event(seq=1, at_ns=now_ns, kind="telemetry", json=json.dumps({"samples": samples}))
-    agent.Report(pb.Batch(events=[told]), timeout=10)
+    agent.Report(pb.Batch(events=[told]))
     with testbed.testbed() as admin:
         fields, end_ns = ["pop_ping_latency_ms"], now_ns + 10**10
         frame = admin.telemetry("measured", now_ns, end_ns, fields)
@@ -493,23 +508,12 @@ def test_kept_telemetry_is_read_by_a_process_of_its_own(testbed: Served) -> None
                 wrong()
             assert "\n" not in str(caught.value)
             assert str(testbed.directory) not in str(caught.value)
-    libraries = Path(f"/proc/{testbed.process.pid}/maps").read_text()
-    assert "polars" not in libraries
 
 
-def skyhop(testbed: Served, *words: str) -> subprocess.CompletedProcess[str]:
+def skyhop(testbed: Local, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command of an administrator's."""
-    command = [*skyhop_command(), "testbed", *words]
-    environment = {**os.environ, VARIABLE: str(testbed.directory / "admin.json")}
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environment,
-        cwd=testbed.directory.parent,
-    )
+    with mock.patch.dict(os.environ, {VARIABLE: str(testbed.directory / "admin.json")}):
+        return run_here(testbed.directory.parent, "testbed", *words)
 
 
 @pytest.mark.parametrize(
@@ -532,7 +536,7 @@ def skyhop(testbed: Served, *words: str) -> subprocess.CompletedProcess[str]:
         ("serve --database foo:// --state new", '"foo" is not known; there are sqlite and'),
     ],
 )
-def test_what_is_wrong_is_refused_in_a_line(testbed: Served, words: str, said: str) -> None:
+def test_what_is_wrong_is_refused_in_a_line(testbed: Local, words: str, said: str) -> None:
     wrong = job("x", run='client = ["true"]\nnetwork = "veth"\n[kernel]\ncc = "nonsense;rm"')
     (testbed.directory.parent / "wrong.toml").write_text(wrong)
     done = skyhop(testbed, *words.split())
@@ -542,7 +546,7 @@ def test_what_is_wrong_is_refused_in_a_line(testbed: Served, words: str, said: s
     assert not (testbed.directory.parent / "new").exists()
 
 
-def test_commands_print_json_and_events_in_words(testbed: Served) -> None:
+def test_commands_print_json_and_events_in_words(testbed: Local) -> None:
     place = testbed.directory.parent
     (place / "mine.toml").write_text(job("mine", 'at = "2099-05-01T00:00:00Z"', length='"90 s"'))
     with testbed.testbed() as admin:

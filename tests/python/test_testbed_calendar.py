@@ -458,6 +458,7 @@ def test_a_node_that_is_always_taken_has_no_slot() -> None:
     assert nearest_slot([always], [], frozenset("a"), length_ns=1, from_ns=NOW) is None
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_a_job_is_checked_against_a_thousand_in_well_under_a_second() -> None:
     """50 nodes, 1,000 jobs without an end; the new one shares a server with all of them."""

@@ -7,13 +7,13 @@ import os
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, skyhop_command
 from needs import needs_namespaces
+from waiting import wait_for
 
 PAGE = (ROOT / "docs" / "testbed.md").read_text("utf-8")
 FIVE_MINUTES = PAGE.split("## Your own")[1].split("## For experimenters")[0]
@@ -30,17 +30,15 @@ def started(words: list[str], where: Path, until: str) -> Iterator[None]:
             [*skyhop_command(), *words], cwd=where, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        give_up = time.monotonic() + 30
-        while until not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < give_up, log.read_text()
-            time.sleep(0.1)
+        wait_for(lambda: until in log.read_text() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
         yield
     finally:
         process.terminate()
-        assert process.wait(20) == 0, log.read_text()
+        assert process.wait(60) == 0, log.read_text()
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_the_first_five_minutes_run_in_order(tmp_path: Path) -> None:
     needs_namespaces()

@@ -1,7 +1,8 @@
 """The kernel service of the testbed: changes for one run alone, all undone, and nothing else.
 
-Everything happens in network namespaces that the tests make: the service's own is none of the
-host's. Congestion controls are loaded into the kernel itself, and gone at the end.
+What the service decides is tried in this process, with a kernel that only takes notes. The rest
+happens in network namespaces that the tests make: the service's own is none of the host's.
+Congestion controls are loaded into the kernel itself, and gone at the end.
 """
 
 from __future__ import annotations
@@ -9,39 +10,51 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Skyhop
 from needs import kills, missing, needs_namespaces, needs_program, needs_root
 from test_testbed_executor import assignment, start
+from testbed_kernel import ALL, KernelHere, kernel_here
 from waiting import wait_for
 
 from damaged import Trial
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.executor.assignment import RESULT_FILE, KernelAccess
 from skyhop.testbed.executor.journal import is_alive, read_journal
-from skyhop.testbed.kernel import leoscope, queues
+from skyhop.testbed.kernel import leoscope, queues, service
 from skyhop.testbed.kernel.client import KernelClient
-from skyhop.testbed.kernel.requests import FORMS, Grant, read_request
-from skyhop.testbed.kernel.service import bound
+from skyhop.testbed.kernel.network import Namespace
+from skyhop.testbed.kernel.requests import FORMS, read_request
+from skyhop.testbed.kernel.service import KernelService, bound
 from skyhop.testbed.kernel.uplinks import Kind, Uplink
 from skyhop.testbed.words import Network
 
-ALL = [grant.value for grant in Grant]
 DEFAULT = "net.ipv4.tcp_congestion_control"
 SERVE = "import typer; from skyhop.cli.testbed_kernel import kernel; typer.run(kernel)"
 
-pytestmark = pytest.mark.alone
+
+def live(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test of the service as it is: one after the other, for the kernel has one list."""
+    marked: Callable[..., None] = pytest.mark.integration(pytest.mark.xdist_group("kernel")(test))
+    return marked
+
+
+def soak(case: object) -> Any:
+    """Leave a case of a test to the soak tier."""
+    return pytest.param(case, marks=pytest.mark.soak)
 
 
 class Place:
@@ -111,7 +124,7 @@ class Place:
         """Return what is left of runs: devices, modules, lines of the journal."""
         devices = self.run("ip", "-o", "link").splitlines()
         found = [line.split()[1] for line in devices if "shk" in line.split()[1]]
-        found += [name for name in available() if "_r" in name]
+        found += private()
         journal = self.directory / "state" / "changes.jsonl"
         return found + (journal.read_text().splitlines() if journal.exists() else [])
 
@@ -121,7 +134,7 @@ class Place:
             self.kill()
             self.serve()
             self.service.terminate()
-            self.service.wait(timeout=20)
+            self.service.wait(timeout=60)
         for process in (*self.others, self.holder):
             process.kill()
             process.wait()
@@ -145,6 +158,11 @@ def available() -> list[str]:
     return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
+def private() -> list[str]:
+    """Return the congestion controls that are loaded for single runs."""
+    return [name for name in available() if re.fullmatch(r"[a-z0-9_]{1,8}_r[0-9a-f]{5}", name)]
+
+
 @contextmanager
 def placed(directory: Path) -> Iterator[Place]:
     """Give a place for the service, and see that nothing is left when it has gone."""
@@ -154,14 +172,14 @@ def placed(directory: Path) -> Iterator[Place]:
         needs_program(program)
     if Uplink(Kind.NONE).lacks():
         missing("namespaces", "the kernel has no veth devices")
-    before = available()
+    before = private()
     made = Place(directory)
     try:
         yield made
     finally:
         made.close()
     assert made.left() == []
-    assert available() == before
+    assert private() == before
 
 
 @pytest.fixture
@@ -181,6 +199,8 @@ def load(client: KernelClient, name: str = "skyhop:bbr2", **parameters: Any) -> 
         raise
 
 
+@pytest.mark.soak
+@pytest.mark.alone
 def test_a_runs_congestion_control_is_its_own(place: Place) -> None:
     """A real connection of the run has it; the host's default, and another run's, stay."""
     host = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
@@ -243,6 +263,7 @@ class _connection:  # noqa: N801
         self._server.communicate()
 
 
+@live
 def test_queue_rate_and_sysctls_are_the_runs(place: Place) -> None:
     place.serve()
     client, pid = place.attached()
@@ -274,77 +295,7 @@ def test_queue_rate_and_sysctls_are_the_runs(place: Place) -> None:
     assert "run0" not in inside(pid, "ip", "link")
 
 
-REFUSED = [
-    ({"request": "exec", "command": "id"}, "no such request"),
-    ({"request": "cc.set", "name": "/bin/sh"}, "a congestion control's name"),
-    ({"request": "cc.load", "name": "./evil.c"}, "a congestion control's name"),
-    ({"request": "cc.load", "name": "nosuch"}, "skyhop has"),
-    ({"request": "cc.load", "name": "bbr2", "parameters": {"--set": "x"}}, "the name of a param"),
-    ({"request": "cc.load", "name": "bbr2", "parameters": {"beta": "--x"}}, "a number or a word"),
-    ({"request": "cc.load", "name": "bbr2", "path": "/etc/passwd"}, "has no 'path'"),
-    ({"request": "sysctl.set", "name": "kernel.core_pattern", "value": "1"}, "expected tcp_NAME"),
-    ({"request": "sysctl.set", "name": "tcp_../../x", "value": "1"}, "expected tcp_NAME"),
-    ({"request": "sysctl.set", "name": "tcp_fastopen", "value": "1"}, "not for runs to set"),
-    ({"request": "sysctl.set", "name": "tcp_ecn", "value": "9"}, "expected 0 to 2"),
-    ({"request": "sysctl.set", "name": "tcp_rmem", "value": "1 2"}, "3 ascending"),
-    ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"limit": 0}}, "limit: expected"),
-    ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"dev": "eth0"}}, "has no dev"),
-    ({"request": "qdisc.set", "kind": "mirred"}, "not known"),
-    ({"request": "link.shape", "rate_bps": -1}, "a whole number"),
-    ({"request": "link.shape", "rate_bps": True}, "a whole number"),
-    ({"request": "run.attach"}, "namespace already"),
-    ({"request": "run.open", "grants": ALL}, "open already"),
-]
-
-
-def test_what_is_not_in_the_list_is_refused_and_logged(place: Place) -> None:
-    place.serve()
-    client, _ = place.attached()
-    for asked, expected in REFUSED:
-        values = dict(asked)
-        with pytest.raises(InputError, match=expected):
-            client.of_run(str(values.pop("request")), **values)
-    log = (place.directory / "log").read_text()
-    assert sum("refused" in line for line in log.splitlines() if "none:" not in line) == len(
-        REFUSED
-    )
-    assert "'exec': no such request" in log
-    assert client.of_run("cc.list")["default"]
-
-
-def test_a_token_opens_its_own_run_only(place: Place) -> None:
-    place.serve()
-    first, _ = place.attached("r1", grants=["qdisc"])
-    second, _ = place.attached("r2")
-    for run, token in (("r1", second._token), ("r2", first._token), ("r3", first._token)):
-        with pytest.raises(InputError, match="the token is not its own"):
-            second.ask("link.shape", run=run, token=token, rate_bps=1_000_000)
-    with pytest.raises(InputError, match="was not given link"):
-        first.of_run("link.shape", rate_bps=1_000_000)
-    with pytest.raises(InputError, match="was not given cc"):
-        first.of_run("cc.set", name="reno")
-
-
-def test_an_agent_that_forgot_a_token_opens_the_run_anew(place: Place) -> None:
-    """As one does that was killed before its executor came; once one has come, nobody does."""
-    place.serve()
-    forgotten, token = secrets.token_hex(32), secrets.token_hex(32)
-    agent, client = KernelClient(place.socket), KernelClient(place.socket)
-    agent.open("r1", forgotten, ALL)
-    agent.open("r1", token, ["qdisc"])
-    _, descriptor = place.namespace()
-    with pytest.raises(InputError, match="the token is not its own"):
-        client.attach("r1", forgotten, descriptor)
-    client.attach("r1", token, descriptor)
-    os.close(descriptor)
-    with pytest.raises(InputError, match="was not given cc"):
-        client.of_run("cc.set", name="reno")
-    with pytest.raises(InputError, match="open already"):
-        agent.open("r1", forgotten, ALL)
-    agent.close()
-    client.close()
-
-
+@live
 def test_the_hosts_namespace_and_other_things_are_no_runs(place: Place) -> None:
     place.serve()
     for number, path in enumerate((f"/proc/{place.holder.pid}/ns/net", "/proc/self/ns/mnt",
@@ -360,7 +311,9 @@ def test_the_hosts_namespace_and_other_things_are_no_runs(place: Place) -> None:
         client.close()
 
 
-def test_other_users_may_not_ask(place: Place) -> None:
+@pytest.mark.soak
+@pytest.mark.alone
+def test_another_user_may_not_ask_over_the_socket(place: Place) -> None:
     place.serve("--allow-uid", "65533")
     ask = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
@@ -384,26 +337,8 @@ def test_other_users_may_not_ask(place: Place) -> None:
         reachable.rmdir()
 
 
-def test_rude_clients_are_answered_or_left_and_others_served(place: Place) -> None:
-    place.serve()
-    silent = socket.socket(socket.AF_UNIX)
-    silent.connect(place.socket)
-    deep, long = b"[" * 15_000 + b"\n", b"x" * 40_000
-    for rude in (b"\0\n", b"[]\n", b"{\n", b'{"request": 3}\n', long, deep):
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
-            client.connect(place.socket)
-            with suppress(BrokenPipeError):
-                client.sendall(rude)
-            answer = json.loads(client.makefile().readline())
-            assert answer["ok"] is False
-    clients = [place.attached(f"r{number}")[0] for number in range(4)]
-    assert len({client.of_run("cc.list")["default"] for client in clients}) == 1
-    silent.close()
-    for client in clients:
-        client.close()
-
-
+@pytest.mark.soak
+@pytest.mark.alone
 @pytest.mark.parametrize("moment", ["attached", "loading", "loaded"])
 def test_a_killed_service_undoes_everything_when_it_returns(place: Place, moment: str) -> None:
     for _ in range(max(1, kills() // 10)):
@@ -438,6 +373,7 @@ except Exception: pass
 """
 
 
+@live
 def test_leoscopes_lines_are_served_in_the_runs_namespace(place: Place) -> None:
     place.serve()
     client, pid = place.attached(leoscope=True)
@@ -468,6 +404,7 @@ def test_known_parameters_of_linuxs_bbr2_are_ours_in_our_units() -> None:
         leoscope.parameter_of(f"{where}loss_thresh", "1; id")
 
 
+@live
 def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
     """Executor and service together: the program's own connection has the module."""
     place.serve()
@@ -506,6 +443,7 @@ def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
     agent.close()
 
 
+@live
 def test_a_run_that_is_stopped_sends_nothing_from_then_on(place: Place) -> None:
     place.serve()
     token = secrets.token_hex(32)
@@ -522,13 +460,15 @@ def test_a_run_that_is_stopped_sends_nothing_from_then_on(place: Place) -> None:
     work = directory / "work"
     wait_for(lambda: (work / "began").exists() and bool((work / "began").read_text()))
     executor.terminate()
-    executor.communicate(timeout=20)
+    executor.communicate(timeout=60)
     assert (work / "began").read_text().split()[1] == "UP"
     assert (work / "told").read_text().split()[1] == "DOWN"
     assert json.loads((directory / RESULT_FILE).read_text())["state"] == "aborted"
     agent.close()
 
 
+@pytest.mark.soak
+@pytest.mark.alone
 @pytest.mark.parametrize("who", ["executor", "service"])
 def test_whoever_is_killed_the_run_ends_and_all_is_undone(place: Place, who: str) -> None:
     place.serve()
@@ -548,7 +488,7 @@ def test_whoever_is_killed_the_run_ends_and_all_is_undone(place: Place, who: str
         wait_for(lambda: place.left() == [], 3.0)
     else:
         place.kill()
-        executor.communicate(timeout=20)
+        executor.communicate(timeout=60)
         result = json.loads((directory / RESULT_FILE).read_text())
         assert (result["state"], result["reason"]) == ("failed", "kernel")
         place.serve()
@@ -558,7 +498,8 @@ def test_whoever_is_killed_the_run_ends_and_all_is_undone(place: Place, who: str
     agent.close()
 
 
-@pytest.mark.parametrize("kind", [Kind.NAT, Kind.ROUTED, Kind.MACVLAN, Kind.IPVLAN])
+@live
+@pytest.mark.parametrize("kind", [Kind.NAT, *map(soak, (Kind.ROUTED, Kind.MACVLAN, Kind.IPVLAN))])
 def test_a_run_reaches_what_lies_behind_the_uplink(place: Place, kind: Kind) -> None:
     """Behind the service's namespace lies a LAN with another host, 192.0.2.2."""
     lan, descriptor = place.namespace()
@@ -592,6 +533,202 @@ def test_a_run_reaches_what_lies_behind_the_uplink(place: Place, kind: Kind) -> 
     assert "192.0.2" not in place.run("ip", "neighbour", "show", "proxy")
     if shutil.which("nft"):
         assert place.run("nft", "list", "tables").strip() == ""
+
+
+# What the service decides, in this process.
+
+
+@pytest.fixture
+def served_here(tmp_path: Path) -> Iterator[tuple[KernelHere, KernelService]]:
+    with kernel_here(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def here(served_here: tuple[KernelHere, KernelService]) -> KernelHere:
+    return served_here[0]
+
+
+REFUSED = [
+    ({"request": "exec", "command": "id"}, "no such request"),
+    ({"request": "cc.set", "name": "/bin/sh"}, "a congestion control's name"),
+    ({"request": "cc.load", "name": "./evil.c"}, "a congestion control's name"),
+    ({"request": "cc.load", "name": "nosuch"}, "skyhop has"),
+    ({"request": "cc.load", "name": "bbr2", "parameters": {"--set": "x"}}, "the name of a param"),
+    ({"request": "cc.load", "name": "bbr2", "parameters": {"beta": "--x"}}, "a number or a word"),
+    ({"request": "cc.load", "name": "bbr2", "path": "/etc/passwd"}, "has no 'path'"),
+    ({"request": "sysctl.set", "name": "kernel.core_pattern", "value": "1"}, "expected tcp_NAME"),
+    ({"request": "sysctl.set", "name": "tcp_../../x", "value": "1"}, "expected tcp_NAME"),
+    ({"request": "sysctl.set", "name": "tcp_fastopen", "value": "1"}, "not for runs to set"),
+    ({"request": "sysctl.set", "name": "tcp_ecn", "value": "9"}, "expected 0 to 2"),
+    ({"request": "sysctl.set", "name": "tcp_rmem", "value": "1 2"}, "3 ascending"),
+    ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"limit": 0}}, "limit: expected"),
+    ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"dev": "eth0"}}, "has no dev"),
+    ({"request": "qdisc.set", "kind": "mirred"}, "not known"),
+    ({"request": "link.shape", "rate_bps": -1}, "a whole number"),
+    ({"request": "link.shape", "rate_bps": True}, "a whole number"),
+    ({"request": "run.attach"}, "namespace already"),
+    ({"request": "run.open", "grants": ALL}, "open already"),
+]
+
+
+def test_what_is_not_in_the_list_is_refused_and_logged(here: KernelHere) -> None:
+    client = here.attached()
+    for asked, expected in REFUSED:
+        values = dict(asked)
+        with pytest.raises(InputError, match=expected):
+            client.of_run(str(values.pop("request")), **values)
+    client.close()
+    refused = here.said("refused")
+    assert len(refused) == len(REFUSED)
+    assert "'exec': no such request" in refused[0]
+
+
+def test_a_token_opens_its_own_run_only(here: KernelHere) -> None:
+    first = here.attached("r1", ["qdisc"])
+    second = here.attached("r2")
+    for run, token in (("r1", second._token), ("r2", first._token), ("r3", first._token)):
+        with pytest.raises(InputError, match="the token is not its own"):
+            second.ask("link.shape", run=run, token=token, rate_bps=1_000_000)
+    with pytest.raises(InputError, match="was not given link"):
+        first.of_run("link.shape", rate_bps=1_000_000)
+    with pytest.raises(InputError, match="was not given cc"):
+        first.of_run("cc.set", name="reno")
+    first.close()
+    second.close()
+
+
+def test_an_agent_that_forgot_a_token_opens_the_run_anew(here: KernelHere) -> None:
+    """As one does that was killed before its executor came; once one has come, nobody does."""
+    forgotten, token = secrets.token_hex(32), secrets.token_hex(32)
+    agent, client = KernelClient(here.socket), KernelClient(here.socket)
+    agent.open("r1", forgotten, ALL)
+    agent.open("r1", token, ["qdisc"])
+    with pytest.raises(InputError, match="the token is not its own"):
+        here.attach(client, "r1", forgotten)
+    here.attach(client, "r1", token)
+    with pytest.raises(InputError, match="was not given cc"):
+        client.of_run("cc.set", name="reno")
+    with pytest.raises(InputError, match="open already"):
+        agent.open("r1", forgotten, ALL)
+    agent.close()
+    client.close()
+
+
+def test_rude_clients_are_answered_or_left_and_others_served(here: KernelHere) -> None:
+    silent = socket.socket(socket.AF_UNIX)
+    silent.connect(here.socket)
+    deep, long = b"[" * 15_000 + b"\n", b"x" * 40_000
+    for rude in (b"\0\n", b"[]\n", b"{\n", b'{"request": 3}\n', long, deep):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(here.socket)
+            with suppress(BrokenPipeError):
+                client.sendall(rude)
+            answer = json.loads(client.makefile().readline())
+            assert answer["ok"] is False
+    clients = [here.attached(f"r{number}") for number in range(4)]
+    assert len({client.of_run("cc.list")["default"] for client in clients}) == 1
+    silent.close()
+    for client in clients:
+        client.close()
+
+
+def test_other_users_may_not_ask(here: KernelHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_uid", lambda _connection: 65534)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(60)
+        client.connect(here.socket)
+        answer = json.loads(client.makefile().readline())
+    assert answer == {"ok": False, "error": "uid 65534 may not ask: see --allow-uid"}
+    assert here.said("refused: uid 65534")
+
+
+def test_a_run_has_its_queue_its_rate_and_its_sysctls_until_its_executor_goes(
+    here: KernelHere,
+) -> None:
+    client = here.attached()
+    (namespace,) = here.namespaces
+    client.of_run("qdisc.set", kind="pfifo", parameters={"limit": 50})
+    client.of_run("link.shape", rate_bps=8_000_000)
+    client.of_run("sysctl.set", name="net.ipv4.tcp_rmem", value="4096 65536 1048576")
+    client.of_run("cc.set", name="reno")
+    assert here.programs[-2:] == [
+        "tc qdisc add dev run0 root handle 1: tbf rate 8000000bit burst 65536 latency 50ms",
+        "tc qdisc add dev run0 parent 1:1 handle 2: pfifo limit 50",
+    ]
+    assert namespace.sysctls["tcp_rmem"] == "4096 65536 1048576"
+    assert namespace.sysctls["tcp_congestion_control"] == "reno"
+    assert client.counters() == (1, 2)
+    assert client.cut()
+    assert namespace.called == ["ip link set run0 down"]
+    assert here.undone == []
+    client.close()
+    here.await_line("closed: its executor ended")
+    assert [change["kind"] for change in here.undone] == ["inside"] * 4 + ["device"]
+
+
+def test_a_run_that_no_executor_comes_for_is_closed(
+    served_here: tuple[KernelHere, KernelService],
+) -> None:
+    here, served = served_here
+    token = secrets.token_hex(32)
+    agent, client = KernelClient(here.socket), KernelClient(here.socket)
+    agent.open("r1", token, ALL)
+    attached = here.attached("r2")
+    here.clock.sleep(120)
+    served._close_forgotten()
+    assert not here.said("closed")
+    here.clock.sleep(1)
+    served._close_forgotten()
+    assert here.said("closed") == ["r1: closed: no executor came"]
+    with pytest.raises(InputError, match="there is no such run"):
+        here.attach(client, "r1", token)
+    assert attached.of_run("cc.list")["default"] == "cubic"
+    for each in (agent, client, attached):
+        each.close()
+
+
+def test_two_services_of_one_state_cannot_be(here: KernelHere) -> None:
+    begin_s = here.clock.monotonic_s()
+    with pytest.raises(RunError, match="another kernel service is at work here"):
+        here.make()
+    assert here.clock.monotonic_s() - begin_s == pytest.approx(5.0, abs=0.1)
+
+
+def test_what_a_killed_service_left_is_undone_by_the_next(here: KernelHere) -> None:
+    client = here.attached()
+    client.of_run("link.shape", rate_bps=8_000_000)
+    # Its journal as it is when it is killed now, with half a line.
+    (here.directory / "killed").mkdir()
+    left = (here.directory / "state" / "changes.jsonl").read_bytes()
+    (here.directory / "killed" / "changes.jsonl").write_bytes(left + b'{"number": 2, "ru')
+    here.make("killed")
+    assert [change["kind"] for change in here.undone] == ["inside", "device"]
+    assert len(here.said("at the start: undone")) == 2
+    assert (here.directory / "killed" / "changes.jsonl").read_bytes() == b""
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/proc/self/ns/net", "the host's network is not a run's to change"),
+        ("/proc/self/ns/mnt", "is no network namespace"),
+        ("/etc/passwd", "is no network namespace"),
+    ],
+)
+def test_other_things_than_runs_namespaces_are_refused(path: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Namespace(os.open(path, os.O_RDONLY))
+
+
+def test_without_root_one_line_says_so(skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    done = skyhop("testbed", "kernel")
+    assert done.returncode == 1
+    assert "needs root" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_only_a_socket_that_nobody_holds_gives_way(tmp_path: Path) -> None:
@@ -641,15 +778,3 @@ def test_every_request_needs_run_and_token() -> None:
     for name in FORMS:
         with pytest.raises(InputError, match="is missing"):
             read_request(json.dumps({"request": name}).encode())
-
-
-def test_without_root_one_line_says_so() -> None:
-    needs_root()
-    code = (
-        "import os, skyhop.testbed.kernel.service; from skyhop.cli.testbed_kernel import kernel; "
-        "os.setuid(65534); kernel()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "needs root" in done.stderr.splitlines()[-1]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import skyhop_command
+from conftest import Skyhop
 from needs import missing
 
 from damaged import Trial
@@ -318,29 +317,23 @@ def test_a_trigger_with_history_says_how_its_pace_differs() -> None:
     assert len([note for note in imported(text).notes if note.startswith("trigger")]) == 2
 
 
-def test_the_command_writes_a_job_that_can_be_submitted(tmp_path: Path) -> None:
+def test_the_command_writes_a_job_that_can_be_submitted(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "exp.yaml").write_text(EXPERIMENT)
-    command = [*skyhop_command(), "testbed", "import", "exp.yaml", "--node", "bcn-1"]
+    command = ["testbed", "import", "exp.yaml", "--node", "bcn-1"]
     command += ["--length", "5 min", "--at", "now"]
-    printed = _run(command, tmp_path)
+    printed = skyhop(*command)
     assert printed.returncode == 0, printed.stderr
     assert 'id = "exp"' in printed.stdout
     assert "note: docker.execute.ports" in printed.stderr
     assert not (tmp_path / CONFIG).exists()
-    written = _run([*command, "-o", "job.toml"], tmp_path)
+    written = skyhop(*command, "-o", "job.toml")
     assert (written.returncode, written.stdout) == (0, "")
     assert (tmp_path / "job.toml").read_text() == printed.stdout
     text, files = read_files(tmp_path / "job.toml")
     assert files == {CONFIG: EXPERIMENT.encode()}
     (tmp_path / CONFIG).write_text("mine")
-    refused = _run([*command, "-o", "job.toml"], tmp_path)
+    refused = skyhop(*command, "-o", "job.toml")
     assert refused.returncode == 2
     assert "is there and is another file" in refused.stderr
     assert (tmp_path / CONFIG).read_text() == "mine"
     assert text == (tmp_path / "job.toml").read_text()
-
-
-def _run(command: list[str], where: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=where, capture_output=True, text=True, timeout=60, check=False
-    )

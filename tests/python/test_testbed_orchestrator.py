@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from needs import cases
-from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, desks, job
+from testbed_office import ADMIN, ANN, BEGIN_NS, BOB, PIA, Desks, S, StandingClock, desks, job
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.agent.deciding import Situation, hindrance
@@ -360,7 +360,7 @@ def test_a_server_is_asked_and_told(at: Desks) -> None:
 def test_the_state_is_the_fold_of_what_happened(at: Desks) -> None:
     """Whatever is told by whomever, the kept state is what its events come to."""
     chance = random.Random(17)
-    for number in range(cases(60)):
+    for number in range(cases(30)):
         name = only_run(at, at.submit(job(f"j{number}"))["id"])
         for _ in range(chance.randrange(1, 12)):
             state = chance.choice(list(State))
@@ -671,7 +671,7 @@ def test_a_database_that_cannot_be_is_said_in_a_line(
     for module in ("psycopg", "psycopg2"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SkyhopError, match=f"the testbed's database: .*{said}") as caught:
-        Office(tmp_path / "state", ["localhost"], database=url)
+        Office(tmp_path / "state", ["localhost"], clock=StandingClock(), database=url)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
     # Nothing was made: no keys of a testbed that there is not.

@@ -24,6 +24,8 @@ from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store import database as store
 from skyhop.testbed.store.tables import metadata, run
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Cluster]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,20 +38,45 @@ PIA = Caller("pia", Role.USER_PRIV)
 
 
 @dataclass
+class StandingClock:
+    """A clock that stands until a test sets it on; waiting by it sets it on."""
+
+    ns: int = BEGIN_NS
+
+    def now_ns(self) -> int:
+        """Return UTC in nanoseconds since 1970."""
+        return self.ns
+
+    def monotonic_s(self) -> float:
+        """Return the same time in seconds."""
+        return self.ns / S
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Set the clock on unless an event is set; return whether it is set."""
+        if not event.is_set():
+            self.sleep(seconds)
+        return event.is_set()
+
+    def sleep(self, seconds: float) -> None:
+        """Set the clock on."""
+        self.ns += round(seconds * S)
+
+
+@dataclass
 class Desks:
     """An office whose clock stands where it was set."""
 
     office: Office
-    clock: list[int]
+    clock: StandingClock
 
     def pass_s(self, seconds: float) -> None:
         """Set the clock on."""
-        self.clock[0] += round(seconds * S)
+        self.clock.sleep(seconds)
 
     @property
     def now_ns(self) -> int:
         """What the clock says."""
-        return self.clock[0]
+        return self.clock.ns
 
     def at(self, caller: Caller) -> contextlib.AbstractContextManager[Any]:
         """Give a desk of a caller's."""
@@ -79,8 +108,33 @@ class Desks:
 @contextlib.contextmanager
 def desks(directory: Path, database: str | None = None) -> Iterator[Desks]:
     """Give an office with users ann, bob and pia, ann's nodes a and b, and the server s."""
-    clock = [BEGIN_NS]
-    office = Office(directory, ["localhost"], database=database, now_ns=lambda: clock[0])
+    if database is None and not directory.exists():
+        shutil.copytree(_filled(), directory)
+    clock = StandingClock()
+    office = Office(directory, ["localhost"], clock=clock, database=database)
+    if database is not None:
+        _fill(office)
+    try:
+        yield Desks(office, clock)
+    finally:
+        office.close()
+
+
+@functools.cache
+def _filled_place() -> tempfile.TemporaryDirectory[str]:
+    """Make a state directory to copy, once per process: its tables take longest."""
+    place = tempfile.TemporaryDirectory(prefix="skyhop-office-")
+    office = Office(Path(place.name) / "state", ["localhost"], clock=StandingClock())
+    _fill(office)
+    office.close()
+    return place
+
+
+def _filled() -> Path:
+    return Path(_filled_place().name) / "state"
+
+
+def _fill(office: Office) -> None:
     with office.writing(ITSELF) as desk:
         for name, role in (
             ("root", "admin"),
@@ -92,10 +146,6 @@ def desks(directory: Path, database: str | None = None) -> Iterator[Desks]:
         for name in ("a", "b"):
             nodes.put(desk, {"name": name, "owner": "ann", "latitude_deg": 41.387})
         nodes.put(desk, {"name": "s", "address": "192.0.2.1"})
-    try:
-        yield Desks(office, clock)
-    finally:
-        office.close()
 
 
 def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
@@ -140,7 +190,7 @@ class Served:
         key, request = make_request(node)
         asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
         stub = stubs.EnrolmentStub(self.channel(self.users))
-        return key, stub.Enrol(asked, timeout=10).certificate_pem
+        return key, stub.Enrol(asked, timeout=60).certificate_pem
 
     def agent(self, node: str) -> stubs.AgentStub:
         """Return a new node's way in, as an agent has it."""
@@ -179,7 +229,7 @@ def served(directory: Path, *more: str) -> Iterator[Served]:
             channel.close()
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         finally:
             process.kill()
             process.stdout.close()

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Any
 import grpc
 
 from skyhop.testbed.agent.identity import enrol
+from skyhop.testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop.testbed.ids import new_id
 from skyhop.testbed.orchestrator.authority import open_authority
 from skyhop.testbed.protocol import testbed_pb2 as wire
@@ -32,10 +32,10 @@ S_NS = 1_000_000_000
 
 
 class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
-    """What a test looks at and holds up."""
+    """What a test looks at and holds up; its orders are of the time that its clock tells."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.directory, self.clock = directory, clock
         self.authority = open_authority(directory, ["localhost"], dt.datetime.now(dt.UTC))
         self.tokens = {TOKEN}
         self.revision = 0
@@ -102,7 +102,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         held = self.held.get(where)
         if held is not None:
             self.reached[where].set()
-            held.wait(20)
+            held.wait(120)
 
     # What a test plans.
 
@@ -110,7 +110,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         self, spec: dict[str, Any], start_s: float = 0.0, *, priv: bool = False, **others: Any
     ) -> str:
         """Plan a run of a job, perhaps of a user who may ask for kernel services; return its id."""
-        now_ns = time.time_ns()
+        now_ns = self.clock.now_ns()
         job, run = new_id(now_ns), new_id(now_ns)
         files = {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -131,7 +131,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
 
     def schedule(self, **others: Any) -> Any:
         """Return the schedule, signed."""
-        body = {"node": NODE, "revision": self.revision, "issued_ns": time.time_ns()}
+        body = {"node": NODE, "revision": self.revision, "issued_ns": self.clock.now_ns()}
         body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
         body |= {"scavenger_mode": self.mode}
         body["settings"] = {"heartbeat_s": 1.0, "late_s": 20.0, "reschedule_after_s": 1800.0}
@@ -151,7 +151,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         priv: bool = False,
     ) -> str:
         """Ask the node to serve a run."""
-        name, now_ns = new_id(time.time_ns()), time.time_ns()
+        name, now_ns = new_id(self.clock.now_ns()), self.clock.now_ns()
         said = {
             file: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for file, data in (files or {}).items()
@@ -238,7 +238,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
             if event.seq not in known:
                 self.events.append((event.seq, event.kind, json.loads(event.json)))
         last = max((event.seq for event in request.events), default=0)
-        return wire.Ack(seq=last, at_ns=time.time_ns())
+        return wire.Ack(seq=last, at_ns=self.clock.now_ns())
 
     def Input(self, request: Any, _context: Any) -> Iterator[Any]:
         self._pass("input")
@@ -299,7 +299,7 @@ class AgentProcess:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(15)
+            self.process.wait(60)
             self.process = None
 
     def log(self) -> str:

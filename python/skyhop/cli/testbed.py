@@ -73,6 +73,7 @@ def serve(
 
     Example: skyhop testbed serve --state /var/lib/skyhop-testbed --name testbed.example.org
     """
+    from skyhop.testbed.clock import SYSTEM_CLOCK
     from skyhop.testbed.orchestrator.office import Office
     from skyhop.testbed.orchestrator.serve import Addresses, names_of
     from skyhop.testbed.orchestrator.serve import serve as serve_office
@@ -80,7 +81,7 @@ def serve(
     addresses = Addresses(users, agents, web)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
-    office = Office(state.absolute(), called, database=database)
+    office = Office(state.absolute(), called, clock=SYSTEM_CLOCK, database=database)
 
     def ready(ports: Any) -> None:
         testbed_admin.write_addresses(office, public, ports)

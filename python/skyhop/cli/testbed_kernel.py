@@ -47,6 +47,7 @@ def kernel(
     Example: sudo skyhop testbed kernel --allow-uid 990 --uplink nat --interface eth0
     """
     from skyhop.errors import InputError, RunError
+    from skyhop.testbed.clock import SYSTEM_CLOCK
     from skyhop.testbed.kernel.service import KernelService
     from skyhop.testbed.kernel.uplinks import Kind, Uplink
 
@@ -55,7 +56,8 @@ def kernel(
     if uplink not in set(Kind):
         raise InputError(f"--uplink {uplink}: expected one of {', '.join(Kind)}")
     way = Uplink(Kind(uplink), interface, addresses, gateway, prefix_bits)
-    service = KernelService(socket.absolute(), state.absolute(), allow_uid or [], way)
+    allowed = allow_uid or []
+    service = KernelService(socket.absolute(), state.absolute(), allowed, way, clock=SYSTEM_CLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: service.stop())
     service.serve()

@@ -88,6 +88,16 @@ def usual_credential() -> Path:
     return Path(home) / "skyhop" / "testbed.json"
 
 
+def open_channel(credential: Credential) -> grpc.Channel:
+    """Return a way to the users' port of a testbed; nothing is connected yet."""
+    trusted = grpc.ssl_channel_credentials(credential.authority_pem.encode())
+    options = [
+        ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    return grpc.secure_channel(credential.address, trusted, options)
+
+
 class Testbed:
     """An orchestrator, as one user sees it; every call may raise `InputError` or `RunError`."""
 
@@ -97,12 +107,7 @@ class Testbed:
         self._address = credential.address
         self._authority_pem = credential.authority_pem
         self._metadata = (("authorization", f"Bearer {credential.token}"),)
-        trusted = grpc.ssl_channel_credentials(credential.authority_pem.encode())
-        options = [
-            ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
-            ("grpc.enable_http_proxy", 0),
-        ]
-        self._channel = grpc.secure_channel(credential.address, trusted, options)
+        self._channel = open_channel(credential)
         self._testbed = stubs.TestbedStub(self._channel)
         self._administration = stubs.AdministrationStub(self._channel)
 

@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.demo import network, plan, side_processes
 from skyhop.testbed.demo.guard import map_user, send
 from skyhop.testbed.executor import linux
@@ -56,6 +56,7 @@ class Stage:
     channel: socket.socket
     state: Path
     lengths: plan.Lengths
+    clock: Clock
     namespaces: dict[str, int] = field(default_factory=dict)
     processes: dict[str, int] = field(default_factory=dict)
     """By name; those that have not ended."""
@@ -123,7 +124,7 @@ class Stage:
         self.namespaces[name.decode()] = descriptors[0]
         what, _, site = name.decode().partition(" ")
         if what == "terminal":
-            self.begins_ns[site] = time.time_ns()
+            self.begins_ns[site] = self.clock.now_ns()
             send(self.channel, event="link", site=site, at_ns=self.begins_ns[site])
         if len(self.holders) == 2 * len(plan.SITES):
             self._join()
@@ -230,10 +231,10 @@ class Stage:
         self._await(names, _POLITE_S)
 
     def _await(self, names: Sequence[str], patience_s: float) -> None:
-        limit = time.monotonic() + patience_s
-        while any(name in self.processes for name in names) and time.monotonic() < limit:
+        limit = self.clock.monotonic_s() + patience_s
+        while any(name in self.processes for name in names) and self.clock.monotonic_s() < limit:
             self._reap()
-            time.sleep(0.02)
+            self.clock.sleep(0.02)
 
     # --- processes ---
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError
+from skyhop.testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop.testbed.demo import jobs, network, plan
 from skyhop.testbed.demo.guard import Guard
 from skyhop.testbed.demo.stage import Stage
@@ -69,7 +69,7 @@ class _Seen:
     is_finished: bool = False
 
 
-def run_demo(options: Options) -> list[dict[str, Any]]:
+def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[dict[str, Any]]:
     """Bring a testbed up, tell its story, and leave nothing but the files it came to.
 
     Returns:
@@ -88,11 +88,11 @@ def run_demo(options: Options) -> list[dict[str, Any]]:
     lengths = plan.QUICK if options.is_quick else plan.WHOLE
 
     def stage(channel: socket.socket) -> None:
-        Stage(channel, state, lengths).run()
+        Stage(channel, state, lengths, clock).run()
 
     guard = Guard(stage, None if options.state else state)
     try:
-        return _Story(options, guard, state, lengths, programs).tell()
+        return _Story(options, guard, state, lengths, programs, clock=clock).tell()
     finally:
         guard.close()
         if options.state is None:
@@ -125,10 +125,12 @@ class _Story:
         state: Path,
         lengths: plan.Lengths,
         programs: jobs.Programs,
+        *,
+        clock: Clock,
     ) -> None:
         self._options, self._guard, self._state = options, guard, state
-        self._lengths, self._programs = lengths, programs
-        self._begin_ns = time.time_ns()
+        self._lengths, self._programs, self._clock = lengths, programs, clock
+        self._begin_ns = clock.now_ns()
         self._seen = _Seen()
 
     def tell(self) -> list[dict[str, Any]]:
@@ -140,9 +142,8 @@ class _Story:
         with Testbed.of_file(credential) as testbed:
             page = self._open_page(testbed, credential)
             self._bring_nodes(testbed)
-            files = jobs.job_files(
-                self._state / "jobs", self._lengths, self._programs, time.time_ns()
-            )
+            now_ns = self._clock.now_ns()
+            files = jobs.job_files(self._state / "jobs", self._lengths, self._programs, now_ns)
             self._scheduled(testbed, files[jobs.SCHEDULED])
             armed = self._arm(testbed, files[jobs.TRIGGERED])
             self._preempted(testbed, files[jobs.PREEMPTED])
@@ -157,7 +158,7 @@ class _Story:
         return runs
 
     def _say(self, text: str, at_ns: int | None = None) -> None:
-        passed_s = ((at_ns or time.time_ns()) - self._begin_ns) / _S
+        passed_s = ((at_ns or self._clock.now_ns()) - self._begin_ns) / _S
         self._options.say(f"{passed_s:6.1f} s  {text}")
 
     # --- what the stage says ---
@@ -181,9 +182,9 @@ class _Story:
         Raises:
             RunError: it takes too long; `missing` says what did not come about.
         """
-        limit = time.monotonic() + patience_s
+        limit = self._clock.monotonic_s() + patience_s
         while not what():
-            if time.monotonic() > limit:
+            if self._clock.monotonic_s() > limit:
                 raise RunError(f"after {patience_s:.0f} s {missing}")
             self._look()
 
@@ -260,7 +261,7 @@ class _Story:
 
     def _scheduled(self, testbed: Testbed, file: Path) -> None:
         """See a scheduled run through."""
-        submitted_ns = time.time_ns()
+        submitted_ns = self._clock.now_ns()
         run = self._submitted(testbed, file)
         tool = "iperf3" if self._programs.has_iperf3 else "TCP streams"
         self._say(f"scheduled: {run['job_name']} on {run['client']}, now: round trips and {tool}")
@@ -345,12 +346,12 @@ class _Story:
         self._say(f"  {_end(run)}")
         again = self._after(testbed, name)
         if again:
-            later_s = (again["start_ns"] - time.time_ns()) / _S
+            later_s = (again["start_ns"] - self._clock.now_ns()) / _S
             self._say(f"  it is to be tried again in {later_s:.0f} s")
 
     def _is_silent(self) -> bool:
         last_ns = self._seen.packets.get("run_last_ns", 0)
-        return time.time_ns() - last_ns > _SILENCE_S * _S
+        return self._clock.now_ns() - last_ns > _SILENCE_S * _S
 
     def _after(self, testbed: Testbed, name: str) -> dict[str, Any] | None:
         found = testbed.runs(job=testbed.run(name)["job"], states=_ALL_STATES)
@@ -387,8 +388,8 @@ class _Story:
         return testbed.run(name)
 
     def _await_passed(self, seconds: float) -> None:
-        limit = time.monotonic() + seconds
-        while time.monotonic() < limit:
+        limit = self._clock.monotonic_s() + seconds
+        while self._clock.monotonic_s() < limit:
             self._look()
 
     # --- the end ---

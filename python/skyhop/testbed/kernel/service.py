@@ -18,12 +18,12 @@ import stat
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.kernel import programs, queues, uplinks
 from skyhop.testbed.kernel.congestion import Congestion, undo_load
 from skyhop.testbed.kernel.journal import Change, Changes
@@ -47,11 +47,11 @@ _LAST_PROGRAM_S, _LOOK_S = 5.0, 0.02
 class _Run:
     """A run that the agent has opened."""
 
-    def __init__(self, run: str, token: str, grants: frozenset[Grant]) -> None:
+    def __init__(self, run: str, token: str, grants: frozenset[Grant], opened_s: float) -> None:
         self.id = run
         self._token = _digest(token)
         self.grants = grants
-        self.opened = time.monotonic()
+        self.opened_s = opened_s
         self.lock = threading.Lock()
         self.is_closed = False
         self.namespace: Namespace | None = None
@@ -83,6 +83,7 @@ class KernelService:
         directory: its own, for journal and sources.
         uids: who may ask, beside root.
         uplink: what runs' devices lead to.
+        clock: the measure of how long a run may be without an executor.
         log: told of every request, in a line.
 
     Raises:
@@ -96,9 +97,11 @@ class KernelService:
         directory: Path,
         uids: Iterable[int],
         uplink: Uplink,
+        *,
+        clock: Clock,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        self._path, self._directory, self._uplink = path, directory, uplink
+        self._path, self._directory, self._uplink, self._clock = path, directory, uplink, clock
         self._uids = {0, *uids}
         self._log = log or _print
         self._runs: dict[str, _Run] = {}
@@ -122,13 +125,13 @@ class KernelService:
 
     def _take_lock(self) -> None:
         """Be the only one here; a killed one's last program may take a moment to end."""
-        until = time.monotonic() + _LAST_PROGRAM_S
+        until_s = self._clock.monotonic_s() + _LAST_PROGRAM_S
         while True:
             try:
                 fcntl.flock(self._only, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() < until:
-                    time.sleep(_LOOK_S)
+                if self._clock.monotonic_s() < until_s:
+                    self._clock.sleep(_LOOK_S)
                     continue
                 message = f"{self._directory}: another kernel service is at work here"
                 raise RunError(message) from None
@@ -172,8 +175,9 @@ class KernelService:
         return listener
 
     def _close_forgotten(self) -> None:
+        opened_since_s = self._clock.monotonic_s() - _UNATTACHED_S
         for run in list(self._runs.values()):
-            if run.namespace is None and time.monotonic() - run.opened > _UNATTACHED_S:
+            if run.namespace is None and run.opened_s < opened_since_s:
                 self._close(run, "no executor came")
 
     def _converse(self, connection: socket.socket) -> None:
@@ -253,7 +257,8 @@ class KernelService:
                 raise InputError("the run is open already")
             if before is None and len(self._runs) >= _MOST_RUNS:
                 raise InputError(f"{_MOST_RUNS} runs are open: close some")
-            run = _Run(request.run, request.token, request.values["grants"])
+            now_s = self._clock.monotonic_s()
+            run = _Run(request.run, request.token, request.values["grants"], now_s)
             self._runs[request.run] = run
 
     def _attach(

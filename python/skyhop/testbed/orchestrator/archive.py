@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from skyhop.errors import InputError, RunError, SkyhopError
 
@@ -75,11 +75,15 @@ def main() -> int:
     """Answer what standard input asks."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    asked = json.load(sys.stdin)
+    return respond(json.load(sys.stdin), sys.stdout.buffer, sys.stderr)
+
+
+def respond(asked: dict[str, Any], to: BinaryIO, errors: TextIO) -> int:
+    """Write the answer, or in a line why there is none; return the exit status."""
     try:
-        _KINDS[asked["kind"]](asked, sys.stdout.buffer)
+        _KINDS[asked["kind"]](asked, to)
     except SkyhopError as error:
-        sys.stderr.write(str(error).replace(asked["telemetry"], "the testbed"))
+        errors.write(str(error).replace(asked["telemetry"], "the testbed"))
         return _WRONG if isinstance(error, InputError) else _FAILED
     return 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.orchestrator import people, planning, runs
 from skyhop.testbed.orchestrator.authority import Authority, open_authority
 from skyhop.testbed.orchestrator.desk import ITSELF, Caller, Desk, settings_of
@@ -31,8 +31,8 @@ class Office:
     Args:
         directory: for keys, files, telemetry and, unless `database` says otherwise, tables.
         names: host names and addresses under which it is reached.
+        clock: the time of all that is decided, and the measure of requests per minute.
         database: where the tables are, as SQLAlchemy writes it.
-        now_ns: the clock.
 
     Raises:
         InputError, RunError: the directory cannot be used.
@@ -43,11 +43,11 @@ class Office:
         directory: Path,
         names: list[str],
         *,
+        clock: Clock,
         database: str | None = None,
-        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.directory = directory
-        self.now_ns = now_ns
+        self.clock = clock
         url = database or f"sqlite:///{directory}/testbed.sqlite"
         if lies_in_a_file(url):
             _make(directory)
@@ -63,6 +63,10 @@ class Office:
         self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
+
+    def now_ns(self) -> int:
+        """Return UTC in nanoseconds since 1970."""
+        return self.clock.now_ns()
 
     def now(self) -> dt.datetime:
         """Return the time with its zone, as certificates want it."""

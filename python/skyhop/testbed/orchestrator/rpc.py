@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import grpc
 import grpc.aio
 
 from skyhop.errors import InputError, SkyhopError
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.keys import fingerprint, valid_until
 from skyhop.testbed.orchestrator import access, archive, jobs, nodes, people, runs, uploads
 from skyhop.testbed.orchestrator.desk import (
@@ -36,6 +36,7 @@ from skyhop.testbed.orchestrator.desk import (
 )
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.orchestrator.procedures import READING, WRITING
+from skyhop.testbed.orchestrator.waiting import Wait
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.words import ENDED, Role, State
 
@@ -68,11 +69,12 @@ class TooOftenError(SkyhopError):
 class _Rates:
     """How often each caller asked within the last minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._asked: dict[str, deque[float]] = {}
 
     def check(self, who: str, limit: float) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         times = self._asked.setdefault(who, deque())
         while times and times[0] < now - _MINUTE_S:
             times.popleft()
@@ -84,11 +86,16 @@ class _Rates:
 
 
 class Service:
-    """Answers for one office."""
+    """Answers for one office.
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._rates = _Rates()
+    Args:
+        office: the orchestrator.
+        wait: how a follower waits for news.
+    """
+
+    def __init__(self, office: Office, wait: Wait) -> None:
+        self._office, self._wait = office, wait
+        self._rates = _Rates(office.clock)
         self._news = _News(asyncio.get_running_loop())
         self._archive = asyncio.Semaphore(1)
         self._end = office.listen(self._news.tell)
@@ -272,8 +279,7 @@ class Service:
                 orders, revision = await asyncio.to_thread(self._orders, caller, revision, told)
                 for order in orders:
                     yield order
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), _SILENCE_S)
+                await self._wait(changed, _SILENCE_S)
 
     def _orders(self, caller: Caller, revision: int, told: set[str]) -> tuple[list[pb.Order], int]:
         authority, orders = self._office.authority, []
@@ -381,8 +387,7 @@ class Service:
                     yield pb.Document(json=text)
                 if State(values["state"]) in ENDED:
                     return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), _SILENCE_S)
+                await self._wait(changed, _SILENCE_S)
 
     def _document(self, caller: Caller, run: str) -> dict[str, Any]:
         with self._office.reading(caller) as desk:

@@ -20,8 +20,11 @@ import grpc.aio
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.orchestrator.rpc import OPTIONS, Service
+from skyhop.testbed.orchestrator.waiting import Wait, wait_in_loop
 
 _log = logging.getLogger("skyhop.testbed")
+USERS, NODES = ("Enrolment", "Testbed", "Administration"), ("Agent",)
+"""The services that are offered to users, who bring a token, and to nodes."""
 _GRACE_S = 1.0
 _TICK_S = 15.0
 _TIDY_EVERY = 240
@@ -81,15 +84,15 @@ async def _serve(office: Office, addresses: Addresses, ready: Any) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service = Service(office)
+    service = Service(office, wait_in_loop)
     servers = [
-        _server(office, addresses.users, service, ("Enrolment", "Testbed", "Administration")),
-        _server(office, addresses.agents, service, ("Agent",), nodes_only=True),
+        _server(office, addresses.users, service, USERS),
+        _server(office, addresses.agents, service, NODES, nodes_only=True),
     ]
     for server, _ in servers:
         await server.start()
     page, web_port = await _page(office, addresses.web)
-    ticking = asyncio.create_task(_tick(office))
+    ticking = asyncio.create_task(_tick(office, stopping, wait_in_loop))
     if ready is not None:
         ready(Listening(servers[0][1], servers[1][1], web_port))
     await stopping.wait()
@@ -153,11 +156,12 @@ def _bound(address: str) -> socket.socket:
     return listener
 
 
-async def _tick(office: Office) -> None:
+async def _tick(office: Office, stopping: asyncio.Event, wait: Wait) -> None:
+    """Do what time brings, every so often, until the service stops."""
     from skyhop.telemetry.tidying import tidy_apart
 
     count = 0
-    while True:
+    while not stopping.is_set():
         try:
             await asyncio.to_thread(office.tick)
             # A day's telemetry is folded into its file by another process, which takes its memory
@@ -170,7 +174,7 @@ async def _tick(office: Office) -> None:
             # The next round may go well: a service does not end for one.
             _log.exception("a round of housekeeping failed")
         count += 1
-        await asyncio.sleep(_TICK_S)
+        await wait(stopping, _TICK_S)
 
 
 def names_of(addresses: Addresses, extra: list[str]) -> list[str]:

@@ -78,8 +78,9 @@ def make_app(office: Office) -> Starlette:
 
     Cookies are sent over TLS alone. What is drawn is kept in `drawings` of its state directory.
     """
-    drawings = Drawings(office.directory / "drawings", office.telemetry.directory)
-    rooms = Rooms(office, Look(), drawings, Recent(office.telemetry.directory))
+    telemetry = office.telemetry.directory
+    drawings = Drawings(office.directory / "drawings", telemetry, office.clock)
+    rooms = Rooms(office, Look(), drawings, Recent(telemetry))
     routes: list[Route | Mount] = []
     for pages, is_open in ((_OPEN, True), (_PAGES, False)):
         for address, (shown, done) in pages.items():

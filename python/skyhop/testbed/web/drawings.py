@@ -16,11 +16,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError, RunError
+from skyhop.testbed.clock import Clock
 
 _PATIENCE_S = 60.0
 _MOST_KEPT = 300
@@ -37,11 +37,15 @@ class Drawings:
     Args:
         directory: where it is kept.
         telemetry: the store's directory, which makers read.
+        clock: the time of a failure, and of the last look at a drawing.
+        patience_s: how long a drawing may take, and how long a request waits for its turn.
     """
 
-    def __init__(self, directory: Path, telemetry: Path) -> None:
-        self._directory = directory
-        self._telemetry = telemetry
+    def __init__(
+        self, directory: Path, telemetry: Path, clock: Clock, patience_s: float = _PATIENCE_S
+    ) -> None:
+        self._directory, self._telemetry = directory, telemetry
+        self._clock, self._patience_s = clock, patience_s
         self._one = threading.Semaphore(1)
 
     def made(self, kind: str, **asked: Any) -> Path:
@@ -54,11 +58,11 @@ class Drawings:
         asked = {"kind": kind, "telemetry": str(self._telemetry), **asked}
         text = json.dumps(asked, sort_keys=True)
         place = self._directory / hashlib.sha256(text.encode()).hexdigest()
-        if not _is_made(place):
-            if not self._one.acquire(timeout=_PATIENCE_S):
+        if not self._is_made(place):
+            if not self._one.acquire(timeout=self._patience_s):
                 raise RunError("others' figures are being drawn: try again in a minute")
             try:
-                if not _is_made(place):
+                if not self._is_made(place):
                     shutil.rmtree(place, ignore_errors=True)
                     self._make(place, text)
             finally:
@@ -66,7 +70,7 @@ class Drawings:
         failed = place / FAILED
         if failed.is_file():
             raise InputError(failed.read_text("utf-8"))
-        os.utime(place)
+        self._touch(place)
         return next(iter(place.iterdir()))
 
     def _make(self, place: Path, text: str) -> None:
@@ -81,12 +85,14 @@ class Drawings:
                 input=text,
                 capture_output=True,
                 text=True,
-                timeout=_PATIENCE_S,
+                timeout=self._patience_s,
                 env=environment,
                 check=False,
             )
             if done.returncode or not any(aside.iterdir()):
                 raise RunError("this could not be drawn")
+            if (aside / FAILED).exists():
+                self._touch(aside / FAILED)
             aside.replace(place)
         except subprocess.TimeoutExpired:
             raise RunError("this takes too long to draw: choose a shorter time") from None
@@ -104,10 +110,14 @@ class Drawings:
             if number >= _MOST_KEPT or held > _MOST_KEPT_BYTES:
                 shutil.rmtree(place, ignore_errors=True)
 
+    def _touch(self, path: Path) -> None:
+        """Note on a file or directory that it was made or looked at now."""
+        now_ns = self._clock.now_ns()
+        os.utime(path, ns=(now_ns, now_ns))
 
-def _is_made(place: Path) -> bool:
-    try:
-        failed_s = (place / FAILED).stat().st_mtime
-    except OSError:
-        return place.is_dir()
-    return time.time() - failed_s < _FAILED_KEPT_S
+    def _is_made(self, place: Path) -> bool:
+        try:
+            failed_ns = (place / FAILED).stat().st_mtime_ns
+        except OSError:
+            return place.is_dir()
+        return self._clock.now_ns() - failed_ns < _FAILED_KEPT_S * 1e9

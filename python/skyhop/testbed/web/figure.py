@@ -39,14 +39,17 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    directory = Path(sys.argv[1])
-    asked = json.load(sys.stdin)
+    make(json.load(sys.stdin), Path(sys.argv[1]))
+    return 0
+
+
+def make(asked: dict[str, Any], directory: Path) -> None:
+    """Write what was asked for into a directory, or why it cannot be made."""
     try:
         name, content = _KINDS[asked["kind"]](asked)
     except SkyhopError as error:
         name, content = "failed", _told(error, asked).encode()
     (directory / name).write_bytes(content)
-    return 0
 
 
 def _told(error: SkyhopError, asked: dict[str, Any]) -> str:

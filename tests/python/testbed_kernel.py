@@ -1,0 +1,173 @@
+"""The kernel service in this process: a real socket and journal, a kernel that only takes notes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+from testbed_office import StandingClock
+
+from skyhop.testbed.kernel import queues, service
+from skyhop.testbed.kernel.client import KernelClient
+from skyhop.testbed.kernel.journal import Change, Changes
+from skyhop.testbed.kernel.requests import Grant
+from skyhop.testbed.kernel.service import KernelService
+from skyhop.testbed.kernel.uplinks import Given, Kind
+
+T = TypeVar("T")
+ALL = [grant.value for grant in Grant]
+
+
+class NotedNamespace:
+    """A run's namespace with sysctls of its own, in which programs are noted and not started."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self.inode = descriptor, os.fstat(descriptor).st_ino
+        self.sysctls = {
+            "tcp_congestion_control": "cubic",
+            "tcp_available_congestion_control": "reno cubic",
+        }
+        self.called: list[str] = []
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """Do something."""
+        return work()
+
+    def call(self, *command: str, text: str | None = None) -> str:
+        """Note a program."""
+        self.called.append(" ".join([*command, *([] if text is None else [text])]))
+        return ""
+
+    def read(self, name: str) -> str:
+        """Return a sysctl of net.ipv4."""
+        return self.sysctls[name]
+
+    def write(self, name: str, value: str) -> None:
+        """Set one."""
+        self.sysctls[name] = value
+
+    def counters(self) -> tuple[int, int]:
+        """Return the bytes that the run's device received and sent."""
+        return 1, 2
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.descriptor)
+
+
+class NotedUplink:
+    """An uplink that writes down devices and makes none."""
+
+    kind = Kind.NONE
+
+    def lacks(self) -> None:
+        """Say that the machine has all that it takes."""
+
+    def begin(self, _changes: Changes) -> None:
+        """Change nothing."""
+
+    def give(self, run: str, name: str, namespace: Any, changes: Changes) -> Given:
+        """Write down a device."""
+        changes.about_to(run, {"kind": "device", "name": name, "inode": namespace.inode})
+        return Given("10.213.0.1", None)
+
+    def take_back(self, _run: str) -> None:
+        """Have nothing to free."""
+
+
+@dataclass
+class KernelHere:
+    """A service that serves from a thread, and what it did."""
+
+    directory: Path
+    clock: StandingClock
+    log: list[str] = field(default_factory=list)
+    undone: list[Change] = field(default_factory=list)
+    namespaces: list[NotedNamespace] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
+    """What was called apart from the namespaces' own."""
+    _news: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def socket(self) -> str:
+        """Its socket."""
+        return str(self.directory / "kernel.sock")
+
+    def make(self, state: str = "state") -> KernelService:
+        """Return a service; two of the same state cannot be."""
+        return KernelService(
+            Path(self.socket),
+            self.directory / state,
+            [os.getuid()],
+            NotedUplink(),  # type: ignore[arg-type]
+            clock=self.clock,
+            log=self._note,
+        )
+
+    def attached(self, run: str = "r1", grants: list[str] | None = None) -> KernelClient:
+        """Open and attach a run; return its client."""
+        token = secrets.token_hex(32)
+        agent = KernelClient(self.socket)
+        agent.open(run, token, ALL if grants is None else grants)
+        agent.close()
+        client = KernelClient(self.socket)
+        self.attach(client, run, token)
+        return client
+
+    def attach(self, client: KernelClient, run: str, token: str) -> None:
+        """Attach a run: the namespace is one that only takes notes."""
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            client.attach(run, token, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _note(self, line: str) -> None:
+        with self._news:
+            self.log.append(line)
+            self._news.notify_all()
+
+    def await_line(self, what: str) -> None:
+        """Wait until the log has a line with these words."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.said(what), 60), self.log
+
+    def said(self, what: str) -> list[str]:
+        """Return the lines of the log with these words."""
+        return [line for line in self.log if what in line]
+
+
+@contextlib.contextmanager
+def kernel_here(directory: Path) -> Iterator[tuple[KernelHere, KernelService]]:
+    """Serve from a thread of this process."""
+    made = KernelHere(directory, StandingClock())
+
+    def namespace(descriptor: int) -> NotedNamespace:
+        made.namespaces.append(NotedNamespace(descriptor))
+        return made.namespaces[-1]
+
+    def call(*command: str, **_: Any) -> str:
+        made.programs.append(" ".join(command))
+        return ""
+
+    with (
+        mock.patch.object(service, "Namespace", namespace),
+        mock.patch.object(service, "_undo", made.undone.append),
+        mock.patch.object(queues, "call", call),
+    ):
+        served = made.make()
+        thread = threading.Thread(target=served.serve)
+        thread.start()
+        try:
+            made.await_line("serves on")
+            yield made, served
+        finally:
+            served.stop()
+            thread.join(60)

@@ -143,28 +143,28 @@ def sentences(done: dict[str, Run]) -> list[str]:
 
 
 def in_real_time(done: dict[str, Run]) -> str:
-    """Return what the kernel's TCP carried in real time."""
-    own = ["live-cubic", "live-bbr", *(name for name in done if name in KERNEL_NAMES)]
-    carried = listed([f"{cc_of(done[name])} {mbit_of(done[name]):.0f}" for name in own])
-    return f"In {SHORT} on the kernel's own TCP {carried} Mbit/s went over a link of 150."
+    """Return what the kernel's TCP carries in real time."""
+    names = ["live-cubic", "live-bbr", *(name for name in done if name in KERNEL_NAMES)]
+    carried = listed([f"{mbit_of(done[name]):.0f} ({cc_of(done[name])})" for name in names])
+    return f"In {SHORT} the kernel's TCP carries {carried} of the link's 150 Mbit/s."
 
 
 def simulated(done: dict[str, Run]) -> str:
     """Return how near the simulator is to the kernel."""
     pairs = [(done[f"sim-{cc}"], done[f"live-{cc}"]) for cc in ("cubic", "bbr")]
     off = max(abs(mbit_of(sim) / mbit_of(live) - 1) for sim, live in pairs)
-    carried = listed([f"{cc_of(sim)} {mbit_of(sim):.0f}" for sim, _ in pairs])
-    return f"The simulator says {carried} Mbit/s of the same {SHORT}, {off:.1%} off at most."
+    carried = listed([f"{mbit_of(sim):.0f} ({cc_of(sim)})" for sim, _ in pairs])
+    return f"The simulator finds {carried} for the same time: at most {100 * off:.1f} % off."
 
 
 def over_handovers(done: dict[str, Run]) -> str:
-    """Return which of the simulated senders got most out of many handovers."""
+    """Return which of the simulated senders gets most out of many handovers."""
     long = [run for name, run in done.items() if name.startswith("long-")]
     best, worst = max(long, key=mbit_of), min(long, key=mbit_of)
     handovers = sum(best.summary["handovers"].values())
     return (
-        f"Over {LONG} with {handovers} handovers {cc_of(best)} carries most, "
-        f"{mbit_of(best):.0f} Mbit/s, and {cc_of(worst)} least, {mbit_of(worst):.0f}."
+        f"Over {LONG} and {handovers} handovers, {cc_of(best)} carries most "
+        f"({mbit_of(best):.0f} Mbit/s) and {cc_of(worst)} least ({mbit_of(worst):.0f})."
     )
 
 

@@ -171,7 +171,7 @@ class ManualClock:
                     clock._end_turn()
 
             def join(self, timeout: float | None = None) -> None:
-                clock._wait(math.inf if timeout is None else timeout, lambda: self._has_ended())
+                clock._wait(math.inf if timeout is None else timeout, self._has_ended)
                 if self._has_ended():
                     super().join()
 

@@ -89,9 +89,9 @@ def test_what_a_run_came_to_is_said(node: NodeHere) -> None:
     plan = node.orchestrator.plan
     failing = plan(job("false", overhead=False))
     missing = plan(job("nosuchprogram", overhead=False))
-    late = plan(job("true", overhead=False, length_s=300.0), -60)
+    late = plan(job("true", overhead=False, length_s=1000.0), -600)
     long = plan(job("sleep", "60", overhead=False, length_s=2.0))
-    longer = plan(job("sleep", "60", overhead=False, length_s=4.0, timeout="success"))
+    longer = plan(job("sleep", "60", overhead=False, length_s=4.0, run={"timeout": "success"}))
     unknown = plan(job("true", overhead=False, run={"of_a_later_version": 1}))
     node.until_settled(failing, missing, late, long, longer, unknown)
     states = node.orchestrator.states

@@ -102,7 +102,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         held = self.held.get(where)
         if held is not None:
             self.reached[where].set()
-            held.wait(20)
+            held.wait(300)
 
     # What a test plans.
 
@@ -134,7 +134,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         body = {"node": NODE, "revision": self.revision, "issued_ns": time.time_ns()}
         body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
         body |= {"scavenger_mode": self.mode}
-        body["settings"] = {"heartbeat_s": 1.0, "late_s": 20.0, "reschedule_after_s": 1800.0}
+        body["settings"] = {"heartbeat_s": 1.0, "late_s": 120.0, "reschedule_after_s": 1800.0}
         text = json.dumps({**body, **others}).encode()
         signature = self.authority.sign_order(text)
         order = wire.Schedule(revision=self.revision, body=text, signature=signature)
@@ -299,7 +299,7 @@ class AgentProcess:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(15)
+            self.process.wait(120)
             self.process = None
 
     def log(self) -> str:

@@ -27,7 +27,7 @@ from manual_clock import S_NS, ManualClock
 from testbed_orchestrator import NODE, Orchestrator
 
 from skyhop.telemetry import tidying
-from skyhop.testbed.agent import running, sensing
+from skyhop.testbed.agent import running, sensing, uploading
 from skyhop.testbed.agent.identity import Identity
 from skyhop.testbed.agent.service import Agent, Options
 from skyhop.testbed.agent.settings import Settings
@@ -302,9 +302,10 @@ class NodeHere:
 
     # What a test does.
 
-    def start(self) -> None:
+    def start(self, dish: str | None = None) -> None:
         """Start the agent, or start it once more."""
         options = Options(
+            dish=dish,
             terminal=self.directory / "terminal.json",
             interface="eth9",
             net_dev=self.directory / "dev",
@@ -411,16 +412,17 @@ class NodeHere:
         patch.setattr(testbed_orchestrator, "time", system_time)
         for module in (sensing, execution):
             patch.setattr(module, "OfSockets", lambda *_: types.SimpleNamespace(look=_no_traffic))
+        patch.setattr(uploading, "_write_telemetry", lambda *_: None)
         patch.setattr(tidying, "tidy_apart", lambda _directory: None)
         processes = {"Popen": self._start_executor, "run": self._run_executor, "DEVNULL": -3}
         processes["TimeoutExpired"] = TimeoutError  # type: ignore[assignment]
         patch.setattr(running, "subprocess", types.SimpleNamespace(**processes))
-        patch.setattr(running, "os", _Module(os, kill=self._signal))
+        patch.setattr(running, "os", ModuleWith(os, kill=self._signal))
         patch.setattr(running, "free_port", lambda first, _last: first)
         patch.setattr(running, "listens", self.listening.__contains__)
-        patch.setattr(execution, "os", _Module(os, getpid=lambda: self.executor().pid))
+        patch.setattr(execution, "os", ModuleWith(os, getpid=lambda: self.executor().pid))
         signals = {"signal": lambda *_: None, "set_wakeup_fd": self._take_wakeup}
-        patch.setattr(execution, "signal", _Module(signal, **signals))
+        patch.setattr(execution, "signal", ModuleWith(signal, **signals))
         patch.setattr(execution, "Journal", self._open_journal)
         patch.setattr(execution, "keeper", lambda _backend, _clock: _Keeper(self))
 
@@ -455,7 +457,7 @@ def _no_traffic(_pids: object) -> Moved:
     return Moved()
 
 
-class _Module:
+class ModuleWith:
     """A module, some of whose names are others."""
 
     def __init__(self, module: types.ModuleType, **others: object) -> None:

@@ -24,7 +24,7 @@ from waiting import wait_for
 
 from skyhop.testbed.executor.journal import is_alive, read_journal
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 _SERVER = "10.213.0.0"
 """The service's end of the first run's pair."""

@@ -187,6 +187,7 @@ def _say(terminal: Path, latency_ms: float) -> None:
     aside.replace(terminal)
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
     trial: Callable[[int], Trial],
@@ -280,6 +281,7 @@ def _online(made: Machine) -> None:
         wait_for(lambda: all(n["online"] for n in testbed.nodes()), 30, lambda: made.log)
 
 
+@pytest.mark.soak
 def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     made: Machine,
 ) -> None:
@@ -326,6 +328,7 @@ What a node waits for on its own account (an answer to a claim: 3 s) is not scal
 _AWAY_S = 600.0 / _SCALE
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twice(
     made: Machine,
@@ -401,6 +404,7 @@ def _check_lines(log: str) -> None:
     assert "Traceback" not in log, log
 
 
+@pytest.mark.soak
 def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> None:
     agent = made.agent("a")
     agent.start(disk_kb=80_000)
@@ -444,6 +448,7 @@ def _enlarge(pid: int, place: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+@pytest.mark.soak
 def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: Path) -> None:
     needs_namespaces()
     made = Machine(tmp_path)
@@ -487,6 +492,7 @@ _SENDS = """trap "" TERM; exec 3<>/dev/tcp/127.0.0.1/{port}
 while :; do echo {{run}} >&3; sleep 0.05; done"""
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     made: Machine,
@@ -550,6 +556,7 @@ _AWAKE_PER_S = 800
 """Of all threads of an orchestrator and five idle agents."""
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
     with machine(tmp_path) as made:

@@ -31,6 +31,8 @@ from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignmen
 from skyhop.testbed.executor.journal import is_alive, read_journal
 from skyhop.testbed.words import Backend, Network
 
+pytestmark = pytest.mark.soak
+
 IMAGE = "localhost/skyhop-test:1"
 _PROGRAMS = ("bash", "cat", "env", "grep", "head", "id", "ls", "sh", "sleep", "touch", "true")
 _ALONE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'

@@ -164,6 +164,8 @@ class _Executor:
                 self.program.vanish()
             if self.journal is not None:
                 self.journal.close()
+            if self.wakeup >= 0:
+                os.close(self.wakeup)
             del self._node.executors[self.pid]
 
     def poll(self) -> int | None:

@@ -331,7 +331,7 @@ def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: Orchestra
     orchestrator.task(run, "start", spec)
     told = lambda: [b for _, k, b in orchestrator.events if k == "task"]  # noqa: E731
     wait_for(told, why=agent.log)
-    assert told()[0]["ok"], agent.log()
+    assert told()[0]["ok"], told()[0]["error"]
     wait_for(lambda: listens(told()[0]["port"]), why=agent.log)
     orchestrator.task(run, "stop", spec)
     wait_for(lambda: (run, "server") in orchestrator.complete, why=agent.log)

@@ -305,7 +305,7 @@ def _claimed(testbed: Served, node: Any, name: str) -> str:
     return str(row["id"])
 
 
-@pytest.mark.integration
+@pytest.mark.soak
 def test_numbers_and_sizes_that_no_node_sends(testbed: Served) -> None:
     rogue, good = testbed.agent("rogue"), testbed.agent("good")
     event = pb.Event(seq=10**9, at_ns=-1, kind="health", json="{}")

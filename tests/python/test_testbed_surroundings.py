@@ -477,7 +477,7 @@ def test_the_process_apart_answers_or_says_why_not(tmp_path: Path, site_path: Pa
     assert "Traceback" not in said[0]
 
 
-@pytest.mark.integration
+@pytest.mark.soak
 def test_elements_of_an_address_are_fetched_every_six_hours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,7 +146,6 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         kind: str,
         spec: dict[str, Any],
         *,
-        length_s: float = 20.0,
         files: dict[str, bytes] | None = None,
         priv: bool = False,
     ) -> str:
@@ -166,7 +165,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
             "job": job,
             "client": "edh",
         }
-        body |= {"start_ns": now_ns, "end_ns": now_ns + round(length_s * S_NS)}
+        body |= {"start_ns": now_ns, "end_ns": now_ns + round(spec["length"] * S_NS)}
         text = json.dumps(body).encode()
         signed = self.authority.sign_order(text)
         self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))

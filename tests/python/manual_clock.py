@@ -53,7 +53,7 @@ class _Planned:
 
 
 class ManualLock:
-    """A lock; who waits for it lets others take their turns."""
+    """A lock; a thread that waits for it lets others take their turns."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock, self._is_held = clock, False

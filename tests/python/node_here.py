@@ -1,8 +1,8 @@
 """A node of the testbed in the test's own process, on a clock that the test turns.
 
-Agent, link, book, runners and executors are the real ones. What is not: gRPC (the orchestrator's
-methods are called directly), and a run's program, which is a `Script`. A thread takes the place of
-each executor's process.
+The agent, its link, its book, its runners and the executors are the real ones. A call to the
+orchestrator is a call of its method, without gRPC. A thread takes the place of each executor's
+process, and a `Script` that of a run's program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from skyhop.testbed.keys import make_request
 from skyhop.testbed.words import ENDED
 
 _FIRST_PID = 1 << 30
-"""Of executors: no process has such a number."""
+"""The number of the first executor: no process has one so large."""
 
 
 @dataclass
@@ -184,13 +184,13 @@ class _RefusedError(grpc.RpcError):
 
 
 class _AwayError(grpc.RpcError):
-    """Nobody answers."""
+    """The orchestrator does not answer."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
 
     def details(self) -> str:
-        return "nobody answers"
+        return "no answer"
 
 
 class OrchestratorHere(Orchestrator):
@@ -212,7 +212,7 @@ class OrchestratorHere(Orchestrator):
         self.hears.set()
 
     def send(self, order: Any) -> None:
-        """Send an order to whoever follows."""
+        """Send an order to the agents that follow."""
         super().send(order)
         self.hears.set()
 

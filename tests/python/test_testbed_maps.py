@@ -159,14 +159,8 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
             orchestrator.stop()
 
 
-@pytest.mark.parametrize(
-    "is_drawn",
-    [
-        pytest.param(False, marks=pytest.mark.integration),
-        pytest.param(True, marks=pytest.mark.soak),
-    ],
-)
-def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path, is_drawn: bool) -> None:
+@pytest.mark.soak
+def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
     skyhop = partial(run_here, tmp_path)
     bodies = [{"map": "nonsense"}, {"map": maps.packed(recorded_map(seen()))}, {"map": "last"}]
     with orchestrator_served(tmp_path / "state") as testbed:
@@ -179,16 +173,24 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path, is_drawn: boo
         early = skyhop("testbed", "map", "a", *credential)
         assert early.returncode == 2
         assert "no obstruction map yet" in early.stderr
-        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=10).seq == 3
+        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=120).seq == 3
         with testbed.testbed() as admin:
             assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
-        if is_drawn:
-            drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)
-            assert drawn.returncode == 0, drawn.stderr
-            assert (tmp_path / "sky.png").read_bytes().startswith(b"\x89PNG")
+        drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)
+        assert drawn.returncode == 0, drawn.stderr
+        assert (tmp_path / "sky.png").read_bytes().startswith(b"\x89PNG")
         file = Store(testbed.directory / "telemetry").map_file("a")
         assert file is not None
         assert file.read_bytes() == recorded_map(seen())
+
+
+def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
+    bodies = ["nonsense", maps.packed(b"{}"), maps.packed(recorded_map(seen())), "last"]
+    events = [
+        (place, BEGIN_NS, "map", json.dumps({"map": body})) for place, body in enumerate(bodies)
+    ]
+    assert nodes.newest_map(events) == recorded_map(seen())
+    assert nodes.newest_map(events[:2]) is None
 
 
 def test_an_event_of_a_map_that_is_too_long_is_none() -> None:

@@ -40,9 +40,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     tiers.guard.set(tiers.tier(item) == "logic")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Let the runner do again what it likes."""
+    """Let the runner do again what it likes, and a module's fixtures end their processes."""
     tiers.guard.set(False)
 
 

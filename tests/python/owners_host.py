@@ -69,13 +69,13 @@ def main(directory: Path, server: str) -> None:
         agent.start()
         program = ["iperf3", "-c", server, "-p", str(RUNS), "-R", "-t", "60"]
         run = orchestrator.plan(job(*program, length_s=90.0, run={"network": "host"}))
-        wait_for(lambda: packets.count > 100, 20, agent.log)
+        wait_for(lambda: packets.count > 100, 120, agent.log)
         first = packets.last
         wait_for(lambda: time.time() - first > UNDISTURBED_S)
         assert time.time() - packets.last < 0.2, (orchestrator.states(run), agent.log())
         found["begun"] = time.time()
         found["beside"] = owner(server, BESIDE_S)
-        wait_for(lambda: is_settled(orchestrator, run), 20, agent.log)
+        wait_for(lambda: is_settled(orchestrator, run), 120, agent.log)
         found |= {"last": packets.last, "states": orchestrator.states(run)}
     finally:
         agent.clear()

@@ -63,6 +63,7 @@ def recorded_terminal() -> Iterator[tuple[starlink_grpc.ChannelContext, Clock]]:
         yield c, clock
 
 
+@pytest.mark.integration
 def test_starlink_grpc_reads_the_status() -> None:
     with recorded_terminal() as (c, _):
         status, obstruction, alerts = starlink_grpc.status_data(c)
@@ -81,6 +82,7 @@ def test_starlink_grpc_reads_the_status() -> None:
         assert len(starlink_grpc.status_field_types(c)[2]) == len(alerts)
 
 
+@pytest.mark.integration
 def test_starlink_grpc_reads_history_and_map() -> None:
     with recorded_terminal() as (c, _):
         message = starlink_grpc.get_history(c)
@@ -103,6 +105,7 @@ def test_starlink_grpc_reads_history_and_map() -> None:
         starlink_grpc.reset_obstruction_map(c)
 
 
+@pytest.mark.integration
 def test_starlink_grpc_is_refused_what_its_owner_does_not_allow() -> None:
     with recorded_terminal() as (c, _):
         nowhere = {"latitude": None, "longitude": None, "altitude": None}
@@ -112,6 +115,7 @@ def test_starlink_grpc_is_refused_what_its_owner_does_not_allow() -> None:
         assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
 
 
+@pytest.mark.integration
 def test_starlink_grpc_commands_it() -> None:
     with recorded_terminal() as (c, clock):
         assert starlink_grpc.get_sleep_config(c) == (30, 0, False)
@@ -140,6 +144,7 @@ def test_starlink_grpc_commands_it() -> None:
         assert starlink_grpc.status_data(c)[0]["uptime"] == 0
 
 
+@pytest.mark.integration
 def test_a_location_is_said_where_its_owner_allows_it() -> None:
     with served(Recorded(BEGIN_NS, recorded_status()), Place(41.4, 2.15, 12.5)) as address:
         with context(address) as c:
@@ -149,6 +154,7 @@ def test_a_location_is_said_where_its_owner_allows_it() -> None:
             assert dish.location() == Location(41.4, 2.15, 12.5)
 
 
+@pytest.mark.integration
 def test_unknown_requests_are_refused_and_streams_answered() -> None:
     with served(Recorded(BEGIN_NS, recorded_status())) as address:
         channel = grpc.insecure_channel(address)
@@ -309,6 +315,7 @@ def path() -> sh.Path:
     return sh.path("Seattle", "Denver", relay="access", duration="60 s")
 
 
+@pytest.mark.integration
 def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> None:
     path.write(tmp_path / "path.parquet")
     frames = path.frames
@@ -490,11 +497,12 @@ try:
 finally:
     for one in emulated:
         one.terminate()
-        one.wait(10)
+        one.wait(120)
 print(json.dumps(found))
 """
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_a_link_is_probed_and_counted_in_a_namespace() -> None:
     needs_namespaces()
@@ -504,7 +512,7 @@ def test_a_link_is_probed_and_counted_in_a_namespace() -> None:
         [*command, "-c", LIVE, skyhop_command()[0]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -29,6 +29,7 @@ def forecasting(elements: Path, *more: str) -> tuple[str, ...]:
     return ("--source", "forecast", "--elements", str(elements), *SITE, *more)
 
 
+@pytest.mark.integration
 def test_handovers_are_forecast_at_the_moments_of_the_grid(tmp_path: Path) -> None:
     elements = tmp_path / "fleet.csv.gz"
     elements.write_bytes(gzip.compress(walker_omm(age=timedelta(hours=1)).encode()))
@@ -49,6 +50,7 @@ def test_handovers_are_forecast_at_the_moments_of_the_grid(tmp_path: Path) -> No
     assert len(on_grid) >= len(moments) - 1
 
 
+@pytest.mark.soak
 def test_a_whole_path_is_forecast_with_its_other_handovers(tmp_path: Path) -> None:
     elements = tmp_path / "fleet.csv"
     elements.write_text(walker_omm(age=timedelta(hours=20)), "utf-8")
@@ -66,6 +68,7 @@ def test_a_whole_path_is_forecast_with_its_other_handovers(tmp_path: Path) -> No
     assert "more than 20 h old" in notes
 
 
+@pytest.mark.integration
 def test_a_changed_file_is_read_again_and_a_damaged_one_is_not_taken(tmp_path: Path) -> None:
     elements = tmp_path / "fleet.csv"
     elements.write_text(walker_omm(), "utf-8")

@@ -178,16 +178,23 @@ _HOSTILE_JOBS = {
 
 @pytest.mark.parametrize("which", sorted(_HOSTILE_JOBS))
 def test_a_hostile_job_is_refused_in_a_line(at: Desks, which: str) -> None:
-    began = time.process_time()
     with pytest.raises(SkyhopError) as caught:
         at.submit(_HOSTILE_JOBS[which])
     said = str(caught.value)
     assert said.strip()
     assert said.isprintable(), said
     assert len(said) < 2500
-    assert time.process_time() - began < 5
     with at.office.reading(ADMIN) as desk:
         assert not desk.all(sa.select(run))
+
+
+@pytest.mark.soak
+def test_no_hostile_job_takes_long(at: Desks) -> None:
+    for which, text in _HOSTILE_JOBS.items():
+        began = time.process_time()
+        with pytest.raises(SkyhopError):
+            at.submit(text)
+        assert time.process_time() - began < 5, which
 
 
 # --- a node gone wrong: its certificate is good, what it says is not ---
@@ -298,6 +305,7 @@ def _claimed(testbed: Served, node: Any, name: str) -> str:
     return str(row["id"])
 
 
+@pytest.mark.soak
 def test_numbers_and_sizes_that_no_node_sends(testbed: Served) -> None:
     rogue, good = testbed.agent("rogue"), testbed.agent("good")
     event = pb.Event(seq=10**9, at_ns=-1, kind="health", json="{}")
@@ -374,6 +382,7 @@ _UPLOADS: dict[str, Callable[[str], list[pb.Chunk]]] = {
 }
 
 
+@pytest.mark.integration
 def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) -> None:
     node, other = testbed.agent("up"), testbed.agent("other")
     run_id = _claimed(testbed, node, "up")
@@ -381,7 +390,7 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
         assert not node.Upload(iter([_chunk(run_id, "late", b"1", offset=offset)])).complete
     for which, chunks in _UPLOADS.items():
         with pytest.raises(grpc.RpcError) as caught:
-            node.Upload(iter(chunks(run_id)), timeout=20)
+            node.Upload(iter(chunks(run_id)), timeout=120)
         said = caught.value
         assert said.code() in {
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -441,6 +450,7 @@ for i in $(seq {files}); do echo $i > f$i; done
 sleep 1.5"""
 
 
+@pytest.mark.soak
 def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
     needs_namespaces()
     count = 500 if cases(1) == 1 else 3000
@@ -453,7 +463,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         with made.testbed() as user:
             user.put_user({"name": "ann", "role": "user"})
             ann = user.credential("ann")
-            wait_for(lambda: user.node("a")["online"], 30, lambda: made.log)
+            wait_for(lambda: user.node("a")["online"], why=lambda: made.log)
         ann.write(tmp_path / "ann.json")
         place = str(tmp_path).replace("\\", "\\\\")
         text = json.dumps(
@@ -461,7 +471,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         )
         made.submit(job("snoops", overhead="false", run=f"client = {text}"))
         (name,) = made.runs()
-        wait_for(lambda: agent.executor(name), 20, lambda: made.log)
+        wait_for(lambda: agent.executor(name), why=lambda: made.log)
         secrets = _secrets(made, {"invitation": invited, "ann's token": ann.token})
         secrets["session"], pages = _browse(made, ann.token, name)
         _check_processes(secrets, str(tmp_path))

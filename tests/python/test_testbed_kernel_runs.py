@@ -24,7 +24,7 @@ from waiting import wait_for
 
 from skyhop.testbed.executor.journal import is_alive, read_journal
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 _SERVER = "10.213.0.0"
 """The service's end of the first run's pair."""
@@ -55,12 +55,12 @@ class Node:
     def wait_executing(self, run: str) -> None:
         """Wait until its program has its device and its kernel."""
         began = self.directory(run) / "work" / "began"
-        wait_for(began.exists, 30, self.said)
+        wait_for(began.exists, 120, self.said)
 
     def result(self, run: str) -> dict[str, Any]:
         """Wait until a run has ended; return what it came to."""
-        wait_for(lambda: is_settled(self.orchestrator, run), 60, self.said)
-        wait_for(lambda: not is_alive(self.directory(run)), 10)
+        wait_for(lambda: is_settled(self.orchestrator, run), 120, self.said)
+        wait_for(lambda: not is_alive(self.directory(run)))
         result: dict[str, Any] = json.loads((self.directory(run) / "result.json").read_text())
         return result
 
@@ -153,7 +153,7 @@ def test_whoever_is_killed_while_iperf3_runs_nothing_is_left(node: Node, who: st
         for pid in executors:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: node.place.left() == [], 5, node.said)
+        wait_for(lambda: node.place.left() == [], 120, node.said)
     if who != "executor":
         node.agent.start()
     result = node.result(run)
@@ -164,7 +164,7 @@ def test_whoever_is_killed_while_iperf3_runs_nothing_is_left(node: Node, who: st
         assert end["sender_tcp_congestion"] == _kernels_other()
     else:
         assert (result["state"], result["reason"]) == ("failed", "killed")
-    wait_for(lambda: node.place.left() == [], 5, node.said)
+    wait_for(lambda: node.place.left() == [], 120, node.said)
     # The node is as good as before.
     after = node.plan("ip -br link show run0", {}, start_s=0.0)
     assert node.result(after)["state"] == "complete", node.said()

@@ -72,7 +72,7 @@ class Trial:
         server = kind == "server"
         says = f"echo {{run}} > /dev/tcp/127.0.0.1/{port}"
         leaves = f"echo {{run}} > name.txt; head -c {_BULK_BYTES} /dev/zero > bulk"
-        serving = f"echo {{run}}.s > /dev/tcp/127.0.0.1/{port}; exec sleep 60"
+        serving = f"echo {{run}}.s > /dev/tcp/127.0.0.1/{port}; exec sleep 300"
         when = {
             "planned": f"at = {time.time_ns() + 2 * 10**9}",
             "armed": f'trigger = "pop_ping_latency_ms > 100"\nend = {time.time_ns() + 3600 * 10**9}'
@@ -82,7 +82,7 @@ class Trial:
             f"""id = "{name}"
 nodes = ["{self.draw.choice(["a", "b"]) if kind != "armed" else "a"}"]
 {'server = "s"' if server else ""}
-length = "40 s"
+length = "300 s"
 overhead = false
 [when]
 {when}
@@ -109,7 +109,7 @@ files = ["input.bin"]
     def kill_at(self, who: str, state: str) -> None:
         """Kill somebody as soon as a new run is in a state, or just past it."""
         job = self.submit("server" if "server" in (who, state.partition("-")[2]) else state)
-        limit = time.monotonic() + 15
+        limit = time.monotonic() + 120
         order = [each.value for each in State]
         while True:
             found = self.state_of(job)
@@ -128,7 +128,7 @@ files = ["input.bin"]
             made.serve()
         elif who == "executor":
             agent = made.agents[client]
-            wait_for(lambda: agent.executor(run) or self.is_over(agent, run), 10, lambda: made.log)
+            wait_for(lambda: agent.executor(run) or self.is_over(agent, run), 120, lambda: made.log)
             pid = agent.executor(run)
             if pid is None:
                 self.kills[f"{who} {state}"] -= 1
@@ -151,7 +151,7 @@ files = ["input.bin"]
         who = self.draw.choice(["agent", "agent", "executor", "executor", "orchestrator", "server"])
         kind = "server" if who == "server" else self.draw.choice(["now", "server", "planned"])
         job = self.submit(kind)
-        wait_for(lambda: self.state_of(job), 5)
+        wait_for(lambda: self.state_of(job))
         until = time.monotonic() + self.draw.uniform(0, _LIFE_S[kind])
         time.sleep(max(0.0, until - time.monotonic()))
         found = self.state_of(job)
@@ -177,7 +177,7 @@ def _prepared(made: Machine, seed: int) -> Trial:
         for name in made.agents:
             # Whatever is over is let go of at the next look.
             testbed.set_policy(name, {"keep_days": 0})
-        wait_for(lambda: all(node["online"] for node in testbed.nodes()), 30, lambda: made.log)
+        wait_for(lambda: all(node["online"] for node in testbed.nodes()), 120, lambda: made.log)
     return Trial(made, seed)
 
 
@@ -187,6 +187,7 @@ def _say(terminal: Path, latency_ms: float) -> None:
     aside.replace(terminal)
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
     trial: Callable[[int], Trial],
@@ -244,7 +245,7 @@ def _check_nothing_is_left(made: Machine) -> None:
         # An agent that begins looks at what it has kept, and lets go of what had its time.
         agent.start()
         keeps = lambda agent=agent: [*(agent.state / "runs").iterdir()]  # noqa: E731
-        wait_for(lambda keeps=keeps: not keeps(), 20, lambda keeps=keeps: f"{keeps()}\n{made.log}")
+        wait_for(lambda keeps=keeps: not keeps(), 120, lambda keeps=keeps: f"{keeps()}\n{made.log}")
         agent.end(signal.SIGTERM)
     assert processes_about(str(made.directory / "a"), f"127.0.0.1/{made.sink.port}") == []
     assert str(made.directory) not in Path("/proc/self/mounts").read_text()
@@ -259,7 +260,7 @@ def _light(
     name: str, command: str, when: str = 'at = "now"', *, files: bool = False, **keys: str
 ) -> str:
     """Return a job on node a that does not load the link, of one line for bash."""
-    first = {"overhead": "false", "length": '"30 s"', **keys}
+    first = {"overhead": "false", "length": '"120 s"', **keys}
     lines = "\n".join(f"{key} = {value}" for key, value in first.items())
     text = json.dumps(["bash", "-c", command])
     text += '\nfiles = ["input.bin"]' if files else ""
@@ -277,9 +278,10 @@ def made(tmp_path: Path) -> Iterator[Machine]:
 
 def _online(made: Machine) -> None:
     with made.testbed() as testbed:
-        wait_for(lambda: all(n["online"] for n in testbed.nodes()), 30, lambda: made.log)
+        wait_for(lambda: all(n["online"] for n in testbed.nodes()), 120, lambda: made.log)
 
 
+@pytest.mark.soak
 def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     made: Machine,
 ) -> None:
@@ -295,14 +297,14 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     time.sleep(0.3)
     # It hangs for the first two, and is gone for the third; the agent begins anew meanwhile.
     made.served.process.send_signal(signal.SIGSTOP)
-    wait_for(lambda: len(made.sink.starts()) >= 1, 20, held)
+    wait_for(lambda: len(made.sink.starts()) >= 1, 120, held)
     agent.end()
     agent.start()
     made.end_serving()
-    wait_for(lambda: set(made.sink.starts()) == names, 20, held)
+    wait_for(lambda: set(made.sink.starts()) == names, 120, held)
     wait_for(
         lambda: all(life["state"] == "finishing" for life in agent.lives().values()),
-        20,
+        120,
         held,
     )
     made.serve()
@@ -318,7 +320,7 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
             assert (made.directory / name / "client" / "name.txt").read_text() == f"{name}\n"
 
 
-_SCALE = 50.0
+_SCALE = 25.0
 """What takes so many seconds takes one here: silence, heartbeats, the orchestrator's patience.
 
 What a node waits for on its own account (an answer to a claim: 3 s) is not scaled.
@@ -326,6 +328,7 @@ What a node waits for on its own account (an answer to a claim: 3 s) is not scal
 _AWAY_S = 600.0 / _SCALE
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twice(
     made: Machine,
@@ -342,22 +345,22 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     through = f"{says}; sleep 2"
     now_ns = time.time_ns()
     # One goes on when the net goes, three fall due in the silence, one after it.
-    made.submit(_light("through", through, length='"5 s"', files=True), input=b"x" * 9_000)
+    made.submit(_light("through", through, length='"12 s"', files=True), input=b"x" * 9_000)
     for place, after_s in enumerate((1.8, 3.0, 8.0, _AWAY_S + 3.0)):
         when = f"at = {now_ns + round(after_s * 10**9)}"
-        text = _light(f"due-{place}", says, when, length='"5 s"', files=True)
+        text = _light(f"due-{place}", says, when, length='"12 s"', files=True)
         made.submit(text, input=bytes([place]) * 70_000)
-    wait_for(lambda: len(agent.inputs()) == 5, 10, lambda: agent.log)
-    wait_for(lambda: len(made.sink.starts()) == 1, 10, lambda: agent.log)
+    wait_for(lambda: len(agent.inputs()) == 5, 120, lambda: agent.log)
+    wait_for(lambda: len(made.sink.starts()) == 1, 120, lambda: agent.log)
     wire.cut()
     cut_ns = time.time_ns()
     time.sleep(_AWAY_S - 1.0)
-    assert len(made.sink.starts()) == 4, f"{agent.lives()}\n{agent.log}"
+    wait_for(lambda: len(made.sink.starts()) >= 4, why=lambda: f"{agent.lives()}\n{agent.log}")
     # One that begins looks at once at what is overdue, which it does every 15 s else.
     made.end_serving()
     made.serve()
     wait_for(
-        lambda: any(run["state"] == "lost" for run in made.runs().values()), 5, lambda: made.log
+        lambda: any(run["state"] == "lost" for run in made.runs().values()), 120, lambda: made.log
     )
     given_up = {name for name, run in made.runs().items() if run["state"] == "lost"}
     assert len(given_up) >= 2, made.runs()
@@ -367,7 +370,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     mended_ns = time.time_ns()
     try:
         runs = made.wait_ended()
-        wait_for(lambda: _is_told_of(made, cut_ns, mended_ns), 15, lambda: agent.log)
+        wait_for(lambda: _is_told_of(made, cut_ns, mended_ns), 120, lambda: agent.log)
     finally:
         agent.end(signal.SIGTERM)
         wire.close()
@@ -401,6 +404,12 @@ def _check_lines(log: str) -> None:
     assert "Traceback" not in log, log
 
 
+def _times_full(agent: Agent) -> int:
+    """Return how often the agent's book could not be written."""
+    return agent.log.count("cannot be written, it waits")
+
+
+@pytest.mark.soak
 def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> None:
     agent = made.agent("a")
     agent.start(disk_kb=80_000)
@@ -409,17 +418,21 @@ def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> 
     place = seen_by(agent.process, agent.state)
     agent.state = place
     made.submit(_light("greedy", "head -c 100000000 /dev/zero > much; echo over; exit 3"))
-    runs = made.wait_ended(60)
+    runs = made.wait_ended()
     (greedy,) = runs.values()
     assert (greedy["state"], greedy["reason"]) in {("failed", "exit"), ("failed", "disk")}
+    is_whole = lambda: _times_full(agent) == agent.log.count("can be written again")  # noqa: E731
+    wait_for(is_whole, why=lambda: agent.log)
+    before = _times_full(agent)
     filler = fill(place)
     says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
     made.submit(_light("none", says))
-    wait_for(lambda: "cannot be written" in agent.log, 20, lambda: agent.log)
+    wait_for(lambda: _times_full(agent) > before, why=lambda: agent.log)
     time.sleep(1.0)
     filler.unlink()
+    wait_for(is_whole, why=lambda: agent.log)
     made.submit(_light("more", says))
-    runs = made.wait_ended(60)
+    runs = made.wait_ended()
     by_job = {run["id"]: (run["state"], run["reason"]) for run in runs.values()}
     assert sorted(str(each) for each in by_job.values())[0] == "('complete', None)", by_job
     assert set(by_job.values()) <= {
@@ -444,6 +457,7 @@ def _enlarge(pid: int, place: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+@pytest.mark.soak
 def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: Path) -> None:
     needs_namespaces()
     made = Machine(tmp_path)
@@ -456,8 +470,8 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         _online(made)
         says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; echo {{run}} > name.txt"
         made.submit(_light("large", f"{says}; head -c 20000000 /dev/zero > bulk"))
-        wait_for(made.sink.starts, 20, lambda: made.log)
-        wait_for(lambda: "No space" in made.log or "full" in made.log, 30, lambda: made.log)
+        wait_for(made.sink.starts, 120, lambda: made.log)
+        wait_for(lambda: "No space" in made.log or "full" in made.log, 120, lambda: made.log)
         (name,) = made.runs()
         with made.testbed() as testbed:
             with contextlib.suppress(SkyhopError):
@@ -467,7 +481,7 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
                 _make_users(testbed, 500)
         filler.unlink()
         _enlarge(made.served.process.pid, tmp_path / "orchestrator")
-        runs = made.wait_ended(60)
+        runs = made.wait_ended()
         assert runs[name]["state"] == "complete"
         with made.testbed() as testbed:
             files = {file["name"]: file["size"] for file in testbed.run(name)["files"]}
@@ -487,6 +501,7 @@ _SENDS = """trap "" TERM; exec 3<>/dev/tcp/127.0.0.1/{port}
 while :; do echo {{run}} >&3; sleep 0.05; done"""
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     made: Machine,
@@ -498,12 +513,12 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     agent.start()
     _online(made)
     sends = _SENDS.format(port=made.sink.port)
-    made.submit(_light("sends", sends, overhead="true", length='"6 s"'))
+    made.submit(_light("sends", sends, overhead="true", length='"60 s"'))
     (first,) = made.runs()
-    wait_for(lambda: len(made.sink.lines) > 20, 20, lambda: agent.log)
+    wait_for(lambda: len(made.sink.lines) > 20, 120, lambda: agent.log)
     began = time.time()
     _traffic(terminal, 5e6)
-    wait_for(lambda: made.runs()[first]["state"] == "rescheduled", 15, lambda: agent.log)
+    wait_for(lambda: made.runs()[first]["state"] == "rescheduled", 120, lambda: agent.log)
     last = max(at for at, line in made.sink.lines if line == first)
     print(f"the last packet came {last - began:.2f} s after the host's traffic began")
     assert 0 < last - began <= 3.0
@@ -514,17 +529,17 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     assert follower["start_ns"] >= event["at_ns"] + 2 * 10**9
     # The owner's word counts for more than the traffic that goes on.
     _switch(made, "off")
-    wait_for(lambda: made.sink.starts().get(follower["id"]), 15, lambda: agent.log)
+    wait_for(lambda: made.sink.starts().get(follower["id"]), 120, lambda: agent.log)
     began = time.time()
     _switch(made, "on")
     switched = time.time()
-    wait_for(lambda: made.runs()[follower["id"]]["state"] == "rescheduled", 15, lambda: agent.log)
+    wait_for(lambda: made.runs()[follower["id"]]["state"] == "rescheduled", 120, lambda: agent.log)
     last = max(at for at, line in made.sink.lines if line == follower["id"])
     assert last - switched <= 3.0
     _switch(made, "auto")
     with made.testbed() as testbed:
         assert testbed.node("a")["scavenger_mode"] == "auto"
-        wait_for(lambda: testbed.node("a")["scavenger_active"], 10, lambda: agent.log)
+        wait_for(lambda: testbed.node("a")["scavenger_active"], 120, lambda: agent.log)
         testbed.cancel("sends")
     made.wait_ended()
     check_tables(made)
@@ -540,7 +555,7 @@ def _traffic(terminal: Path, bps: float) -> None:
 def _switch(made: Machine, mode: str) -> None:
     command = [*skyhop_command(), "testbed", "scavenger", "a", mode]
     command += ["--as", str(made.state / "admin.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == f"a: {mode}\n", done.stderr
 
 
@@ -550,6 +565,7 @@ _AWAKE_PER_S = 800
 """Of all threads of an orchestrator and five idle agents."""
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
     with machine(tmp_path) as made:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Skyhop
+from command_line import run_here
 from dish_sources import recorded_status, served
+from manual_clock import ManualClock
 from needs import needs_namespaces
+from node_here import NodeHere
 from test_testbed_agent import is_settled, job
 from testbed_office import BEGIN_NS
 from testbed_office import served as orchestrator_served
@@ -75,24 +78,63 @@ def test_a_damaged_map_is_refused_in_one_line() -> None:
 
 def test_a_map_is_handed_on_when_it_has_changed() -> None:
     taken: list[bytes] = []
+    clock = ManualClock()
     watch = Watch(
         "127.0.0.1:1", None, add=dict, take=lambda _: None, take_map=taken.append,
-        say=lambda _: None,
+        say=lambda _: None, clock=clock,
     )  # fmt: skip
     assert watch._collector.map_every_s == maps.EVERY_S
     first = seen()
     watch._on_map(1, first)
     watch._on_map(2, seen())
     assert taken == [recorded_map(first)]
-    other = small_map()
-    other.snr[-1] = 0.5
-    watch._on_map(3, obstruction_map_of(other, recorded_status()))
+    changed = small_map()
+    changed.snr[-1] = 0.5
+    watch._on_map(3, obstruction_map_of(changed, recorded_status()))
     assert len(taken) == 2
-    assert (
-        Watch(None, None, add=dict, take=lambda _: None, say=print)._collector.map_every_s is None
-    )
+    other = Watch(None, None, add=dict, take=lambda _: None, say=print, clock=clock)
+    assert other._collector.map_every_s is None
 
 
+class Terminal:
+    """A terminal that has the small map."""
+
+    map_every_s = maps.EVERY_S
+
+    def __init__(self, _address: str, _clock: object) -> None:
+        pass
+
+    def status(self) -> dict[str, float]:
+        """Return a second."""
+        return {"pop_ping_latency_ms": 30.0}
+
+    def history(self) -> list[dict[str, float]]:
+        """Return no seconds before it."""
+        return []
+
+    def map(self) -> ObstructionMap:
+        """Return the map."""
+        return seen()
+
+
+def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyhop.testbed.agent.sensing._OfDish", Terminal)
+    node = NodeHere(tmp_path, monkeypatch)
+    try:
+        node.start(dish="dish.invalid")
+        run = node.orchestrator.plan(job("true", run={"keep": ["telemetry"]}), 5)
+        node.until_settled(run)
+        node.clock.advance(2 * maps.EVERY_S)
+        (told,) = [body["map"] for _, kind, body in node.orchestrator.events if kind == "map"]
+        assert seen_of(maps.unpacked(told), "map").snr == seen().snr
+        assert node.orchestrator.files[f"{run}/client/{maps.FILE}"] == maps.unpacked(told)
+    finally:
+        node.close()
+
+
+@pytest.mark.soak
 def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: Path) -> None:
     needs_namespaces()
     orchestrator = Orchestrator(tmp_path / "orchestrator")
@@ -107,7 +149,7 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
 
             wait_for(told, why=agent.log)
             assert seen_of(maps.unpacked(told()[0]), "map").snr == seen().snr
-            run = orchestrator.plan(job("true", length_s=10.0, run={"keep": ["telemetry"]}))
+            run = orchestrator.plan(job("true", run={"keep": ["telemetry"]}))
             wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
             left = orchestrator.files[f"{run}/client/{maps.FILE}"]
             assert left == maps.unpacked(told()[0])
@@ -117,7 +159,9 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
             orchestrator.stop()
 
 
-def test_the_newest_map_of_a_node_is_kept_and_told(skyhop: Skyhop, tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
+    skyhop = partial(run_here, tmp_path)
     bodies = [{"map": "nonsense"}, {"map": maps.packed(recorded_map(seen()))}, {"map": "last"}]
     with orchestrator_served(tmp_path / "state") as testbed:
         agent = testbed.agent("a")
@@ -129,7 +173,7 @@ def test_the_newest_map_of_a_node_is_kept_and_told(skyhop: Skyhop, tmp_path: Pat
         early = skyhop("testbed", "map", "a", *credential)
         assert early.returncode == 2
         assert "no obstruction map yet" in early.stderr
-        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=10).seq == 3
+        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=120).seq == 3
         with testbed.testbed() as admin:
             assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
         drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)
@@ -138,6 +182,15 @@ def test_the_newest_map_of_a_node_is_kept_and_told(skyhop: Skyhop, tmp_path: Pat
         file = Store(testbed.directory / "telemetry").map_file("a")
         assert file is not None
         assert file.read_bytes() == recorded_map(seen())
+
+
+def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
+    bodies = ["nonsense", maps.packed(b"{}"), maps.packed(recorded_map(seen())), "last"]
+    events = [
+        (place, BEGIN_NS, "map", json.dumps({"map": body})) for place, body in enumerate(bodies)
+    ]
+    assert nodes.newest_map(events) == recorded_map(seen())
+    assert nodes.newest_map(events[:2]) is None
 
 
 def test_an_event_of_a_map_that_is_too_long_is_none() -> None:

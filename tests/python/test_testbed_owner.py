@@ -30,6 +30,7 @@ duration = "60 s"
 """
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_an_owner_has_the_link_back_and_as_fast_as_without_the_testbed(
     skyhop: Skyhop, tmp_path: Path

@@ -31,6 +31,8 @@ from skyhop.testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignmen
 from skyhop.testbed.executor.journal import is_alive, read_journal
 from skyhop.testbed.words import Backend, Network
 
+pytestmark = pytest.mark.soak
+
 IMAGE = "localhost/skyhop-test:1"
 _PROGRAMS = ("bash", "cat", "env", "grep", "head", "id", "ls", "sh", "sleep", "touch", "true")
 _ALONE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
@@ -56,7 +58,7 @@ class Containers:
         """Call podman."""
         return subprocess.run(
             self.command("podman", *words),
-            env=self.environment, capture_output=True, text=True, check=False, timeout=60,
+            env=self.environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
     def make_image(self) -> None:
@@ -94,7 +96,7 @@ class Containers:
 
     def result(self, executor: subprocess.Popen[bytes]) -> dict[str, Any]:
         """Wait for a run's end; return what it came to."""
-        _, said = executor.communicate(timeout=60)
+        _, said = executor.communicate(timeout=120)
         assert executor.returncode == 0, said
         result: dict[str, Any] = json.loads((self.run / RESULT_FILE).read_text())
         return result
@@ -128,7 +130,7 @@ def machine() -> Iterator[Containers]:
         made.make_image()
         yield made
         assert made.left() == []
-        wait_for(lambda: not made.processes(), 5, made.processes)
+        wait_for(lambda: not made.processes(), 120, made.processes)
 
 
 @pytest.fixture
@@ -198,7 +200,7 @@ def test_a_container_that_does_not_listen_is_gone_within_three_seconds(
 ) -> None:
     given = contained("trap '' TERM; touch began; while :; do sleep 1; done", network=Network.HOST)
     executor = containers.start(given)
-    wait_for((containers.run / "work" / "began").exists, 20)
+    wait_for((containers.run / "work" / "began").exists)
     (name,) = containers.left()
     assert name.startswith("skyhop_01TEST ")
     labels = containers.podman("inspect", "skyhop_01TEST", "--format", "{{.Config.Labels}}").stdout
@@ -251,11 +253,11 @@ def test_a_killed_executor_leaves_no_container(containers: Containers, moment: s
         executor = containers.start(contained("trap '' TERM; touch began; sleep 600"))
         _wait_for_moment(containers, moment)
         os.kill(int(read_journal(containers.run)[0]["pid"]), signal.SIGKILL)
-        executor.communicate(timeout=20)
-        wait_for(lambda: not is_alive(containers.run), 20)
+        executor.communicate(timeout=120)
+        wait_for(lambda: not is_alive(containers.run))
         assert containers.left() == []
         # Half of a container is in no list.
-        wait_for(lambda: not containers.processes(), 5, containers.processes)
+        wait_for(lambda: not containers.processes(), 120, containers.processes)
         again = containers.start(contained("trap '' TERM; touch began; sleep 600"))
         result = containers.result(again)
         assert (result["state"], result["reason"]) == ("failed", "killed")
@@ -266,6 +268,6 @@ def _wait_for_moment(containers: Containers, moment: str) -> None:
         "started": lambda: any(s["step"] == "started" for s in read_journal(containers.run)),
         "executing": (containers.run / "work" / "began").exists,
     }
-    wait_for(reached.get(moment, reached["started"]), 20)
+    wait_for(reached.get(moment, reached["started"]))
     if moment == "any":
         time.sleep(random.uniform(0.0, 0.8))

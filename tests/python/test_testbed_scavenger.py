@@ -227,7 +227,7 @@ def quiet(one: Rates | None) -> bool:
     return rx is not None and tx is not None and rx < 20_000 and tx < 50_000
 
 
-@settings(max_examples=cases(50), deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(st.lists(st.tuples(_RATES, st.sampled_from([1, 1, 2, 30, 70])), max_size=20))
 def test_it_changes_for_a_reason(runs: list[tuple[Rates | None, int]]) -> None:
     """A slow restatement, from all samples so far."""

@@ -34,7 +34,7 @@ from skyhop.testbed.states import Change, fold
 from skyhop.testbed.words import ENDED, State
 
 S = 1_000_000_000
-_SETTLED_S = 90.0
+_SETTLED_S = 240.0
 
 
 class Sink:
@@ -151,7 +151,7 @@ class Agent:
         """End it, at once or as it likes to be; its runs go on."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(20)
+            self.process.wait(120)
 
     @property
     def log(self) -> str:
@@ -226,7 +226,7 @@ class Machine:
         for channel in self.served.channels:
             channel.close()
         process.send_signal(number)
-        process.wait(20)
+        process.wait(120)
         assert process.stdout is not None
         process.stdout.close()
 

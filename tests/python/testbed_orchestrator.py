@@ -102,7 +102,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         held = self.held.get(where)
         if held is not None:
             self.reached[where].set()
-            held.wait(120)
+            held.wait(300)
 
     # What a test plans.
 
@@ -134,7 +134,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         body = {"node": NODE, "revision": self.revision, "issued_ns": self.clock.now_ns()}
         body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
         body |= {"scavenger_mode": self.mode}
-        body["settings"] = {"heartbeat_s": 1.0, "late_s": 20.0, "reschedule_after_s": 1800.0}
+        body["settings"] = {"heartbeat_s": 1.0, "late_s": 120.0, "reschedule_after_s": 1800.0}
         text = json.dumps({**body, **others}).encode()
         signature = self.authority.sign_order(text)
         order = wire.Schedule(revision=self.revision, body=text, signature=signature)
@@ -146,7 +146,6 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         kind: str,
         spec: dict[str, Any],
         *,
-        length_s: float = 20.0,
         files: dict[str, bytes] | None = None,
         priv: bool = False,
     ) -> str:
@@ -166,7 +165,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
             "job": job,
             "client": "edh",
         }
-        body |= {"start_ns": now_ns, "end_ns": now_ns + round(length_s * S_NS)}
+        body |= {"start_ns": now_ns, "end_ns": now_ns + round(spec["length"] * S_NS)}
         text = json.dumps(body).encode()
         signed = self.authority.sign_order(text)
         self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))
@@ -299,7 +298,7 @@ class AgentProcess:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(60)
+            self.process.wait(120)
             self.process = None
 
     def log(self) -> str:

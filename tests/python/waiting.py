@@ -9,7 +9,7 @@ import pytest
 
 
 def wait_for(
-    is_so: Callable[[], object], seconds: float = 60.0, why: Callable[[], object] | str = ""
+    is_so: Callable[[], object], seconds: float = 120.0, why: Callable[[], object] | str = ""
 ) -> None:
     """Wait until something is so; fail where it does not come to be.
 

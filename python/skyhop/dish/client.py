@@ -51,6 +51,7 @@ class Dish:
     Args:
         address: HOST or HOST:PORT.
         timeout_s: how long each answer may take.
+        now_ns: returns UTC in nanoseconds since 1970.
 
     Raises:
         InputError: the address cannot be one.
@@ -59,9 +60,15 @@ class Dish:
     than a terminal does, or the terminal refuses.
     """
 
-    def __init__(self, address: str = ADDRESS, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        address: str = ADDRESS,
+        timeout_s: float = 5.0,
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.address = checked_address(address)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._now_ns = timeout_s, now_ns
         self._context = _Context(self.address, timeout_s)
         self._follower = Follower()
 
@@ -84,7 +91,7 @@ class Dish:
 
     def sample(self) -> Sample:
         """Return what it says of itself now as telemetry."""
-        return sample_of(self.status(), time.time_ns())
+        return sample_of(self.status(), self._now_ns())
 
     def history(self) -> Message:
         """Return its last seconds and its outages, a `DishGetHistoryResponse`."""
@@ -94,7 +101,7 @@ class Dish:
     def new_rows(self) -> Joined:
         """Return the seconds that it has had since it was asked so last."""
         history = self.history()
-        return self._follower.join(history, time.time_ns())
+        return self._follower.join(history, self._now_ns())
 
     def outages(self) -> list[Outage]:
         """Return its outages, in UTC."""

@@ -1,10 +1,14 @@
-"""Time as an argument: the testbed's processes ask a `Clock`, and tests hand them one that they turn."""
+"""Time as an argument: processes of the testbed ask a `Clock`, and tests hand them their own."""
 
 from __future__ import annotations
 
+import selectors
 import threading
 import time
 from typing import Protocol
+
+Ready = list[tuple[selectors.SelectorKey, int]]
+"""Files that are ready, each with its events, as selectors return them."""
 
 
 class Clock(Protocol):
@@ -21,6 +25,9 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""
+
+    def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:
+        """Wait until a registered file is ready, and no longer than `seconds`."""
 
 
 class SystemClock:
@@ -41,6 +48,10 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""
         time.sleep(seconds)
+
+    def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:
+        """Wait until a registered file is ready, and no longer than `seconds`."""
+        return selector.select(max(0.0, seconds))
 
 
 SYSTEM_CLOCK: Clock = SystemClock()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import grpc
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.agent.book import Book
 from skyhop.testbed.agent.identity import Identity
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.protocol import testbed_pb2 as wire
 from skyhop.testbed.protocol import testbed_pb2_grpc as services
 
@@ -67,6 +67,7 @@ class Link:
         revision: returns that of the schedule which is followed.
         heartbeat_s: returns how often to report at least.
         say: takes lines.
+        clock: what time it is, and how to wait.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class Link:
         revision: Callable[[], int],
         heartbeat_s: Callable[[], float],
         say: Callable[[str], None],
+        clock: Clock,
     ) -> None:
-        self._book, self._on_order = book, on_order
+        self._book, self._on_order, self._clock = book, on_order, clock
         self._revision, self._heartbeat_s, self._say = revision, heartbeat_s, say
         self._stopped = threading.Event()
         self._again = threading.Event()
@@ -171,7 +173,7 @@ class Link:
         waits = Waits()
         while not self._stopped.is_set():
             code: object = None
-            began = time.monotonic()
+            began = self._clock.monotonic_s()
             try:
                 self._orders = self.stub.Follow(wire.FollowRequest(revision=self._revision()))
                 for order in self._orders:
@@ -184,9 +186,9 @@ class Link:
                 if not self._stopped.is_set():
                     self._note("orders", error)
             # One to whom nothing was to be said was heard all the same.
-            if time.monotonic() - began > _HEARD_S:
+            if self._clock.monotonic_s() - began > _HEARD_S:
                 waits.clear()
-            self._again.wait(waits.next_s(code))
+            self._clock.wait(self._again, waits.next_s(code))
             self._again.clear()
 
     def _take(self, order: Any) -> None:
@@ -218,9 +220,9 @@ class Link:
             if is_last:
                 return
             if self.is_connected:
-                self._book.news.wait(self._heartbeat_s())
+                self._clock.wait(self._book.news, self._heartbeat_s())
             else:
-                self._stopped.wait(waits.next_s(code))
+                self._clock.wait(self._stopped, waits.next_s(code))
 
     def _send_all(self) -> None:
         """Report until nothing is left; nothing at all is a heartbeat."""
@@ -231,7 +233,7 @@ class Link:
                 wire.Event(seq=seq, at_ns=at_ns, kind=kind, json=text)
                 for seq, at_ns, kind, text in rows
             ]
-            batch = wire.Batch(events=events, at_ns=time.time_ns())
+            batch = wire.Batch(events=events, at_ns=self._clock.now_ns())
             ack = self.stub.Report(batch, timeout=_PATIENCE_S)
             if not rows:
                 return

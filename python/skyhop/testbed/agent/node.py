@@ -13,6 +13,7 @@ from skyhop.testbed.agent.book import Book
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.schedule import Schedule
+from skyhop.testbed.clock import Clock
 
 _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
 
@@ -26,6 +27,7 @@ class Node:
     book: Book
     link: Link
     say: Callable[[str], None]
+    clock: Clock
     kernel: str | None = None
     """The kernel service's socket."""
     schedule: Schedule = field(default_factory=Schedule)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import subprocess
 import sys
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,6 +21,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.testbed.agent.settings import Predict, Settings
+from skyhop.testbed.clock import Clock
 
 _S = 1_000_000_000
 _COMMAND = (sys.executable, "-m", "skyhop.testbed.agent.prediction")
@@ -43,6 +43,7 @@ class Predicting:
         above: returns what is known of a second's sky, by its time in ns.
         say: takes lines.
         command: what answers.
+        clock: what time it is, and how to wait.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class Predicting:
         above: Callable[[int], Sample],
         say: Callable[[str], None],
         command: Sequence[str] = _COMMAND,
+        *,
+        clock: Clock,
     ) -> None:
         self._above, self._say, self._command = above, say, command
+        self._clock = clock
         self._wanted = settings.predict
         self._order = None if self._wanted is None else _order(self._wanted, settings)
         self._process: _Process | None = None
@@ -69,7 +73,7 @@ class Predicting:
         """
         if self._order is None:
             return
-        self._process = _Process(self._command, self._order)
+        self._process = _Process(self._command, self._order, self._clock)
         try:
             said = self._process.line(_LOADING_S)
         except EOFError:
@@ -103,11 +107,11 @@ class Predicting:
             "samples": [s for s in samples if time_of(s) > newest_ns - _HANDED_ON_NS],
             "ahead": [{**self._above(at_ns), TIME: at_ns} for at_ns in ahead],
         }
-        until = time.monotonic() + _PATIENCE_S
+        until = self._clock.monotonic_s() + _PATIENCE_S
         try:
             self._process.tell(told)
             self._unanswered += 1
-            while (said := self._process.line(until - time.monotonic())) is not None:
+            while (said := self._process.line(until - self._clock.monotonic_s())) is not None:
                 self._unanswered, self._wait_s = 0, 0.0
                 if said.get("at_ns") == newest_ns:
                     foretold: Sample = said["foretold"]
@@ -121,13 +125,13 @@ class Predicting:
     def _end(self, why: str) -> None:
         self.close()
         self._wait_s = min(max(2 * self._wait_s, _SOONEST_S), _LATEST_S)
-        self._again_at = time.monotonic() + self._wait_s
+        self._again_at = self._clock.monotonic_s() + self._wait_s
         self._say(f"predict: the process {why}: it is begun anew in {self._wait_s:.0f} s")
 
     def _begin_anew(self) -> None:
         """Begin again where it is time; it loads meanwhile, and its first answers come late."""
-        if time.monotonic() >= self._again_at and self._order is not None:
-            self._process, self._unanswered = _Process(self._command, self._order), 0
+        if self._clock.monotonic_s() >= self._again_at and self._order is not None:
+            self._process, self._unanswered = _Process(self._command, self._order, self._clock), 0
 
 
 def _order(wanted: Predict, settings: Settings) -> dict[str, Any]:
@@ -139,13 +143,15 @@ def _order(wanted: Predict, settings: Settings) -> dict[str, Any]:
 class _Process:
     """A process that answers lines of JSON, and ends with us."""
 
-    def __init__(self, command: Sequence[str], order: dict[str, Any]) -> None:
+    def __init__(self, command: Sequence[str], order: dict[str, Any], clock: Clock) -> None:
         pipe = subprocess.PIPE
         # What it says otherwise belongs to the agent's log.
         self._process = subprocess.Popen(
             list(command), stdin=pipe, stdout=pipe, text=True, env={**os.environ}
         )
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._clock = clock
+        self._lines: deque[str] = deque()
+        self._news = threading.Event()
         self._reader = threading.Thread(target=self._read, name="predict", daemon=True)
         self._reader.start()
         # One that has ended already is found out by its lines.
@@ -168,10 +174,12 @@ class _Process:
         Raises:
             EOFError: it has ended.
         """
-        try:
-            text = self._lines.get(timeout=max(patience_s, 0.0))
-        except queue.Empty:
+        self._news.clear()
+        if not self._lines:
+            self._clock.wait(self._news, max(patience_s, 0.0))
+        if not self._lines:
             return None
+        text = self._lines.popleft()
         if not text:
             raise EOFError
         found: dict[str, Any] = json.loads(text)
@@ -189,5 +197,9 @@ class _Process:
     def _read(self) -> None:
         assert self._process.stdout is not None, "it has a pipe"
         for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put("")
+            self._add(line)
+        self._add("")
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line)
+        self._news.set()

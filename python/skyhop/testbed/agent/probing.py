@@ -9,16 +9,16 @@ else that tells a round trip to any host.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import socket
 import struct
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 from skyhop.telemetry.fields import Sample
 from skyhop.testbed.agent.settings import Probe
+from skyhop.testbed.clock import Clock
 
 _S = 1_000_000_000
 _PATIENCE_S = 0.9
@@ -46,10 +46,11 @@ class Prober:
     Args:
         probe: whom; nobody where it is None.
         say: takes lines.
+        clock: what time it is, and how to wait.
     """
 
-    def __init__(self, probe: Probe | None, say: Callable[[str], None]) -> None:
-        self._probe, self._say = probe, say
+    def __init__(self, probe: Probe | None, say: Callable[[str], None], *, clock: Clock) -> None:
+        self._probe, self._say, self._clock = probe, say, clock
         self._found: OrderedDict[int, Sample] = OrderedDict()
         self._address: _Address | None = None
         self._resolve_at = 0.0
@@ -73,8 +74,9 @@ class Prober:
         return self._found.get(end_ns, {})
 
     def _run(self) -> None:
-        while not self._stopped.wait((_S - time.time_ns() % _S) / _S):
-            self.look(time.time_ns())
+        clock = self._clock
+        while not clock.wait(self._stopped, (_S - clock.now_ns() % _S) / _S):
+            self.look(clock.now_ns())
 
     def look(self, now_ns: int) -> None:
         """Probe once, and keep what it came to for the second in which it was sent."""
@@ -106,16 +108,16 @@ class Prober:
     def _resolved(self) -> _Address | None:
         """Return the target's address; a name is asked for again from time to time."""
         assert self._probe is not None, "there is a target"
-        if time.monotonic() < self._resolve_at:
+        if self._clock.monotonic_s() < self._resolve_at:
             return self._address
         try:
             found = socket.getaddrinfo(self._probe.host, None, type=socket.SOCK_DGRAM)
             self._address = (found[0][0], str(found[0][4][0]))
-            self._resolve_at = time.monotonic() + _RESOLVE_EVERY_S
+            self._resolve_at = self._clock.monotonic_s() + _RESOLVE_EVERY_S
             trouble = None
         except (OSError, UnicodeError) as error:
             # The address before may be right still.
-            self._resolve_at = time.monotonic() + _RETRY_S
+            self._resolve_at = self._clock.monotonic_s() + _RETRY_S
             trouble = getattr(error, "strerror", None) or str(error)
         if trouble != self._trouble:
             self._say(f"probe: {self._probe.host}: {trouble or 'has an address again'}")
@@ -125,12 +127,12 @@ class Prober:
     def _round_trip_s(self, address: _Address) -> float | None:
         assert self._probe is not None, "there is a target"
         if not self._can_ping:
-            return connect_s(address, self._probe.port or _PORT)
+            return connect_s(address, self._probe.port or _PORT, self._clock)
         self._number = (self._number + 1) % (1 << 16)
-        return ping_s(address, self._number)
+        return ping_s(address, self._number, self._clock)
 
 
-def ping_s(address: _Address, number: int) -> float | None:
+def ping_s(address: _Address, number: int, clock: Clock) -> float | None:
     """Return the round trip of an echo request in seconds; None where no answer came in time.
 
     Raises:
@@ -139,15 +141,15 @@ def ping_s(address: _Address, number: int) -> float | None:
     family, host = address
     protocol, request, answer = _ECHO[family]
     mark = os.urandom(16)
-    begun = time.monotonic()
+    begun = clock.monotonic_s()
     try:
         with socket.socket(family, socket.SOCK_DGRAM, protocol) as icmp:
             icmp.connect((host, 0))
             icmp.send(_HEADER.pack(request, 0, 0, 0, number) + mark)
-            while _is_readable(icmp, begun + _PATIENCE_S):
+            while _is_readable(icmp, begun + _PATIENCE_S, clock):
                 said = icmp.recv(2048)
                 if said[:1] == bytes([answer]) and said[_HEADER.size :] == mark:
-                    return time.monotonic() - begun
+                    return clock.monotonic_s() - begun
     except PermissionError:
         raise
     except OSError:
@@ -156,21 +158,23 @@ def ping_s(address: _Address, number: int) -> float | None:
     return None
 
 
-def _is_readable(stream: socket.socket, until: float) -> bool:
-    return bool(select.select([stream], [], [], max(0.0, until - time.monotonic()))[0])
+def _is_readable(stream: socket.socket, until: float, clock: Clock) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        return bool(clock.select(selector, until - clock.monotonic_s()))
 
 
-def connect_s(address: _Address, port: int) -> float | None:
+def connect_s(address: _Address, port: int, clock: Clock) -> float | None:
     """Return how long connecting takes, or being refused; None where no answer came in time."""
     family, host = address
-    begun = time.monotonic()
+    begun = clock.monotonic_s()
     try:
         with socket.socket(family, socket.SOCK_STREAM) as stream:
             stream.settimeout(_PATIENCE_S)
-            begun = time.monotonic()
+            begun = clock.monotonic_s()
             stream.connect((host, port))
-            return time.monotonic() - begun
+            return clock.monotonic_s() - begun
     except ConnectionRefusedError:
-        return time.monotonic() - begun
+        return clock.monotonic_s() - begun
     except OSError:
         return None

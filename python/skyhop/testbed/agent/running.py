@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +60,7 @@ class Runner:
 
     def __init__(self, node: Node, life: Life) -> None:
         self.life = life
-        self._node = node
+        self._node, self._clock = node, node.clock
         self._lock = threading.RLock()
         self._stopped, self._answered = threading.Event(), threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,7 +175,7 @@ class Runner:
             with suppress(EndedError):
                 steps[before]()
             if self.life.state is before:
-                time.sleep(LOOK_S)
+                self._clock.sleep(LOOK_S)
 
     def _to(self, state: State, reason: Reason | None = None, **details: Any) -> None:
         """Make a step: into the book, and into what is reported.
@@ -191,10 +190,11 @@ class Runner:
             life.state, life.reason = state, reason
             entries = []
             if life.side is Side.CLIENT and not life.is_silent:
-                entries.append(run_entry(life, time.time_ns(), details))
+                entries.append(run_entry(life, self._clock.now_ns(), details))
             elif life.side is Side.SERVER and state in ENDED and life.answer is None:
                 word = reason.value if reason else state.value
-                entries.append(_answered(life, f"{word}: {details.get('text', '')}"))
+                error = f"{word}: {details.get('text', '')}"
+                entries.append(_answered(life, self._clock.now_ns(), error))
             self._node.book.enter(life, *entries)
 
     def _check_closing(self) -> None:
@@ -202,7 +202,7 @@ class Runner:
             raise _ClosingError("the agent ends")
 
     def _claim(self) -> None:
-        life, now_ns = self.life, time.time_ns()
+        life, now_ns = self.life, self._clock.now_ns()
         late_ns = round(self._node.schedule.settings.late_s * _S)
         if not life.is_granted:
             is_hasty = kind_of(life.spec) is JobKind.TRIGGER
@@ -241,13 +241,13 @@ class Runner:
 
     def _fetch(self) -> Path | None:
         """Fetch its files; where nobody answers, for a while."""
-        limit = time.monotonic() + self._patience_s()
+        limit = self._clock.monotonic_s() + self._patience_s()
         waits = Waits()
         while True:
             try:
                 return deploying.fetch_inputs(self._node, self.life)
             except deploying.MissingError:
-                if time.monotonic() > limit:
+                if self._clock.monotonic_s() > limit:
                     raise
                 self._pause(min(waits.next_s(), 5.0))
 
@@ -260,17 +260,17 @@ class Runner:
         Raises:
             EndedError: the run was stopped.
         """
-        limit = time.monotonic() + seconds
-        while (left_s := limit - time.monotonic()) > 0:
+        limit = self._clock.monotonic_s() + seconds
+        while (left_s := limit - self._clock.monotonic_s()) > 0:
             self._check_closing()
-            if self._stopped.wait(min(left_s, 0.5)):
+            if self._clock.wait(self._stopped, min(left_s, 0.5)):
                 raise EndedError("it was stopped")
 
     def _await_server(self) -> None:
-        limit = time.monotonic() + self._patience_s()
-        while self.life.answer is None and time.monotonic() < limit:
+        limit = self._clock.monotonic_s() + self._patience_s()
+        while self.life.answer is None and self._clock.monotonic_s() < limit:
             self._check_closing()
-            self._answered.wait(0.2)
+            self._clock.wait(self._answered, 0.2)
             if self._stopped.is_set():
                 return
         answer = self.life.answer
@@ -294,7 +294,7 @@ class Runner:
             if not is_alive(self._directory) and not self._is_over() and not self._revive():
                 return
             self._look_after()
-            if self._stopped.wait(LOOK_S):
+            if self._clock.wait(self._stopped, LOOK_S):
                 return
         result = self._result()
         self._account(result)
@@ -317,7 +317,7 @@ class Runner:
             self._to(State.ABORTED, None, text=str(life.stop.get("message", "")))
         elif life.starts >= _MOST_STARTS:
             self._to(State.FAILED, Reason.KILLED, text="its executor ends before it begins")
-        elif time.time_ns() >= life.deadline_ns:
+        elif self._clock.now_ns() >= life.deadline_ns:
             self._to(State.FAILED, Reason.OFFLINE, text="its time was over before it began")
         else:
             return self._launch()
@@ -365,15 +365,15 @@ class Runner:
                     start_new_session=True,
                     cwd=self._directory,
                 )
-        limit = time.monotonic() + 5.0
-        while time.monotonic() < limit and self._process.poll() is None:
+        limit = self._clock.monotonic_s() + 5.0
+        while self._clock.monotonic_s() < limit and self._process.poll() is None:
             if is_alive(self._directory):
                 return
-            time.sleep(0.02)
+            self._clock.sleep(0.02)
 
     def _look_after(self) -> None:
         """See that an executor does not outlive its run's time by far."""
-        overdue_ns = time.time_ns() - self.life.end_ns - round(_OVERDUE_S * _S)
+        overdue_ns = self._clock.now_ns() - self.life.end_ns - round(_OVERDUE_S * _S)
         if overdue_ns > 0:
             self._kill()
 
@@ -444,22 +444,22 @@ class Runner:
                     self._node.book.enter(life)
                 break
             self._check_closing()
-            if time.time_ns() > life.keep_until_ns:
+            if self._clock.now_ns() > life.keep_until_ns:
                 return False
-            self._node.closing.wait(min(waits.next_s(), _LONGEST_TRY_S))
+            self._clock.wait(self._node.closing, min(waits.next_s(), _LONGEST_TRY_S))
         return True
 
     def _gather(self) -> None:
         """After its end: have nothing left of it running, and its files uploaded."""
-        began, was_told = time.monotonic(), False
+        began, was_told = self._clock.monotonic_s(), False
         while is_alive(self._directory):
             self._check_closing()
             if not was_told:
                 self._tell_executor()
                 was_told = self.executor() is not None
-            if time.monotonic() - began > _KILLED_AFTER_S:
+            if self._clock.monotonic_s() - began > _KILLED_AFTER_S:
                 self._kill()
-            time.sleep(LOOK_S)
+            self._clock.sleep(LOOK_S)
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
@@ -475,22 +475,22 @@ class Runner:
 
     def _settle(self) -> None:
         with self._lock:
-            self.life.settled_ns = time.time_ns()
+            self.life.settled_ns = self._clock.now_ns()
             self._node.book.enter(self.life)
         if not (self._directory / RESULT_FILE).exists():
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _report_ready(self) -> None:
         """Say that what serves listens, or lives; or that it does not."""
-        limit = time.monotonic() + max(_LISTENS_S, self._patience_s() / 2)
+        limit = self._clock.monotonic_s() + max(_LISTENS_S, self._patience_s() / 2)
         lives_since: float | None = None
-        while time.monotonic() < limit and not self._is_over():
+        while self._clock.monotonic_s() < limit and not self._is_over():
             if listens(self.life.port):
                 break
             began = any(s["step"] == Step.EXECUTING for s in read_journal(self._directory))
             if began and lives_since is None:
-                lives_since = time.monotonic()
-            if lives_since is not None and time.monotonic() - lives_since > _LISTENS_S:
+                lives_since = self._clock.monotonic_s()
+            if lives_since is not None and self._clock.monotonic_s() - lives_since > _LISTENS_S:
                 break
             self._pause(0.05)
         if self._is_over():
@@ -502,10 +502,10 @@ class Runner:
 
 def task_entry_of(node: Node, life: Life, error: str | None) -> None:
     """Report whether a server's side is ready."""
-    node.book.enter(life, _answered(life, error))
+    node.book.enter(life, _answered(life, node.clock.now_ns(), error))
 
 
-def _answered(life: Life, error: str | None) -> Entry:
+def _answered(life: Life, at_ns: int, error: str | None) -> Entry:
     body = {
         "task": life.task,
         "run": life.run,
@@ -514,7 +514,7 @@ def _answered(life: Life, error: str | None) -> Entry:
         "error": error,
     }
     life.answer = body
-    return Entry(EventKind.TASK, time.time_ns(), body)
+    return Entry(EventKind.TASK, at_ns, body)
 
 
 def run_entry(life: Life, at_ns: int, details: dict[str, Any], **others: Any) -> Entry:

@@ -25,6 +25,7 @@ from skyhop.telemetry import maps
 from skyhop.telemetry.collector import Collector
 from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.executor.traffic import Moved, OfSockets
 from skyhop.testbed.scavenger import Counters, Decision, Meter, Rates, Rule, Scavenger
 from skyhop.testbed.words import Network
@@ -53,10 +54,13 @@ class Host:
     Args:
         interface: whose counters are the link's; `None` where the terminal says it.
         net_dev: where they stand.
+        clock: what time it is.
     """
 
-    def __init__(self, interface: str | None, net_dev: Path = Path("/proc/net/dev")) -> None:
-        self._interface, self._net_dev = interface, net_dev
+    def __init__(
+        self, interface: str | None, net_dev: Path = Path("/proc/net/dev"), *, clock: Clock
+    ) -> None:
+        self._interface, self._net_dev, self._clock = interface, net_dev, clock
         self._meter, self._scavenger = Meter(), Scavenger()
         self._own, self._of_runs = OfSockets(_HEADER_BYTES), OfSockets(_HEADER_BYTES)
         self._of_devices: dict[str, Moved] = {}
@@ -106,7 +110,7 @@ class Host:
 
     def values(self) -> Sample:
         """Return what the last second adds to telemetry."""
-        hour = time.gmtime()
+        hour = time.gmtime(self._clock.now_ns() / _S)
         values: Sample = {"hour": float(hour.tm_hour) + hour.tm_min / 60}
         values["node_load"] = round(os.getloadavg()[0] / (os.cpu_count() or 1), 3)
         rates = self.rates
@@ -262,10 +266,10 @@ class _OfDish:
 
     map_every_s = maps.EVERY_S
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, clock: Clock) -> None:
         from skyhop.dish.client import Dish
 
-        self._dish = Dish(address)
+        self._dish = Dish(address, now_ns=clock.now_ns)
 
     def status(self) -> Sample:
         return self._dish.sample()
@@ -290,6 +294,7 @@ class Watch:
         take: takes samples, usually one per second.
         take_map: takes the file of the terminal's obstruction map when it has changed.
         say: takes lines.
+        clock: what time it is, and how to wait.
     """
 
     def __init__(
@@ -302,10 +307,11 @@ class Watch:
         take: Callable[[Sequence[Sample]], None],
         take_map: Callable[[bytes], None] = lambda _content: None,
         say: Callable[[str], None],
+        clock: Clock,
     ) -> None:
-        terminal = _OfDish(dish) if dish else FromFile(file) if file else _Silent()
+        terminal = _OfDish(dish, clock) if dish else FromFile(file) if file else _Silent()
         self._add, self._above, self._take, self._say = add, above, take, say
-        self._take_map, self._map = take_map, b""
+        self._take_map, self._map, self._clock = take_map, b"", clock
         self._collector = Collector(
             terminal, self._deliver, on_map=self._on_map, say=lambda line: say(f"dish {line}")
         )
@@ -324,13 +330,13 @@ class Watch:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._collector.run(time.time_ns, self._sleep, self._stopped.is_set)
+                self._collector.run(self._clock.now_ns, self._sleep, self._stopped.is_set)
             except Exception as error:  # telemetry goes on, whatever it was.
                 self._say(f"telemetry: {type(error).__name__}: {error}")
-                self._stopped.wait(1.0)
+                self._clock.wait(self._stopped, 1.0)
 
     def _sleep(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
+        self._clock.wait(self._stopped, seconds)
 
     def _on_map(self, _time_ns: int, seen: Any) -> None:
         """Hand on what the terminal has seen of the sky, where that is news."""

@@ -14,7 +14,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +50,7 @@ from skyhop.testbed.agent.settings import FILE as SETTINGS
 from skyhop.testbed.agent.settings import Settings, read_settings
 from skyhop.testbed.agent.surroundings import Surroundings
 from skyhop.testbed.agent.triggering import Armed, Triggers
+from skyhop.testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
 
@@ -89,6 +89,7 @@ class Options:
     net_dev: Path = Path("/proc/net/dev")
     """Where the interface's counters stand."""
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
+    clock: Clock = SYSTEM_CLOCK
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> int:
@@ -149,12 +150,13 @@ class Agent:
         self, state: Path, identity: Identity, options: Options, settings: Settings
     ) -> None:
         self._say, self._identity, self._state = options.say, identity, state
+        self._clock = options.clock
         try:
             for name in ("runs", "inputs"):
                 (state / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise RunError(f"{error.filename}: {error.strerror}") from None
-        book = Book(state, time.time_ns(), options.say)
+        book = Book(state, self._clock.now_ns(), options.say)
         link = Link(
             identity,
             book,
@@ -162,17 +164,22 @@ class Agent:
             revision=lambda: self._node.schedule.revision,
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
+            clock=self._clock,
         )
-        self._node = Node(identity.node, state, book, link, options.say, options.kernel)
+        self._node = Node(
+            identity.node, state, book, link, options.say, self._clock, options.kernel
+        )
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._samples: queue.SimpleQueue[Sequence[Sample]] = queue.SimpleQueue()
         self._lives = {life.key: life for life in book.lives()}
         self._runners: dict[str, Runner] = {}
         self._triggers = Triggers(book, state, options.say)
-        self._host = Host(options.interface, options.net_dev)
-        self._prober = Prober(settings.probe, options.say)
+        self._host = Host(options.interface, options.net_dev, clock=self._clock)
+        self._prober = Prober(settings.probe, options.say, clock=self._clock)
         self._around = Surroundings(settings, options.dish, state, options.say)
-        self._predicting = Predicting(settings, self._around.of_second, options.say)
+        self._predicting = Predicting(
+            settings, self._around.of_second, options.say, clock=self._clock
+        )
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -184,6 +191,7 @@ class Agent:
             take=self._take_samples,
             take_map=self._take_map,
             say=options.say,
+            clock=self._clock,
         )
         self._newest: Sample | None = None
         self._unsent: list[Sample] = []
@@ -215,7 +223,7 @@ class Agent:
         while not node.closing.is_set():
             node.waking.clear()
             self._guarded("a look", self._step)
-            node.waking.wait(self._wait_s())
+            self._clock.wait(node.waking, self._wait_s())
         self._close()
 
     def _close(self) -> None:
@@ -223,9 +231,9 @@ class Agent:
         self._predicting.close()
         self._around.close()
         self._prober.close()
-        limit = time.monotonic() + 3.0
+        limit = self._clock.monotonic_s() + 3.0
         for runner in self._runners.values():
-            runner.join(max(0.0, limit - time.monotonic()))
+            runner.join(max(0.0, limit - self._clock.monotonic_s()))
         self._guarded("triggers", self._triggers.close)
         self._guarded("telemetry", self._send_telemetry)
         self._node.link.close()
@@ -240,7 +248,7 @@ class Agent:
 
     def _wait_s(self) -> float:
         """Return how long nothing is to do: until the next second, or a run's start before it."""
-        now_ns = time.time_ns()
+        now_ns = self._clock.now_ns()
         until_ns = (now_ns // _S + 1) * _S
         for each in self._node.schedule.planned:
             if now_ns < each.start_ns < until_ns:
@@ -257,7 +265,7 @@ class Agent:
             fresh = self._keep_samples(self._samples.get()) or fresh
         if self._is_due("second", 0.95, at_second=True):
             self._guarded("counters", self._look_at_host)
-            self._guarded("surroundings", lambda: self._around.look(time.time_ns()))
+            self._guarded("surroundings", lambda: self._around.look(self._clock.now_ns()))
         if fresh is not None:
             self._guarded("triggers", lambda: self._look_at_triggers(fresh))
         for action in decide(self._situation()):
@@ -265,7 +273,7 @@ class Agent:
         self._housekeep()
 
     def _is_due(self, name: str, every_s: float, *, at_second: bool = False) -> bool:
-        now = time.time() if at_second else time.monotonic()
+        now = self._clock.now_ns() / _S if at_second else self._clock.monotonic_s()
         # A clock that was set back must not silence what goes by it.
         if name in self._due and now < self._due[name] and self._due[name] - now < 2 * every_s:
             return False
@@ -299,7 +307,7 @@ class Agent:
             for key, life in self._lives.items()
         }
         return Situation(
-            now_ns=time.time_ns(),
+            now_ns=self._clock.now_ns(),
             planned=self._planned(),
             known=known,
             is_scavenged=self._host.is_active,
@@ -314,9 +322,9 @@ class Agent:
         return self._objection_to(job, Side.CLIENT)
 
     def _objection_to(self, job: dict[str, Any], side: Side) -> Objection | None:
-        node, now = self._node, dt.datetime.now(dt.UTC)
-        moved = node.moved(now.strftime("%Y-%m"))
-        refusal = node.policy.refusal(job, time.time_ns(), moved, side)
+        node, now_ns = self._node, self._clock.now_ns()
+        moved = node.moved(_utc(now_ns).strftime("%Y-%m"))
+        refusal = node.policy.refusal(job, now_ns, moved, side)
         if refusal is not None:
             return Reason.REFUSED, refusal
         lacks = deploying.lacking(job, side, node.kernel)
@@ -370,14 +378,14 @@ class Agent:
         told = []
         if following is not None:
             new = {key: getattr(following, key) for key in ("run", "after", "start_ns", "end_ns")}
-            told.append(run_entry(following, time.time_ns(), {}, new=new))
+            told.append(run_entry(following, self._clock.now_ns(), {}, new=new))
         if not self._node.book.enter(life, *told, also=following):
             self._end(life, State.FAILED, Reason.DISK, "the book cannot be written")
             return
         self._set_out(life)
 
     def _next_fence(self) -> int:
-        fence = max([time.time_ns(), *(life.fence + 1 for life in self._lives.values())])
+        fence = max([self._clock.now_ns(), *(life.fence + 1 for life in self._lives.values())])
         return max(fence, int(self._node.book.get("fence") or 0) + 1)
 
     def _set_out(self, life: Life) -> None:
@@ -386,11 +394,11 @@ class Agent:
         runner.start()
 
     def _end(self, life: Life, state: State, reason: Reason | None, text: str) -> None:
-        life.state, life.reason, life.settled_ns = state, reason, time.time_ns()
+        life.state, life.reason, life.settled_ns = state, reason, self._clock.now_ns()
         self._enter(life, text=text)
 
     def _enter(self, life: Life, **details: Any) -> None:
-        told = [] if life.is_silent else [run_entry(life, time.time_ns(), details)]
+        told = [] if life.is_silent else [run_entry(life, self._clock.now_ns(), details)]
         self._node.book.enter(life, *told)
 
     def _stop(self, life: Life, reason: Reason | None, text: str, *, is_silent: bool) -> None:
@@ -483,14 +491,14 @@ class Agent:
             self._serve(body)
         elif life.answer is not None and life.task == str(body["task"]):
             # Asked once more: the answer did not arrive.
-            self._node.book.add(Entry(EventKind.TASK, time.time_ns(), life.answer))
+            self._node.book.add(Entry(EventKind.TASK, self._clock.now_ns(), life.answer))
 
     def _release(self, life: Life | None, body: dict[str, Any]) -> None:
         runner = None if life is None else self._runners.get(life.key)
         if runner is not None and not runner.is_done:
             runner.release()
         done = {"task": str(body["task"]), "run": str(body["run"]), "ok": True}
-        self._node.book.add(Entry(EventKind.TASK, time.time_ns(), done))
+        self._node.book.add(Entry(EventKind.TASK, self._clock.now_ns(), done))
 
     def _serve(self, body: dict[str, Any]) -> None:
         """Serve another node's run, or say why not."""
@@ -513,7 +521,7 @@ class Agent:
         )
         why = self._why_not_serve(life, job)
         if why is not None:
-            life.state, life.settled_ns = State.SKIPPED, time.time_ns()
+            life.state, life.settled_ns = State.SKIPPED, self._clock.now_ns()
             task_entry_of(node, life, why)
             return
         self._lives[life.key] = life
@@ -523,7 +531,7 @@ class Agent:
         self._set_out(life)
 
     def _why_not_serve(self, life: Life, job: dict[str, Any]) -> str | None:
-        now_ns = time.time_ns()
+        now_ns = self._clock.now_ns()
         if now_ns >= life.deadline_ns:
             return "offline: its time is over"
         if life.is_overhead:
@@ -568,7 +576,7 @@ class Agent:
 
     def _look_at_host(self) -> None:
         """Count, decide whether runs make room, and say so when that changes."""
-        now_ns = time.time_ns()
+        now_ns = self._clock.now_ns()
         runs = [
             Counted(key, pid, self._lives[key].network if not key.endswith(".server") else "host")
             for key, runner in self._runners.items()
@@ -626,7 +634,7 @@ class Agent:
         window_end_ns = life.end_ns
         armed.runs += 1
         self._triggers.save(armed.job)
-        now_ns = time.time_ns()
+        now_ns = self._clock.now_ns()
         life.start_ns, life.end_ns = now_ns, now_ns + round(length_s(life.spec) * _S)
         goes_on = armed.max_runs is None or armed.runs < armed.max_runs
         following = self._following(life, now_ns, window_end_ns) if goes_on else None
@@ -683,17 +691,17 @@ class Agent:
         samples, self._unsent = self._unsent, []
         for first in range(0, len(samples), _MOST_SAMPLES):
             body = {"samples": samples[first : first + _MOST_SAMPLES]}
-            self._node.book.add(Entry(EventKind.TELEMETRY, time.time_ns(), body))
+            self._node.book.add(Entry(EventKind.TELEMETRY, self._clock.now_ns(), body))
 
     def _send_map(self) -> None:
         """Report the newest map alone: those between are of no use to anybody."""
         content, self._unsent_map = self._unsent_map, None
         if content is not None:
             body = {"map": maps.packed(content)}
-            self._node.book.add(Entry(EventKind.MAP, time.time_ns(), body))
+            self._node.book.add(Entry(EventKind.MAP, self._clock.now_ns(), body))
 
     def _report_health(self) -> None:
-        self._node.book.add(Entry(EventKind.HEALTH, time.time_ns(), health(self._node)))
+        self._node.book.add(Entry(EventKind.HEALTH, self._clock.now_ns(), health(self._node)))
 
     def _prefetch(self) -> None:
         """Have the files of jobs here that have runs to come: then nobody may answer.
@@ -710,7 +718,7 @@ class Agent:
                     self._fetched[job] = files
 
     def _renew(self) -> None:
-        if self._identity.is_to_renew(dt.datetime.now(dt.UTC)):
+        if self._identity.is_to_renew(_utc(self._clock.now_ns())):
             self._identity = renewed(self._state, self._identity, self._node.link.stub)
             self._node.link.connect(self._identity)
             self._say(f"node {self._node.name}: has a new certificate")
@@ -722,11 +730,11 @@ class Agent:
 
         if self._node.telemetry.is_dir():
             tidy_apart(self._node.telemetry)
-            Store(self._node.telemetry).expire(time.time_ns() - _KEPT_DAYS * 86_400 * _S)
+            Store(self._node.telemetry).expire(self._clock.now_ns() - _KEPT_DAYS * 86_400 * _S)
 
     def _clean(self) -> None:
         """Let go of runs that nothing is left to do of, and of files that are kept elsewhere."""
-        node, now_ns = self._node, time.time_ns()
+        node, now_ns = self._node, self._clock.now_ns()
         node.book.bound()
         self._runners = {key: r for key, r in self._runners.items() if not r.is_done}
         for key, life in [*self._lives.items()]:
@@ -747,3 +755,7 @@ class Agent:
                     file.unlink()
                     # What is still wanted of them comes again.
                     self._fetched = {}
+
+
+def _utc(at_ns: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ns / _S, dt.UTC)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from skyhop.errors import InputError, SkyhopError
+from skyhop.testbed.clock import SYSTEM_CLOCK
 from skyhop.testbed.executor.execution import execute
 
 
@@ -14,7 +15,7 @@ def main(arguments: list[str]) -> int:
     try:
         if len(arguments) != 1:
             raise InputError("expected one argument: the directory of a run")
-        execute(Path(arguments[0]))
+        execute(Path(arguments[0]), SYSTEM_CLOCK)
     except SkyhopError as error:
         print(f"executor: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

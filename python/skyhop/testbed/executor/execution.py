@@ -12,13 +12,13 @@ import os
 import selectors
 import shutil
 import signal
-import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.executor import keep, limits
 from skyhop.testbed.executor.assignment import (
     RESULT_FILE,
@@ -52,7 +52,7 @@ _NO_ROOM = {
 _STDOUT, _STDERR = "stdout", "stderr"
 
 
-def execute(directory: Path) -> None:
+def execute(directory: Path, clock: Clock) -> None:
     """Do what `directory/run.json` says, and leave `result.json` there.
 
     Raises:
@@ -66,24 +66,28 @@ def execute(directory: Path) -> None:
         if (directory / RESULT_FILE).exists():
             return
         if has_started(directory):
-            _settle(directory, assignment, journal)
+            _settle(directory, assignment, journal, clock)
         else:
-            _Execution(directory, assignment, journal).run()
+            _Execution(directory, assignment, journal, clock).run()
     except OSError as error:
         raise RunError(f"{directory}: {error.strerror}") from None
 
 
-def _settle(directory: Path, assignment: Assignment, journal: Journal) -> None:
+def _settle(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write down what became of a run whose executor was killed."""
-    keeper(assignment.backend).clean(assignment.run)
-    finish(directory, assignment, journal, {"state": State.FAILED, "reason": Reason.KILLED})
+    keeper(assignment.backend, clock).clean(assignment.run)
+    outcome = {"state": State.FAILED, "reason": Reason.KILLED}
+    finish(directory, assignment, journal, outcome, clock)
 
 
 class _Execution:
     """One run, while it lasts."""
 
-    def __init__(self, directory: Path, assignment: Assignment, journal: Journal) -> None:
+    def __init__(
+        self, directory: Path, assignment: Assignment, journal: Journal, clock: Clock
+    ) -> None:
         self._directory, self._assignment, self._journal = directory, assignment, journal
+        self._clock, self._keeper = clock, keeper(assignment.backend, clock)
         self._work = directory / WORK
         self._kernel: KernelClient | None = None
         self._program: Program | None = None
@@ -95,8 +99,8 @@ class _Execution:
         self._killed_before = 0
         """Processes of this machine, by the kernel, for want of memory."""
         # The deadline is given on the wall's clock; what changes that later is not the run's.
-        left_s = (assignment.deadline_ns - time.time_ns()) / 1e9
-        self._deadline = time.monotonic() + left_s
+        left_s = (assignment.deadline_ns - self._clock.now_ns()) / 1e9
+        self._deadline = self._clock.monotonic_s() + left_s
         self._told, tells = os.pipe()
         os.set_blocking(tells, False)
         os.set_blocking(self._told, False)
@@ -105,7 +109,7 @@ class _Execution:
             signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
-        self._journal.add(time.time_ns(), Step.DEPLOYING, pid=os.getpid())
+        self._journal.add(self._clock.now_ns(), Step.DEPLOYING, pid=os.getpid())
         outcome: dict[str, Any] = {}
         try:
             self._deploy()
@@ -121,7 +125,7 @@ class _Execution:
         finally:
             if self._kernel is not None:
                 self._kernel.close()
-        finish(self._directory, self._assignment, self._journal, outcome)
+        finish(self._directory, self._assignment, self._journal, outcome, self._clock)
 
     def _deploy(self) -> None:
         assignment = self._assignment
@@ -132,7 +136,7 @@ class _Execution:
                 shutil.copytree(assignment.inputs, self._work, dirs_exist_ok=True, symlinks=True)
             except (OSError, shutil.Error) as error:
                 raise _NotStartedError(Reason.DEPLOY, f"its files: {error}") from None
-        lacking = keeper(assignment.backend).lacks(assignment)
+        lacking = self._keeper.lacks(assignment)
         if lacking:
             raise _NotStartedError(Reason.NEEDS, lacking)
         if self._left_s() <= 0:
@@ -143,10 +147,10 @@ class _Execution:
             Output(self._directory / name, self._assignment.limits.output_bytes)
             for name in (_STDOUT, _STDERR)
         ]
-        began_ns = time.time_ns()
+        began_ns = self._clock.now_ns()
         self._killed_before = limits.killed_for_memory()
         self._program = self._start(outputs)
-        self._journal.add(time.time_ns(), Step.EXECUTING)
+        self._journal.add(self._clock.now_ns(), Step.EXECUTING)
         for output in outputs:
             output.close_writing()
         ended = self._wait(outputs)
@@ -154,12 +158,16 @@ class _Execution:
         for output in outputs:
             output.close()
         self._journal.add(
-            time.time_ns(), Step.ENDED, exit=ended.exit, signal=ended.signal, failed=ended.failed
+            self._clock.now_ns(),
+            Step.ENDED,
+            exit=ended.exit,
+            signal=ended.signal,
+            failed=ended.failed,
         )
         return {
             **self._judged(ended),
             "began_ns": began_ns,
-            "ended_ns": time.time_ns(),
+            "ended_ns": self._clock.now_ns(),
             "exit": ended.exit,
             "signal": ended.signal,
             "traffic": {**asdict(self._moved), "counted": self._counted()},
@@ -174,9 +182,9 @@ class _Execution:
         assignment = self._assignment
         descriptors = (outputs[0].writes, outputs[1].writes)
         furnish = self._furnish if assignment.network is Network.VETH else None
-        self._journal.add(time.time_ns(), Step.STARTED)
+        self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
-            return keeper(assignment.backend).start(assignment, self._work, descriptors, furnish)
+            return self._keeper.start(assignment, self._work, descriptors, furnish)
         except _NotStartedError:
             raise
         except (SkyhopError, OSError) as error:
@@ -206,21 +214,22 @@ class _Execution:
             selector.register(self._told, selectors.EVENT_READ, self._told_to_stop)
             if self._kernel is not None:
                 selector.register(self._kernel, selectors.EVENT_READ, self._lost_kernel)
-            looks, next_look = 0, time.monotonic()
+            looks, next_look = 0, self._clock.monotonic_s()
             while True:
-                for key, _ in selector.select(max(0.0, next_look - time.monotonic())):
+                left_s = next_look - self._clock.monotonic_s()
+                for key, _ in self._clock.select(selector, left_s):
                     if not key.data():
                         selector.unregister(key.fileobj)
                     elif key.fileobj is self._program and (ended := self._program.news()):
                         self._program.wait()
                         return ended
-                if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                if self._kill_at is not None and self._clock.monotonic_s() >= self._kill_at:
                     self._program.kill()
                     return Ended(signal=signal.SIGKILL)
-                if time.monotonic() >= next_look:
+                if self._clock.monotonic_s() >= next_look:
                     self._check(looks)
                     looks += 1
-                    next_look = time.monotonic() + LOOK_S
+                    next_look = self._clock.monotonic_s() + LOOK_S
                 next_look = min(next_look, self._next_change())
 
     def _next_change(self) -> float:
@@ -232,13 +241,13 @@ class _Execution:
         return False
 
     def _left_s(self) -> float:
-        return self._deadline - time.monotonic()
+        return self._deadline - self._clock.monotonic_s()
 
     def _check(self, looks: int) -> None:
         """Look at what the run has taken, and at the time."""
         self._look()
         if looks % _TRAFFIC_EVERY == _TRAFFIC_EVERY - 1:
-            self._journal.add(time.time_ns(), Step.TRAFFIC, **asdict(self._moved))
+            self._journal.add(self._clock.now_ns(), Step.TRAFFIC, **asdict(self._moved))
         if self._stop is not None:
             return
         assert self._program is not None
@@ -294,7 +303,7 @@ class _Execution:
             return
         self._stop = {"state": state, "reason": reason, "message": message}
         self._journal.add(
-            time.time_ns(), Step.STOPPING, reason=reason and reason.value, message=message
+            self._clock.now_ns(), Step.STOPPING, reason=reason and reason.value, message=message
         )
         assert self._program is not None
         grace_s = GRACE_WITH_NETWORK_S
@@ -302,7 +311,7 @@ class _Execution:
             grace_s = GRACE_S
             if self._kernel is not None and not self._kernel.cut():
                 grace_s = GRACE_WITH_NETWORK_S
-        self._kill_at = time.monotonic() + grace_s
+        self._kill_at = self._clock.monotonic_s() + grace_s
         self._program.terminate()
 
     def _judged(self, ended: Ended) -> dict[str, Any]:
@@ -330,23 +339,31 @@ class _NotStartedError(SkyhopError):
 
 
 def finish(
-    directory: Path, assignment: Assignment, journal: Journal, outcome: dict[str, Any]
+    directory: Path,
+    assignment: Assignment,
+    journal: Journal,
+    outcome: dict[str, Any],
+    clock: Clock,
 ) -> None:
     """Write the manifest, then the result: who sees the result finds the manifest.
 
     Where there is no room for them, what the program wrote makes it.
     """
     try:
-        _finish(directory, assignment, journal, outcome)
+        _finish(directory, assignment, journal, outcome, clock)
     except OSError as error:
         if error.errno not in _FULL:
             raise
         shutil.rmtree(directory / WORK, ignore_errors=True)
-        _finish(directory, assignment, journal, {**outcome, **_NO_ROOM})
+        _finish(directory, assignment, journal, {**outcome, **_NO_ROOM}, clock)
 
 
 def _finish(
-    directory: Path, assignment: Assignment, journal: Journal, outcome: dict[str, Any]
+    directory: Path,
+    assignment: Assignment,
+    journal: Journal,
+    outcome: dict[str, Any],
+    clock: Clock,
 ) -> None:
     work = directory / WORK
     kept: list[keep.Kept] = []
@@ -359,7 +376,8 @@ def _finish(
     write_durably(directory / keep.FILE, manifest)
     result = {**details, "partial": is_partial, "files": len(kept), **outcome}
     write_durably(directory / RESULT_FILE, json.dumps(result, indent=1).encode())
-    journal.add(time.time_ns(), Step.FINISHED, state=outcome["state"], reason=outcome["reason"])
+    ended = {"state": outcome["state"], "reason": outcome["reason"]}
+    journal.add(clock.now_ns(), Step.FINISHED, **ended)
 
 
 def _brought(assignment: Assignment) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.executor.assignment import Assignment
 from skyhop.testbed.executor.sandbox import Ended, Furnish
 from skyhop.testbed.words import Backend
@@ -58,16 +59,16 @@ class Keeper(Protocol):
         """Remove whatever a killed executor may have left of a run."""
 
 
-def keeper(backend: Backend) -> Keeper:
+def keeper(backend: Backend, clock: Clock) -> Keeper:
     """Return a back end by its word."""
     if backend is Backend.PODMAN:
         from skyhop.testbed.executor.backends.podman import Podman
 
-        return Podman()
+        return Podman(clock)
     if backend is Backend.DOCKER:
         from skyhop.testbed.executor.backends.docker import Docker
 
-        return Docker()
+        return Docker(clock)
     from skyhop.testbed.executor.backends.process import Process
 
     return Process()

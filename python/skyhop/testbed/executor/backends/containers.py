@@ -8,12 +8,12 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from skyhop.errors import RunError
+from skyhop.testbed.clock import Clock
 from skyhop.testbed.executor import linux
 from skyhop.testbed.executor.assignment import Assignment, Limits, write_durably
 from skyhop.testbed.executor.environment import environment_of, filled_in
@@ -48,6 +48,9 @@ class Containers:
     name: str
     extra: tuple[str, ...] = ()
     """What this one is told beside what both are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
 
     def lacks(self, assignment: Assignment) -> str | None:
         """Return in a line why it cannot be had here."""
@@ -123,7 +126,8 @@ class Containers:
         write_durably(_environment_file(work), lines.encode(), mode=0o600)
         if os.geteuid() == 0:
             give(work, user_of(assignment.run))
-        return Container(self.name, self.command(assignment, work), assignment.run, output)
+        command = self.command(assignment, work)
+        return Container(self.name, command, assignment.run, output, self._clock)
 
     def clean(self, run: str) -> None:
         """Remove a run's container, if there is one."""
@@ -141,11 +145,13 @@ class Container:
         RunError: the client cannot be started.
     """
 
-    def __init__(self, program: str, command: list[str], run: str, output: tuple[int, int]) -> None:
-        self._program, self._run = program, run
+    def __init__(
+        self, program: str, command: list[str], run: str, output: tuple[int, int], clock: Clock
+    ) -> None:
+        self._program, self._run, self._clock = program, run, clock
         # Podman leaves a container's processes to whoever adopts them.
         linux.adopt_orphans()
-        self._watch, self._watcher = _begin_watch(program, run, output)
+        self._watch, self._watcher = _begin_watch(program, run, output, clock)
         try:
             self._client = subprocess.Popen(
                 command,
@@ -183,7 +189,8 @@ class Container:
 
     def kill(self) -> None:
         """Remove the container with everything in it."""
-        _remove_with_client(self._program, self._run, lambda: self._client.poll() is None)
+        is_at_work = lambda: self._client.poll() is None  # noqa: E731
+        _remove_with_client(self._program, self._run, is_at_work, self._clock)
         self._client.kill()
         self.wait()
 
@@ -209,7 +216,7 @@ class Container:
         return None
 
 
-def _begin_watch(program: str, run: str, output: tuple[int, int]) -> tuple[int, int]:
+def _begin_watch(program: str, run: str, output: tuple[int, int], clock: Clock) -> tuple[int, int]:
     """Start who ends a run's container when this process ends; return what tells him, and him."""
     told, tells = os.pipe()
     watcher = os.fork()
@@ -225,31 +232,33 @@ def _begin_watch(program: str, run: str, output: tuple[int, int]) -> tuple[int, 
             os.close(descriptor)
         client = _CLIENT.unpack(os.read(told, _CLIENT.size) or bytes(_CLIENT.size))[0]
         if not os.read(told, _CLIENT.size):
-            _remove_with_client(program, run, _may_be_there(client))
+            _remove_with_client(program, run, _may_be_there(client, clock), clock)
     finally:
         os._exit(0)
 
 
-def _remove_with_client(program: str, run: str, is_at_work: Callable[[], bool]) -> None:
+def _remove_with_client(
+    program: str, run: str, is_at_work: Callable[[], bool], clock: Clock
+) -> None:
     """Remove a container, and wait until its client has seen that it is gone.
 
     A client that is killed while it makes a container would leave half of one.
     """
-    until = time.monotonic() + _REMOVED_S
+    until = clock.monotonic_s() + _REMOVED_S
     while True:
         _remove(program, run)
-        if not is_at_work() or time.monotonic() > until:
+        if not is_at_work() or clock.monotonic_s() > until:
             return
-        time.sleep(_LOOK_S)
+        clock.sleep(_LOOK_S)
 
 
-def _may_be_there(client: int) -> Callable[[], bool]:
+def _may_be_there(client: int, clock: Clock) -> Callable[[], bool]:
     """Return what says whether a client lives; of one that nobody knows, for a while it may."""
-    until = time.monotonic() + _BEGUN_S
+    until = clock.monotonic_s() + _BEGUN_S
 
     def is_there() -> bool:
         if client == 0:
-            return time.monotonic() < until
+            return clock.monotonic_s() < until
         try:
             state = Path(f"/proc/{client}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:

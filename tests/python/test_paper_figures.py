@@ -33,6 +33,11 @@ from skyhop.study.charts import ChartSource, chart_of
 
 WIDTHS_IN = {"page": 11.0, "two-column": 7.16, "one-column": 3.5}
 LEAST_PT = 6.0
+NARROW_FIRST = [
+    width if width == "one-column" else pytest.param(width, marks=pytest.mark.soak)
+    for width in FIGURE_WIDTHS
+]
+"""The narrowest, where figures fit least; the others in soak."""
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -52,7 +57,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
     keys = {"panel": list(PANELS), "metric": [LATE, SUM], "published": published}
     study = load_study(write(place / "s.toml", **keys))
-    done = run_study(study, place / "out", jobs=1)
+    done = run_study(study, place / "out", jobs=2)
     return ChartSource(study, done.results, lambda run: run_record(Run(done.directory.runs / run)))
 
 
@@ -60,7 +65,7 @@ def test_every_width_is_tried() -> None:
     assert set(WIDTHS_IN) == set(FIGURE_WIDTHS) == set(get_args(FigureWidth))
 
 
-@pytest.mark.parametrize("width", FIGURE_WIDTHS)
+@pytest.mark.parametrize("width", NARROW_FIRST)
 def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None:
     records = read_runs([runs / "both", runs / "mine"])
     check_fits(run_figure(records[0], width=width), width)
@@ -68,7 +73,7 @@ def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None
     check_fits(path_figure(runs / "both" / "path.parquet", width=width), width)
 
 
-@pytest.mark.parametrize("width", FIGURE_WIDTHS)
+@pytest.mark.parametrize("width", NARROW_FIRST)
 def test_figures_of_studies_fit_their_width(studied: ChartSource, width: FigureWidth) -> None:
     charts = [chart_of(panel, studied) for panel in studied.study.file.panel]
     drawn = [draw_chart(chart, width) for chart in charts if chart is not None]
@@ -103,14 +108,15 @@ def check_fits(figure: Sheet, width: FigureWidth) -> None:
     assert all(ax.get_window_extent().width > 0.08 * right for ax in drawn)
 
 
-def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path) -> None:
-    for width, inches in WIDTHS_IN.items():
-        write_figure([runs / "both"], tmp_path / "x.pdf", width=width)
-        page = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", (tmp_path / "x.pdf").read_bytes())
-        assert page is not None
-        assert float(page[1]) == pytest.approx(72 * inches, abs=0.1)
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path, width: FigureWidth) -> None:
+    write_figure([runs / "mine"], tmp_path / "x.pdf", width=width)
+    page = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", (tmp_path / "x.pdf").read_bytes())
+    assert page is not None
+    assert float(page[1]) == pytest.approx(72 * WIDTHS_IN[width], abs=0.1)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path: Path) -> None:
     done = skyhop("report", runs / "mine", "-o", "r.html", "--figures", "my figs",
                   "--format", "pdf", "--format", "svg", "--width", "one-column")  # fmt: skip
@@ -135,6 +141,7 @@ def test_a_figure_alone_is_what_its_name_ends_in(
     assert re.search(r'<svg[^>]* width="515.52pt"', text)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_all_kinds_go_where_figures_are_asked_for(runs: Path, tmp_path: Path) -> None:
     wanted = FigureFiles(tmp_path / "paper")
     write_report([runs / "mine"], tmp_path / "r.html", figures=wanted)
@@ -178,6 +185,7 @@ def test_one_figure_has_no_directory_of_figures(skyhop: Skyhop, runs: Path) -> N
     assert "--figures and --format are for pages" in done.stderr
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_study_writes_its_tables_as_latex(skyhop: Skyhop, tmp_path: Path) -> None:
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
     table = {**PANELS[0], "title": "50 % & more"}
@@ -276,6 +284,7 @@ def draw(timeline: Any, width: FigureWidth) -> Sheet:
     return draw_timeline(timeline, width)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_the_page_has_figures_for_phones_and_for_the_dark(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs / "mine"], tmp_path / "r.html").read_text("utf-8")
     assert page.count('<source media="(max-width: 640px)" srcset="data:image/png') == 2

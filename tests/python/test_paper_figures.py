@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,7 +59,14 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
     keys = {"panel": list(PANELS), "metric": [LATE, SUM], "published": published}
     study = load_study(write(place / "s.toml", **keys))
     done = run_study(study, place / "out", jobs=2)
-    return ChartSource(study, done.results, lambda run: run_record(Run(done.directory.runs / run)))
+    read = cache(lambda run: run_record(Run(done.directory.runs / run)))
+    return ChartSource(study, done.results, read)
+
+
+@pytest.fixture(scope="module")
+def charts(studied: ChartSource) -> dict[str, Any]:
+    """Return the chart of each panel by its title; None of a table."""
+    return {panel.title: chart_of(panel, studied) for panel in studied.study.file.panel}
 
 
 def test_every_width_is_tried() -> None:
@@ -74,9 +82,8 @@ def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None
 
 
 @pytest.mark.parametrize("width", NARROW_FIRST)
-def test_figures_of_studies_fit_their_width(studied: ChartSource, width: FigureWidth) -> None:
-    charts = [chart_of(panel, studied) for panel in studied.study.file.panel]
-    drawn = [draw_chart(chart, width) for chart in charts if chart is not None]
+def test_figures_of_studies_fit_their_width(charts: dict[str, Any], width: FigureWidth) -> None:
+    drawn = [draw_chart(chart, width) for chart in charts.values() if chart is not None]
     tables = [panel for panel in PANELS if panel["kind"] in ("table", "comparison")]
     assert len(drawn) == len(PANELS) - len(tables)
     for figure in drawn:
@@ -133,7 +140,7 @@ def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path
 def test_a_figure_alone_is_what_its_name_ends_in(
     skyhop: Skyhop, runs: Path, tmp_path: Path
 ) -> None:
-    done = skyhop("report", runs / "both", "-o", "one.svg", "--width", "two-column")
+    done = skyhop("report", runs / "mine", "-o", "one.svg", "--width", "two-column")
     assert done.returncode == 0, done.stderr
     assert "figure: one.svg" in done.stderr
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one.svg"]
@@ -225,9 +232,8 @@ def test_latex_prints_what_the_page_shows() -> None:
     assert lines[8] == r"-- & 1,234 \\"
 
 
-def test_panels_name_what_they_pooled(studied: ChartSource) -> None:
-    said = {panel.title: getattr(chart_of(panel, studied), "pooled", None)
-            for panel in studied.study.file.panel}  # fmt: skip
+def test_panels_name_what_they_pooled(charts: dict[str, Any]) -> None:
+    said = {title: getattr(chart, "pooled", None) for title, chart in charts.items()}
     assert said == {
         "A table": None,
         "Compared": None,
@@ -249,10 +255,7 @@ def test_panels_name_what_they_pooled(studied: ChartSource) -> None:
         "One transfer": "each point: 8 runs (2 seeds, 3 s each), less and plus their "
         "standard deviation",
     }
-    (shares,) = (panel for panel in studied.study.file.panel if panel.title == "Shares")
-    chart = chart_of(shares, studied)
-    assert chart is not None
-    written = [text.get_text() for text in draw_chart(chart).findobj(Text)]
+    written = [text.get_text() for text in draw_chart(charts["Shares"]).findobj(Text)]
     assert said["Shares"] in written
 
 

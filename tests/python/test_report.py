@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from blank_figures import leave_blank
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from synthetic_run import APP_KINDS, FLOW_SCHEMA, SyntheticRun, write_path
@@ -81,14 +82,17 @@ class Page(HTMLParser):
         return [text for name, text in self.cells if name == key]
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a report over a CUBIC and a BBR run, as the demo makes it."""
     place = tmp_path_factory.mktemp("demo")
     warning = "lateness p99 is 2.3 ms, above 2 ms <not exact>"
     SyntheticRun(("cubic",), warnings=(warning,)).write(place / "cubic")
     SyntheticRun(("bbr",), seed=2, probe=True).write(place / "bbr")
-    return write_report([place / "cubic", place / "bbr"], place / "report.html")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "blank":
+            leave_blank(patch)
+        return write_report([place / "cubic", place / "bbr"], place / "report.html")
 
 
 def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
@@ -440,6 +444,7 @@ def test_what_is_not_a_run_directory_is_named(
     assert list(tmp_path.iterdir()) == [run]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_report_needs_runs_and_an_html_file_in_a_directory(tmp_path: Path) -> None:
     run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
     (tmp_path / "taken.html").mkdir()
@@ -648,6 +653,7 @@ def test_many_applications_share_a_colour_and_an_entry_of_the_legend(tmp_path: P
     assert failed.get_label() == "failed (9)"
 
 
+@pytest.mark.integration
 def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> None:
     runs = [SyntheticRun((cc,), probe=True).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     code = (

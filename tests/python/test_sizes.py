@@ -178,10 +178,15 @@ def test_a_path_file_whose_kinds_take_gigabytes_is_refused(frugal: Skyhop, tmp_p
     path = path_with_texts(tmp_path / "x.parquet", LONG)
     said = one_line(frugal("path", "stats", str(path)))
     assert "the kind of an event has 2000000 bytes; at most " in said
-    # Each is all of the one before it.
+
+
+@pytest.mark.parametrize("length", [2_000, pytest.param(2_000_000, marks=pytest.mark.soak)])
+def test_a_path_file_whose_kinds_are_all_of_the_one_before_is_refused(
+    frugal: Skyhop, tmp_path: Path, length: int
+) -> None:
     encodings = {"events.list.element.kind": "DELTA_BYTE_ARRAY"}
     path = path_with_texts(
-        tmp_path / "x.parquet", LONG, use_dictionary=False, column_encoding=encodings
+        tmp_path / "x.parquet", "x" * length, use_dictionary=False, column_encoding=encodings
     )
     said = one_line(frugal("path", "stats", str(path)))
     assert "events.kind is encoded as DELTA_BYTE_ARRAY" in said

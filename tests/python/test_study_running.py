@@ -198,7 +198,7 @@ def test_shared_paths_change_nothing(tmp_path: Path) -> None:
     scenario = {
         "path": {"from": "San Diego", "to": "New York", "relay": "bent-pipe"},
         "flow": [{"cc": "bbr"}],
-        "run": {"duration": "20 s"},
+        "run": {"duration": "8 s"},
     }
     axes = [
         {"name": "relay", "key": "path.relay", "values": ["bent-pipe", "isl"]},

@@ -429,7 +429,6 @@ def test_a_comparison_marks_handovers_only_where_all_runs_had_the_same(tmp_path:
         (lambda run: drop_flow_key(run / "summary.json"), "summary.json", "flows[0].cc"),
     ],
 )
-@pytest.mark.usefixtures("pictures")
 def test_what_is_not_a_run_directory_is_named(
     tmp_path: Path, break_it: Any, named: str, why: str
 ) -> None:

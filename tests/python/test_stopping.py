@@ -101,13 +101,13 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
     )
     wait_for(lambda: list(tmp_path.glob("out/*/summary.json")), 120)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     done = [summary.parent for summary in tmp_path.glob("out/*/summary.json")]
     assert 1 <= len(done) < 12
     assert f"interrupted: {len(done)} of 12 seeds are done; the same command goes on" in errors
     written_at = [(place / "summary.json").stat().st_mtime_ns for place in done]
-    again = skyhop(*command)
+    again = skyhop(*command, timeout_s=1200)
     assert again.returncode == 0, again.stderr
     assert f"{len(done)} of 12 seeds are there already" in again.stderr
     assert [(place / "summary.json").stat().st_mtime_ns for place in done] == written_at

@@ -208,14 +208,16 @@ def test_what_is_wrong_with_a_study_of_films_is_said(
 
 
 def test_more_sessions_than_there_is_room_for_fail(tmp_path: Path) -> None:
-    long = content(tmp_path, repeats=5)
-    done = run_study(load_study(long), tmp_path / "study", jobs=1)
-    assert len(done.failures) == 3
-    assert "too few for 5 x 1 min" in str(done.failures)
-    lost = run_study(
-        load_study(content(tmp_path, video={"data": "gone.parquet"})), tmp_path / "lost", jobs=1
-    )
-    assert len(lost.failures) == 6
+    axis = [{"name": "who", "key": "controller", "values": ["bola"]}]
+    of_one = {"axis": axis, "metric": [], "claim": [], "panel": []}
+    few = {"data": str(seconds(tmp_path)), "top": "median", "every": "2 min"}
+    long = load_study(content(tmp_path, repeats=3, video=few, **of_one))
+    done = run_study(long, tmp_path / "study", jobs=1)
+    assert len(done.failures) == 1
+    assert "too few for 3 x 2 min" in str(done.failures)
+    gone = load_study(content(tmp_path, video={"data": "gone.parquet"}, **of_one))
+    lost = run_study(gone, tmp_path / "lost", jobs=1)
+    assert len(lost.failures) == 2
     assert "gone.parquet" in str(lost.failures)
 
 

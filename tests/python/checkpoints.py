@@ -23,13 +23,21 @@ _BLOCK = 600
 _RESTART = 16
 
 
+def _of_byte(crc: int) -> int:
+    """Return what the eight bits of a byte make of a CRC-32C."""
+    for _ in range(8):
+        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+_OF_BYTES = [_of_byte(byte) for byte in range(256)]
+
+
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of some bytes, bit by bit."""
+    """Return the CRC-32C of some bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc = crc >> 8 ^ _OF_BYTES[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
 
 

@@ -9,13 +9,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO
 from unittest import mock
 
+import typer.main
+
 from skyhop.cli import commands
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
+
+typer.main.get_command = cache(typer.main.get_command)
+"""Made once: each call would make all commands and their options again."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -26,7 +32,7 @@ def skyhop_command() -> list[str]:
 
 
 def run_process(
-    place: Path, *arguments: object, timeout_s: float = 120
+    place: Path, *arguments: object, timeout_s: float = 600
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a process in a directory."""
     return subprocess.run(

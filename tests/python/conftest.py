@@ -7,8 +7,10 @@ from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
+import blank_figures
 import hypothesis
 import pytest
+import studies_here
 import tiers
 from command_line import Skyhop, run_here, run_process, skyhop_command
 from needs import needs_namespaces, record_skip
@@ -23,6 +25,7 @@ def pytest_configure() -> None:
     # What the interpreter asks another process once, and keeps.
     platform.processor()
     tiers.guard.install()
+    studies_here.install(tiers.guard.is_on)
     hypothesis.settings.register_profile("test", derandomize=True, deadline=None)
     hypothesis.settings.register_profile("soak", deadline=None)
     hypothesis.settings.load_profile("soak" if tiers.is_soak() else "test")
@@ -51,6 +54,13 @@ def skyhop(tmp_path: Path, request: pytest.FixtureRequest) -> Skyhop:
     """Run skyhop in an empty directory and return what it printed: as a process where the tier allows one."""
     logic = tiers.tier(request.node) == "logic"
     return partial(run_here if logic else run_process, tmp_path)
+
+
+@pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
+def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the figures of pages blank; draw them in soak."""
+    if request.param == "blank":
+        blank_figures.leave_blank(monkeypatch)
 
 
 @pytest.fixture

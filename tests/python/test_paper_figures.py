@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +34,11 @@ from skyhop.study.charts import ChartSource, chart_of
 
 WIDTHS_IN = {"page": 11.0, "two-column": 7.16, "one-column": 3.5}
 LEAST_PT = 6.0
+NARROW_FIRST = [
+    width if width == "one-column" else pytest.param(width, marks=pytest.mark.soak)
+    for width in FIGURE_WIDTHS
+]
+"""The narrowest, where figures fit least; the others in soak."""
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -52,15 +58,22 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
     keys = {"panel": list(PANELS), "metric": [LATE, SUM], "published": published}
     study = load_study(write(place / "s.toml", **keys))
-    done = run_study(study, place / "out", jobs=1)
-    return ChartSource(study, done.results, lambda run: run_record(Run(done.directory.runs / run)))
+    done = run_study(study, place / "out", jobs=2)
+    read = cache(lambda run: run_record(Run(done.directory.runs / run)))
+    return ChartSource(study, done.results, read)
+
+
+@pytest.fixture(scope="module")
+def charts(studied: ChartSource) -> dict[str, Any]:
+    """Return the chart of each panel by its title; None of a table."""
+    return {panel.title: chart_of(panel, studied) for panel in studied.study.file.panel}
 
 
 def test_every_width_is_tried() -> None:
     assert set(WIDTHS_IN) == set(FIGURE_WIDTHS) == set(get_args(FigureWidth))
 
 
-@pytest.mark.parametrize("width", FIGURE_WIDTHS)
+@pytest.mark.parametrize("width", NARROW_FIRST)
 def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None:
     records = read_runs([runs / "both", runs / "mine"])
     check_fits(run_figure(records[0], width=width), width)
@@ -68,10 +81,9 @@ def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None
     check_fits(path_figure(runs / "both" / "path.parquet", width=width), width)
 
 
-@pytest.mark.parametrize("width", FIGURE_WIDTHS)
-def test_figures_of_studies_fit_their_width(studied: ChartSource, width: FigureWidth) -> None:
-    charts = [chart_of(panel, studied) for panel in studied.study.file.panel]
-    drawn = [draw_chart(chart, width) for chart in charts if chart is not None]
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_figures_of_studies_fit_their_width(charts: dict[str, Any], width: FigureWidth) -> None:
+    drawn = [draw_chart(chart, width) for chart in charts.values() if chart is not None]
     tables = [panel for panel in PANELS if panel["kind"] in ("table", "comparison")]
     assert len(drawn) == len(PANELS) - len(tables)
     for figure in drawn:
@@ -103,14 +115,15 @@ def check_fits(figure: Sheet, width: FigureWidth) -> None:
     assert all(ax.get_window_extent().width > 0.08 * right for ax in drawn)
 
 
-def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path) -> None:
-    for width, inches in WIDTHS_IN.items():
-        write_figure([runs / "both"], tmp_path / "x.pdf", width=width)
-        page = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", (tmp_path / "x.pdf").read_bytes())
-        assert page is not None
-        assert float(page[1]) == pytest.approx(72 * inches, abs=0.1)
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path, width: FigureWidth) -> None:
+    write_figure([runs / "mine"], tmp_path / "x.pdf", width=width)
+    page = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", (tmp_path / "x.pdf").read_bytes())
+    assert page is not None
+    assert float(page[1]) == pytest.approx(72 * WIDTHS_IN[width], abs=0.1)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path: Path) -> None:
     done = skyhop("report", runs / "mine", "-o", "r.html", "--figures", "my figs",
                   "--format", "pdf", "--format", "svg", "--width", "one-column")  # fmt: skip
@@ -127,7 +140,7 @@ def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path
 def test_a_figure_alone_is_what_its_name_ends_in(
     skyhop: Skyhop, runs: Path, tmp_path: Path
 ) -> None:
-    done = skyhop("report", runs / "both", "-o", "one.svg", "--width", "two-column")
+    done = skyhop("report", runs / "mine", "-o", "one.svg", "--width", "two-column")
     assert done.returncode == 0, done.stderr
     assert "figure: one.svg" in done.stderr
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one.svg"]
@@ -135,6 +148,7 @@ def test_a_figure_alone_is_what_its_name_ends_in(
     assert re.search(r'<svg[^>]* width="515.52pt"', text)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_all_kinds_go_where_figures_are_asked_for(runs: Path, tmp_path: Path) -> None:
     wanted = FigureFiles(tmp_path / "paper")
     write_report([runs / "mine"], tmp_path / "r.html", figures=wanted)
@@ -178,6 +192,7 @@ def test_one_figure_has_no_directory_of_figures(skyhop: Skyhop, runs: Path) -> N
     assert "--figures and --format are for pages" in done.stderr
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_study_writes_its_tables_as_latex(skyhop: Skyhop, tmp_path: Path) -> None:
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
     table = {**PANELS[0], "title": "50 % & more"}
@@ -217,9 +232,8 @@ def test_latex_prints_what_the_page_shows() -> None:
     assert lines[8] == r"-- & 1,234 \\"
 
 
-def test_panels_name_what_they_pooled(studied: ChartSource) -> None:
-    said = {panel.title: getattr(chart_of(panel, studied), "pooled", None)
-            for panel in studied.study.file.panel}  # fmt: skip
+def test_panels_name_what_they_pooled(charts: dict[str, Any]) -> None:
+    said = {title: getattr(chart, "pooled", None) for title, chart in charts.items()}
     assert said == {
         "A table": None,
         "Compared": None,
@@ -241,10 +255,7 @@ def test_panels_name_what_they_pooled(studied: ChartSource) -> None:
         "One transfer": "each point: 8 runs (2 seeds, 3 s each), less and plus their "
         "standard deviation",
     }
-    (shares,) = (panel for panel in studied.study.file.panel if panel.title == "Shares")
-    chart = chart_of(shares, studied)
-    assert chart is not None
-    written = [text.get_text() for text in draw_chart(chart).findobj(Text)]
+    written = [text.get_text() for text in draw_chart(charts["Shares"]).findobj(Text)]
     assert said["Shares"] in written
 
 
@@ -276,6 +287,7 @@ def draw(timeline: Any, width: FigureWidth) -> Sheet:
     return draw_timeline(timeline, width)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_the_page_has_figures_for_phones_and_for_the_dark(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs / "mine"], tmp_path / "r.html").read_text("utf-8")
     assert page.count('<source media="(max-width: 640px)" srcset="data:image/png') == 2

@@ -125,7 +125,11 @@ def test_help_has_an_example(skyhop: Skyhop, command: list[str]) -> None:
     assert "skyhop path" in done.stdout
 
 
-def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "times",
+    [pytest.param(1, marks=pytest.mark.integration), pytest.param(8, marks=pytest.mark.soak)],
+)
+def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path, times: int) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import skyhop\n"
@@ -136,8 +140,8 @@ def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path) -> None:
         "assert run.flows.num_rows > 0\n"
     )
     # What a library's threads do at the end is a matter of luck.
-    for _ in range(4):
+    for _ in range(times):
         done = subprocess.run(
-            [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")

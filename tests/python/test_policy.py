@@ -229,6 +229,7 @@ def test_an_error_in_python_is_told_to_who_asks(in_python: Path) -> None:
         _core.ask_policy(str(in_python), [[1.0, 2.0]])
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -> None:
     needs_namespaces()
@@ -243,6 +244,7 @@ def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -
     assert flows[flows.t_ns > 2e9].cwnd_packets.median() == 40
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_a_live_run_asks_no_function_in_python(in_python: Path, skyhop: Skyhop) -> None:
     needs_namespaces()

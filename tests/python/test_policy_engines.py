@@ -116,7 +116,12 @@ def _run_in_guest(scenario: Path, out: Path, skyhop: Skyhop) -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [_simulate, pytest.param(_run_live, marks=pytest.mark.alone), _run_in_guest]
+    "run",
+    [
+        _simulate,
+        pytest.param(_run_live, marks=[pytest.mark.soak, pytest.mark.alone]),
+        pytest.param(_run_in_guest, marks=pytest.mark.soak),
+    ],
 )
 def test_the_same_is_said_to_the_same_observations(
     run: Callable[[Path, Path, Skyhop], None], scenario: Path, skyhop: Skyhop

@@ -19,6 +19,7 @@ from skyhop.study.prediction import METRICS
 PAGE = (ROOT / "docs" / "prediction.md").read_text("utf-8")
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order_and_print_what_it_says(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

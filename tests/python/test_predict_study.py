@@ -62,6 +62,7 @@ def test_other_data_are_another_run(tmp_path: Path) -> None:
     assert not set(before) & {run.run_id for run in study.runs()}
 
 
+@pytest.mark.soak
 def test_a_study_trains_what_it_names(tmp_path: Path) -> None:
     needs_predict("xgboost")
     axes = [{"name": "model", "key": "model", "values": ["xgboost", "last value"]}]

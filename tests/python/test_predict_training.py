@@ -22,6 +22,8 @@ from skyhop.predict.models.xgboost import matrix
 from skyhop.predict.split import bounds_of, parts_of
 from skyhop.predict.windows import Windows, features_of, windows_of
 
+pytestmark = pytest.mark.soak
+
 KINDS = sorted(kinds())
 SECONDS = 900
 

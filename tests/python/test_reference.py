@@ -124,6 +124,7 @@ def test_the_folder_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_
     assert reference.folder() == tmp_path / "shared" / "data"
 
 
+@pytest.mark.integration
 def test_only_what_is_missing_is_downloaded(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +147,7 @@ def test_only_what_is_missing_is_downloaded(
     assert server.asked == ["/plain.txt", "/log", "/log"]
 
 
+@pytest.mark.integration
 def test_a_wrong_file_is_refused_and_nothing_is_left(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_wrong_file_is_refused_and_nothing_is_left(
     assert left(tmp_path) == []
 
 
+@pytest.mark.integration
 def test_any_of_several_addresses_will_do(server: Server, tmp_path: Path) -> None:
     server.files = {"/wrong": b"other\n", "/right": b"right\n"}
     addresses = [f"{server.address}/{name}" for name in ("nothing", "wrong", "right", "late")]
@@ -176,6 +179,7 @@ def test_an_altered_file_is_named(tmp_path: Path) -> None:
     assert state(cut, tmp_path / "x.gz", large=False).startswith("altered")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("address", "reason"),
     [("http://127.0.0.1:1/x", "refused"), ("{server}/nothing", "404"), ("no://where", "no")],
@@ -195,6 +199,7 @@ def test_an_unreachable_address_is_one_line(
     assert left(tmp_path) == []
 
 
+@pytest.mark.integration
 def test_an_original_that_has_changed_is_one_line(server: Server, tmp_path: Path) -> None:
     server.files = {"/x.csv": b"when,rate\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}
@@ -203,6 +208,7 @@ def test_an_original_that_has_changed_is_one_line(server: Server, tmp_path: Path
     assert left(tmp_path) == []
 
 
+@pytest.mark.integration
 def test_what_is_made_is_checked_and_kept(server: Server, tmp_path: Path) -> None:
     server.files = {"/x.csv": b"time,throughput,speed\n2023-04-12 10:40:20 CDT,147,62.98\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from blank_figures import leave_blank
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from synthetic_run import APP_KINDS, FLOW_SCHEMA, SyntheticRun, write_path
@@ -81,14 +82,17 @@ class Page(HTMLParser):
         return [text for name, text in self.cells if name == key]
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a report over a CUBIC and a BBR run, as the demo makes it."""
     place = tmp_path_factory.mktemp("demo")
     warning = "lateness p99 is 2.3 ms, above 2 ms <not exact>"
     SyntheticRun(("cubic",), warnings=(warning,)).write(place / "cubic")
     SyntheticRun(("bbr",), seed=2, probe=True).write(place / "bbr")
-    return write_report([place / "cubic", place / "bbr"], place / "report.html")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "blank":
+            leave_blank(patch)
+        return write_report([place / "cubic", place / "bbr"], place / "report.html")
 
 
 def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
@@ -254,6 +258,7 @@ def test_a_measured_path_without_nodes_shows_its_rate() -> None:
     ],
     ids=["nothing", "probe", "no samples", "no sample yet", "one sample", "sim", "12 flows", "0 s"],
 )
+@pytest.mark.usefixtures("pictures")
 def test_runs_at_the_edge_make_a_report(tmp_path: Path, made: SyntheticRun) -> None:
     made.write(tmp_path / "run")
     page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
@@ -262,6 +267,7 @@ def test_runs_at_the_edge_make_a_report(tmp_path: Path, made: SyntheticRun) -> N
     assert "nan" not in [text for _, text in page.cells]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_figures_that_a_run_does_not_know_are_dashes(tmp_path: Path) -> None:
     SyntheticRun(connected=False, duration_s=5.0).write(tmp_path / "run")
     page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
@@ -270,6 +276,7 @@ def test_figures_that_a_run_does_not_know_are_dashes(tmp_path: Path) -> None:
     assert row["srtt_mean_us"] is None
 
 
+@pytest.mark.usefixtures("pictures")
 def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
     run = SHORT.write(tmp_path / "run")
     (run / "probes.parquet").unlink()
@@ -298,6 +305,7 @@ def test_runs_have_the_tables_that_their_applications_keep(tmp_path: Path) -> No
     assert series.latency_ms[[0, 1]].tolist() == [row["latency_ns"] / 1e6 for row in rows[:2]]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_applications_have_a_table_and_a_line(tmp_path: Path) -> None:
     made = SyntheticRun(("cubic", "bbr"), 12.0, apps=(None, "requests"))
     app = made.summary_json()["apps"][0]
@@ -318,6 +326,7 @@ def test_applications_have_a_table_and_a_line(tmp_path: Path) -> None:
     assert requests["latency_p99_us"] == app["latency_p99_us"]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_what_no_run_has_is_not_shown(tmp_path: Path) -> None:
     run = SHORT.write(tmp_path / "run")
     assert "Applications" not in Page(write_report([run], tmp_path / "report.html")).text
@@ -325,6 +334,7 @@ def test_what_no_run_has_is_not_shown(tmp_path: Path) -> None:
     assert not {"app", "marks", "engine", "completion_s"} & {column.key for column in shown}
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_finite_transfer_shows_its_completion(tmp_path: Path) -> None:
     flow = {**SHORT.summary_json()["flows"][0], "completion_s": 7.25}
     SyntheticRun(duration_s=12.0, summary={"flows": [flow]}).write(tmp_path / "run")
@@ -353,6 +363,7 @@ def test_full_rows_keep_the_summarys_own_numbers(tmp_path: Path) -> None:
         assert row["flow" if key == "id" else key] == value
 
 
+@pytest.mark.usefixtures("pictures")
 def test_runs_of_different_length_are_compared_apart(tmp_path: Path) -> None:
     lengths_s = {"a": 12.0, "b": 100.0, "c": 12.5, "d": 96.0, "alone": 1000.0}
     for name, duration_s in lengths_s.items():
@@ -432,6 +443,7 @@ def test_what_is_not_a_run_directory_is_named(
     assert list(tmp_path.iterdir()) == [run]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_report_needs_runs_and_an_html_file_in_a_directory(tmp_path: Path) -> None:
     run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
     (tmp_path / "taken.html").mkdir()
@@ -459,6 +471,7 @@ def test_what_is_not_a_path_file_is_named(tmp_path: Path) -> None:
         path_figure(SHORT.path_table().drop_columns(["nodes"]))
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_full_disk_leaves_the_old_report_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,6 +498,7 @@ def test_a_full_disk_leaves_the_old_report_and_nothing_else(
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_report_written_again_has_no_figures_of_the_old_one(tmp_path: Path) -> None:
     runs = [SyntheticRun((cc,), 1.0).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     write_report(runs, tmp_path / "report.html")
@@ -501,6 +515,7 @@ def test_the_same_runs_make_the_same_report(tmp_path: Path) -> None:
     assert write_report([run], tmp_path / "report.html").read_bytes() == first
 
 
+@pytest.mark.usefixtures("pictures")
 def test_progress_counts_the_figures(tmp_path: Path) -> None:
     run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
     told: list[tuple[int, int]] = []
@@ -508,6 +523,7 @@ def test_progress_counts_the_figures(tmp_path: Path) -> None:
     assert told == [(1, 2), (2, 2)]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_names_from_the_input_cannot_become_markup(tmp_path: Path) -> None:
     SyntheticRun(("<b>x</b>",), duration_s=1.0).write(tmp_path / "run")
     html = write_report([tmp_path / "run"], tmp_path / "report.html", title="<i>t</i>").read_text()
@@ -636,6 +652,7 @@ def test_many_applications_share_a_colour_and_an_entry_of_the_legend(tmp_path: P
     assert failed.get_label() == "failed (9)"
 
 
+@pytest.mark.integration
 def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> None:
     runs = [SyntheticRun((cc,), probe=True).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     code = (
@@ -733,6 +750,7 @@ def test_figures_are_what_their_names_end_in(tmp_path: Path) -> None:
         assert (tmp_path / f"path.{kind}").read_bytes().startswith(begin)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_what_looks_like_a_formula_is_text(tmp_path: Path) -> None:
     name = r"a $\frac{1}{0} \unknown$ b"
     SyntheticRun(duration_s=12.0).write(tmp_path / name)

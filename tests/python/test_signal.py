@@ -22,9 +22,21 @@ from signal_service import PATIENCE_S, announced, await_note, service
 
 from skyhop.cli.signal_ import _text
 
-pytestmark = pytest.mark.alone
+
+@pytest.mark.integration
+def test_a_schedule_is_announced_in_order(tmp_path: Path) -> None:
+    options = ["--period", "1 s", "--offset", "0.25 s", "--lead", "0.5 s"]
+    with service(tmp_path, *options) as (_, place):
+        hello, *handovers = announced(place, 3)
+    assert (hello["type"], hello["v"], hello["period_ns"]) == ("hello", 1, 1_000_000_000)
+    times = [datetime.fromisoformat(str(handover["at_utc"])) for handover in handovers]
+    assert times == sorted(set(times))
+    # A quarter past each second.
+    assert {time.microsecond for time in times} == {250_000}
 
 
+@pytest.mark.soak
+@pytest.mark.alone
 def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) -> None:
     options = ["--period", "1 s", "--offset", "0.25 s", "--lead", "0.5 s"]
     with service(tmp_path, *options) as (_, place):
@@ -43,6 +55,7 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
     assert str(handovers[-1]["at_utc"]).endswith(".250Z")
 
 
+@pytest.mark.integration
 def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
     with service(tmp_path, "--period", "1 s", "--offset", "0 s") as (process, place):
         # Who may not serve may listen.
@@ -65,13 +78,17 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
     assert second.startswith(("handover (unknown) at 20", "no use: a handover at 20"))
 
 
-def test_a_second_service_is_refused_and_a_killed_one_replaced(
-    tmp_path: Path, skyhop: Skyhop
-) -> None:
-    with service(tmp_path) as (process, place):
+@pytest.mark.integration
+def test_a_second_service_is_refused(tmp_path: Path, skyhop: Skyhop) -> None:
+    with service(tmp_path) as (_, place):
         result = skyhop("signal", "serve", "--socket", place)
         assert result.returncode == 2
         assert "is in use" in result.stderr
+
+
+@pytest.mark.soak
+def test_a_killed_service_is_replaced(tmp_path: Path) -> None:
+    with service(tmp_path) as (process, place):
         process.kill()
         process.wait()
         assert place.exists()
@@ -133,6 +150,8 @@ while time.time() < end_s:
 """
 
 
+@pytest.mark.soak
+@pytest.mark.alone
 def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> None:
     # Root of a user namespace of its own, whose loopback device nobody else uses.
     needs_program("ip")
@@ -169,6 +188,7 @@ def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> 
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.integration
 def test_the_unit_is_one_that_systemd_takes(skyhop: Skyhop, tmp_path: Path) -> None:
     options = ["--source", "forecast", "--elements", "/x/50%.tle", "--site", 'Victoria, "CA" $X']
     printed = skyhop("signal", "unit", "--", *options)
@@ -207,6 +227,7 @@ def test_watch_says_when_an_announcement_is_of_no_use() -> None:
     assert str(_text({**said, "error_ns": 16_000_000_000})).startswith("handover")
 
 
+@pytest.mark.soak
 def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
     place = tmp_path / "signal.sock"
     # As many as Python and the service need, and a few.
@@ -221,7 +242,7 @@ def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
         with contextlib.ExitStack() as callers:
             for _ in range(200):
                 caller = callers.enter_context(socket.socket(socket.AF_UNIX))
-                caller.settimeout(20)
+                caller.settimeout(60)
                 caller.connect(str(place))
             # The last one is heard, although all others never read.
             with caller.makefile(encoding="utf-8") as lines:
@@ -233,6 +254,7 @@ def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
         process.wait()
 
 
+@pytest.mark.soak
 def test_nobody_waits_for_a_service_that_is_stopped(tmp_path: Path) -> None:
     with service(tmp_path, "--source", "schedule") as (process, place):
         process.send_signal(signal.SIGSTOP)
@@ -247,7 +269,7 @@ def test_nobody_waits_for_a_service_that_is_stopped(tmp_path: Path) -> None:
                     [*skyhop_command(), "signal", *command, "--socket", str(place)],
                     capture_output=True,
                     text=True,
-                    timeout=60,
+                    timeout=120,
                     check=False,
                 )
                 assert result.returncode != 0

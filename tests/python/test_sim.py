@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
@@ -16,6 +17,7 @@ SCENARIO = ROOT / "examples" / "handover.toml"
 TABLES = ("flows", "link", "events", "probes", "path")
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_run_has_the_files_of_a_live_one(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop("sim", SCENARIO, "-o", "run", "--json")
     assert done.returncode == 0, done.stderr
@@ -30,6 +32,7 @@ def test_a_run_has_the_files_of_a_live_one(skyhop: Skyhop, tmp_path: Path) -> No
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
 
 
+@pytest.mark.usefixtures("pictures")
 def test_announcements_and_holds_are_recorded_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
     sets = {"flow.0.cc": "satcp", "signal.source": "path", "signal.lead": "0.5 s"}
     arguments = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
@@ -43,6 +46,7 @@ def test_announcements_and_holds_are_recorded_and_drawn(skyhop: Skyhop, tmp_path
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
 
 
+@pytest.mark.usefixtures("pictures")
 def test_marks_are_counted_per_flow_and_link_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop("sim", ROOT / "examples" / "marks.toml", "-o", "run")
     assert done.returncode == 0, done.stderr
@@ -81,9 +85,25 @@ def test_the_same_seed_gives_the_same_bytes(skyhop: Skyhop, tmp_path: Path) -> N
     assert one == other
 
 
+@pytest.mark.integration
 def test_repeats_run_side_by_side(skyhop: Skyhop, tmp_path: Path) -> None:
-    done = skyhop("sim", SCENARIO, "-o", "runs", "--repeat", 3, "--jobs", 2, "--seed", 5)
+    scenario = """\
+[path]
+from = "Portland"
+to = "Seattle"
+[link]
+rate = "5 Mbit/s"
+[[flow]]
+cc = "satcp"
+[run]
+duration = "1 s"
+"""
+    (tmp_path / "s.toml").write_text(scenario, "utf-8")
+    done = skyhop("sim", "s.toml", "-o", "runs", "--repeat", 3, "--jobs", 2, "--seed", 5)
     assert done.returncode == 0, done.stderr
+    # What is said of all of them stands once.
+    assert done.stderr.count('"Portland" is taken as Portland, US') == 1
+    assert done.stderr.count("warning: satcp: told of no handover") == 1
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
         "seed-5",
         "seed-6",

@@ -45,6 +45,7 @@ def imported(command: Sequence[str], tmp_path: Path) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in lines}
 
 
+@pytest.mark.integration
 def test_sim_loads_no_arrays_to_print_a_table(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")
     found = imported([*skyhop_command(), "sim", "short.toml", "-o", "run"], tmp_path)
@@ -52,6 +53,7 @@ def test_sim_loads_no_arrays_to_print_a_table(tmp_path: Path) -> None:
     assert found & (ARRAYS | DRAWING | SELDOM | STUDIES) == set()
 
 
+@pytest.mark.integration
 def test_help_loads_neither_core_nor_tables(tmp_path: Path) -> None:
     found = imported([*skyhop_command(), "--help"], tmp_path)
     assert {"skyhop.cli.sim", "typer"} <= found, "it knows the commands"
@@ -59,7 +61,15 @@ def test_help_loads_neither_core_nor_tables(tmp_path: Path) -> None:
     assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
 
 
-@pytest.mark.parametrize("after", ["typer.colors", "typer", "skyhop.cli.app_", "skyhop.cli.study"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param("typer", marks=pytest.mark.integration),
+        pytest.param("typer.colors", marks=pytest.mark.soak),
+        pytest.param("skyhop.cli.app_", marks=pytest.mark.soak),
+        pytest.param("skyhop.cli.study", marks=pytest.mark.soak),
+    ],
+)
 def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
     (tmp_path / "long.toml").write_text(SCENARIO.replace("1 s", "20 h"), "utf-8")
     with subprocess.Popen(
@@ -70,7 +80,7 @@ def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
     ) as process:
         assert process.stderr is not None
         # Who ignores it would go on for hours.
-        impatience = threading.Timer(60, process.kill)
+        impatience = threading.Timer(120, process.kill)
         impatience.start()
         loaded = iter(process.stderr)
         while next(loaded).rpartition("|")[2].strip() != after:
@@ -83,6 +93,7 @@ def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
     assert said == ["skyhop: interrupted"] or said[-1].startswith("skyhop: interrupted after")
 
 
+@pytest.mark.integration
 def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:
     found = imported(["-c", "import skyhop"], tmp_path)
     assert "skyhop" in found
@@ -91,6 +102,7 @@ def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:
     assert found & (ARRAYS | DRAWING | SELDOM | STUDIES | unused) == set()
 
 
+@pytest.mark.integration
 def test_workers_of_studies_load_no_frames(tmp_path: Path) -> None:
     found = imported(["-c", "import skyhop.study.workers"], tmp_path)
     assert {"skyhop._core", "skyhop.study.metrics"} <= found, "they run, and measure"
@@ -127,6 +139,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
+@pytest.mark.integration
 def test_reading_tables_leaves_no_threads(tmp_path: Path) -> None:
     """Threads of Arrow that are there at the end may abort the interpreter."""
     (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop, skyhop_command
 from synthetic_run import APP_KINDS, APP_SCHEMA
+from waiting import wait_for
 
 import skyhop as sh
 from skyhop.errors import InputError
@@ -43,7 +43,13 @@ def written(directory: Path) -> list[Path]:
     return sorted(directory.glob(".run.partial-*/flows.*.parquet"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.integration),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.soak),
+    ],
+)
 def test_a_stopped_simulation_keeps_what_it_measured(
     scenario: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -53,14 +59,12 @@ def test_a_stopped_simulation_keeps_what_it_measured(
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    while len(written(tmp_path / "run")) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: len(written(tmp_path / "run")) >= 2, 120)
     # What is there already can be read while the run goes on.
     with pq.ParquetFile(written(tmp_path / "run")[0]) as part:
         assert part.metadata.num_rows > 1000
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "interrupted after" in errors
     run = sh.read_run(tmp_path / "run")
@@ -76,36 +80,34 @@ def test_a_stopped_simulation_keeps_what_it_measured(
     ]
 
 
+@pytest.mark.soak
 def test_a_killed_simulation_is_in_nobodys_way(scenario: Path, tmp_path: Path) -> None:
     process = subprocess.Popen([*skyhop_command(), "sim", str(scenario), "-o", "run"], cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not written(tmp_path / "run") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: written(tmp_path / "run"), 120)
     process.kill()
-    process.wait(timeout=20)
+    process.wait(timeout=120)
     assert written(tmp_path / "run")
     again = sh.sim(scenario, tmp_path / "run", sets=["run.duration=1 s"])
     assert again.summary["virtual_s"] == 1
     assert not written(tmp_path / "run")
 
 
+@pytest.mark.soak
 def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop: Skyhop) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO.replace("20 h", "10 min"), "utf-8")
     command = ["sim", "x.toml", "-o", "out", "--repeat", "12", "--jobs", "2"]
     process = subprocess.Popen(
         [*skyhop_command(), *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("out/*/summary.json")) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: list(tmp_path.glob("out/*/summary.json")), 120)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=5)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     done = [summary.parent for summary in tmp_path.glob("out/*/summary.json")]
     assert 1 <= len(done) < 12
     assert f"interrupted: {len(done)} of 12 seeds are done; the same command goes on" in errors
     written_at = [(place / "summary.json").stat().st_mtime_ns for place in done]
-    again = skyhop(*command)
+    again = skyhop(*command, timeout_s=1200)
     assert again.returncode == 0, again.stderr
     assert f"{len(done)} of 12 seeds are there already" in again.stderr
     assert [(place / "summary.json").stat().st_mtime_ns for place in done] == written_at
@@ -115,6 +117,7 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
     assert skyhop(*command).returncode == 2, "what is whole is not overwritten unasked"
 
 
+@pytest.mark.usefixtures("pictures")
 def test_what_reads_runs_can_be_tried_without_one(
     scenario: Path, skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

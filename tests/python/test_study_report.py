@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from blank_figures import leave_blank
 from conftest import Skyhop
 from matplotlib.patches import Ellipse
 from small_study import content, write
@@ -58,9 +59,12 @@ LATE = {"name": "late", "kind": "samples", "series": "retransmit_share", "bin": 
 SUM = {"name": "sum", "kind": "flows", "over": "sum", "bin": "500 ms", "from": "1 s"}
 
 
-@pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a study with every kind of panel, one claim of each verdict."""
+@pytest.fixture(scope="module", params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
+def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a study with every kind of panel, one claim of each verdict.
+
+    Its figures are blank: test_paper_figures.py draws one of every kind.
+    """
     from skyhop.study import run_study
     from skyhop.study.claims import judge
 
@@ -76,7 +80,10 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
           metric=[LATE, SUM])  # fmt: skip
     study = load_study(place / "s.toml")
     done = run_study(study, place / "out", jobs=2)
-    write_study_report(done, judge(study.claims, done.results))
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "blank":
+            leave_blank(patch)
+        write_study_report(done, judge(study.claims, done.results))
     return place / "out"
 
 
@@ -313,6 +320,7 @@ def test_a_table_without_repeats_has_no_interval() -> None:
     assert [column.title for column in made.table.columns] == ["cc", "goodput"]
 
 
+@pytest.mark.usefixtures("pictures")
 def test_failures_stand_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     write(tmp_path / "study.toml", axis=[axis], panel=[dict(PANELS[2], x="cc", hue="cc")])
@@ -337,6 +345,7 @@ def test_a_study_of_which_nothing_ran_says_so(skyhop: Skyhop, tmp_path: Path) ->
     assert "cannot be told" in page
 
 
+@pytest.mark.usefixtures("pictures")
 def test_an_earlier_reports_figures_do_not_stay(skyhop: Skyhop, tmp_path: Path) -> None:
     bars = dict(PANELS[2])
     write(tmp_path / "study.toml", panel=[bars, {**bars, "title": "Again"}])

@@ -37,6 +37,7 @@ def run(output: Path, study: dict[str, Any], **options: Any) -> pl.DataFrame:
     return pl.read_parquet(output / "results.parquet")
 
 
+@pytest.mark.integration
 def test_the_dataset_has_a_row_per_run(tmp_path: Path) -> None:
     metric = {"name": "p10", "kind": "samples", "stat": "p10", "bin": "1 s", "unit": "Mbit/s"}
     per_s = {"name": "per_s", "kind": "expression", "value": "goodput / srtt"}
@@ -175,6 +176,7 @@ def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
     assert all(name.startswith("rows-") for name in kept)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_failed_run_is_reported_and_the_rest_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     write(tmp_path / "study.toml", axis=[axis])
@@ -196,7 +198,7 @@ def test_shared_paths_change_nothing(tmp_path: Path) -> None:
     scenario = {
         "path": {"from": "San Diego", "to": "New York", "relay": "bent-pipe"},
         "flow": [{"cc": "bbr"}],
-        "run": {"duration": "20 s"},
+        "run": {"duration": "8 s"},
     }
     axes = [
         {"name": "relay", "key": "path.relay", "values": ["bent-pipe", "isl"]},
@@ -322,6 +324,7 @@ def alive(process: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbed: bytes) -> None:
     generator = random.Random(how)
@@ -332,8 +335,8 @@ def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbe
         time.sleep(generator.uniform(0, 0.1))
         team = workers(process.pid)
         process.send_signal(how)
-        process.wait(timeout=30)
-        wait_for(lambda team=team: not any(alive(pid) for pid in team), 30)
+        process.wait(timeout=120)
+        wait_for(lambda team=team: not any(alive(pid) for pid in team), 120)
         assert process.returncode == (-how if how == signal.SIGKILL else 130), f"stop {stop}"
         if how != signal.SIGKILL and process.stderr is not None:
             assert "missing are done; the same command goes on" in process.stderr.read()
@@ -344,6 +347,7 @@ def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbe
     assert not (tmp_path / "out" / "unfinished").exists()
 
 
+@pytest.mark.soak
 def test_a_killed_worker_costs_nothing(tmp_path: Path, undisturbed: bytes) -> None:
     process = start(tmp_path)
     # Twice: a run that takes its worker down three times in a row has failed.
@@ -354,6 +358,7 @@ def test_a_killed_worker_costs_nothing(tmp_path: Path, undisturbed: bytes) -> No
     assert (tmp_path / "out" / "results.parquet").read_bytes() == undisturbed
 
 
+@pytest.mark.integration
 def test_workers_that_cannot_start_stop_the_study(tmp_path: Path) -> None:
     write(tmp_path / "study.toml")
     code = "from skyhop.study import *; run_study(load_study('study.toml'), 'out', jobs=2)"
@@ -365,14 +370,35 @@ def test_workers_that_cannot_start_stop_the_study(tmp_path: Path) -> None:
 
 
 def test_two_studies_do_not_share_a_directory(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for(lambda: finished(tmp_path) > 0)
-    with pytest.raises(InputError, match="another study is running there"):
-        run_study(load_study(long_study()), tmp_path / "out")
-    process.terminate()
-    process.wait(timeout=30)
+    study = load_study(content())
+
+    def begin_another(*_: int) -> None:
+        with pytest.raises(InputError, match="another study is running there"):
+            run_study(study, tmp_path)
+
+    assert not run_study(study, tmp_path, progress=begin_another).failures
 
 
+def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
+    class Interrupted(KeyboardInterrupt):
+        pass
+
+    def interrupt(done: int, _total: int) -> None:
+        if done == 3:
+            raise Interrupted
+
+    whole = run(tmp_path / "whole", content())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "out", content(), progress=interrupt)
+    assert finished(tmp_path) == 3
+    told: list[tuple[int, int]] = []
+    frame = run(tmp_path / "out", content(), progress=lambda *progress: told.append(progress))
+    assert told[-1] == (5, 5)
+    assert frame.equals(whole)
+    assert not (tmp_path / "out" / "unfinished").exists()
+
+
+@pytest.mark.soak
 def test_ray_gives_identical_rows(tmp_path: Path) -> None:
     needs_ray()
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
@@ -409,6 +435,7 @@ def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> Non
     assert "missing: no such study" in wrong.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_live_studies_run_one_at_a_time(tmp_path: Path) -> None:
@@ -437,6 +464,7 @@ def test_element_sets_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
     assert errors_s.quantile(0.9) == pytest.approx(0.53, abs=0.1)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
@@ -462,6 +490,7 @@ def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
     assert "warnings" not in pl.read_parquet(tmp_path / "out" / "results.parquet").columns
 
 
+@pytest.mark.usefixtures("pictures")
 def test_what_cannot_be_told_says_why_in_the_terminal_and_as_json(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:

@@ -8,11 +8,11 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Skyhop, skyhop_command
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -90,10 +90,21 @@ def test_a_table_of_runs_fits_and_says_what_it_leaves_out(
 @pytest.mark.parametrize(
     "what", [("list", "profiles"), ("list", "constellations"), ("study", "list")]
 )
-def test_lists_fit_a_terminal(width: int, what: tuple[str, ...]) -> None:
-    shown = on_terminal([sys.executable, "-c", "from skyhop.cli import main; main()", *what], width)
+def test_lists_fit_their_width(
+    skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch, width: int, what: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(tables, "terminal_width", lambda: width)
+    done = skyhop(*what)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") > 3
+    assert all(cell_len(line) <= width for line in done.stdout.splitlines())
+
+
+@pytest.mark.integration
+def test_a_list_fits_a_terminal() -> None:
+    shown = on_terminal([*skyhop_command(), "list", "profiles"], 60)
     assert shown.count("\n") > 3
-    assert all(cell_len(line) <= width for line in shown.splitlines())
+    assert all(cell_len(line) <= 60 for line in shown.splitlines())
 
 
 def on_terminal(command: list[str], width: int) -> str:

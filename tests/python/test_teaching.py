@@ -8,12 +8,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import ROOT, Skyhop
 
 PAGE = (ROOT / "docs" / "teaching.md").read_text("utf-8")
 FILES = ("sawtooth.toml", "bloat.toml", "handover.toml", "told.toml")
 
 
+@pytest.mark.soak
 def test_a_class_can_do_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
     texts = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
     for name, text in zip(FILES, texts, strict=True):

@@ -104,6 +104,7 @@ def test_a_path_without_a_rate_is_refused(skyhop: Skyhop) -> None:
     assert "says nothing of the rate" in done.stderr
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_film_over_tcp_is_seen_in_tables_and_figures(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop("sim", EXAMPLES / "video.toml", "-o", "run", "--set", "run.duration=30 s")
     assert done.returncode == 0, done.stderr
@@ -207,14 +208,16 @@ def test_what_is_wrong_with_a_study_of_films_is_said(
 
 
 def test_more_sessions_than_there_is_room_for_fail(tmp_path: Path) -> None:
-    long = content(tmp_path, repeats=5)
-    done = run_study(load_study(long), tmp_path / "study", jobs=1)
-    assert len(done.failures) == 3
-    assert "too few for 5 x 1 min" in str(done.failures)
-    lost = run_study(
-        load_study(content(tmp_path, video={"data": "gone.parquet"})), tmp_path / "lost", jobs=1
-    )
-    assert len(lost.failures) == 6
+    axis = [{"name": "who", "key": "controller", "values": ["bola"]}]
+    of_one = {"axis": axis, "metric": [], "claim": [], "panel": []}
+    few = {"data": str(seconds(tmp_path)), "top": "median", "every": "2 min"}
+    long = load_study(content(tmp_path, repeats=3, video=few, **of_one))
+    done = run_study(long, tmp_path / "study", jobs=1)
+    assert len(done.failures) == 1
+    assert "too few for 3 x 2 min" in str(done.failures)
+    gone = load_study(content(tmp_path, video={"data": "gone.parquet"}, **of_one))
+    lost = run_study(gone, tmp_path / "lost", jobs=1)
+    assert len(lost.failures) == 2
     assert "gone.parquet" in str(lost.failures)
 
 
@@ -246,8 +249,9 @@ def address(tmp_path: Path) -> Iterator[int]:
         served.shutdown()
 
 
+@pytest.mark.integration
 def test_chunks_have_the_films_sizes_and_nothing_else_is_served(address: int) -> None:
-    asked = http.client.HTTPConnection("127.0.0.1", address, timeout=5)
+    asked = http.client.HTTPConnection("127.0.0.1", address, timeout=60)
 
     def get(path: str) -> tuple[int, bytes]:
         asked.request("GET", path)
@@ -308,6 +312,7 @@ def test_what_a_browser_needs_is_named_with_how_to_get_it(
         watching.watch("any-program", None, watching.Wish(controller="mind"))
 
 
+@pytest.mark.integration
 def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "PORT", 0)
     with downloads.DownloadServer() as served:
@@ -319,12 +324,13 @@ def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch)
     assert not going.ended.is_set()
 
 
+@pytest.mark.integration
 def test_a_download_that_ends_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setattr(downloads, "PORT", listening.getsockname()[1])
         with downloads.Downloads("127.0.0.1", 1) as going:
             listening.accept()[0].close()
-            assert going.ended.wait(5)
+            assert going.ended.wait(60)
 
 
 def needs_browser() -> None:
@@ -338,6 +344,7 @@ def needs_browser() -> None:
         missing("dash.js", str(error))
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_a_film_in_a_browser_over_a_live_run(skyhop: Skyhop, tmp_path: Path) -> None:
@@ -364,6 +371,7 @@ def test_a_film_in_a_browser_over_a_live_run(skyhop: Skyhop, tmp_path: Path) -> 
     assert drawn.returncode == 0, drawn.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_a_film_stalls_in_a_browser_as_over_simulated_tcp(tmp_path: Path) -> None:
@@ -404,6 +412,7 @@ def browser_study(tmp_path: Path, **others: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_a_study_in_a_browser_plays_a_session_per_run(tmp_path: Path) -> None:

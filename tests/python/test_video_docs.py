@@ -16,6 +16,7 @@ from skyhop.study.films import METRICS
 PAGE = (ROOT / "docs" / "video.md").read_text("utf-8")
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

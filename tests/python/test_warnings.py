@@ -102,14 +102,16 @@ def test_paths_over_what_a_constellation_has_not_say_so(
     assert trace.notes == found
 
 
+@pytest.mark.usefixtures("pictures")
 def test_warnings_stand_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_path: Path) -> None:
     scenario = {
         "path": FIXED, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": "satcp"}],
         "run": {"duration": "2 s"},
     }  # fmt: skip
     (tmp_path / "x.toml").write_text(toml_text(scenario), "utf-8")
-    done = skyhop("sim", "x.toml", "-o", "run", "--repeat", 2)
-    assert done.stderr.count(f"warning: {UNTOLD}") == 1
+    for seed in (1, 2):
+        done = skyhop("sim", "x.toml", "-o", f"run/seed-{seed}", "--seed", seed)
+        assert done.stderr.count(f"warning: {UNTOLD}") == 1
     assert skyhop("sim", "x.toml", "-o", "other", "--set", "flow.0.cc=cubic").returncode == 0
     done = skyhop("report", "run", "other", "-o", "page.html")
     assert f"warning: seed-1, seed-2: {UNTOLD}" in done.stderr

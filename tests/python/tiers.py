@@ -42,6 +42,10 @@ class Guard:
         """Begin or end the checks."""
         self._is_on = is_on
 
+    def is_on(self) -> bool:
+        """Return whether a test of logic runs."""
+        return self._is_on
+
     def _on_audit(self, event: str, _arguments: object) -> None:
         if self._is_on and event in _PROCESS_EVENTS:
             self._refuse("starts a process")

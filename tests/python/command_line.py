@@ -52,6 +52,8 @@ def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str
         tempfile.TemporaryFile() as errors,
         _same_process_afterwards(place),
         mock.patch.object(sys, "argv", words),
+        # A module that Python was started with would be the name of the program in help.
+        mock.patch.object(sys.modules["__main__"], "__package__", None),
         mock.patch.object(typer.main, "get_command", _command_tree),
     ):
         with _descriptor(1, output, "stdout"), _descriptor(2, errors, "stderr"):

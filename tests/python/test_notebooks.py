@@ -25,6 +25,7 @@ FIXED = {"path": {"kind": "fixed", "rtt": "20 ms"}, "link": {"rate": "10 Mbit/s"
 SCENARIO: dict[str, Any] = {**FIXED, "flow": [{"cc": "cubic"}], "run": {"duration": "2 s"}}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     if (
@@ -48,6 +49,7 @@ def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     assert sum("text/html" in kind for kind in kinds) >= 5, "path, run and frames"
 
 
+@pytest.mark.soak
 def test_the_pages_python_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
@@ -107,6 +109,7 @@ def test_names_are_offered_before_they_are_loaded() -> None:
     assert {"sim", "sweep", "study", "InterruptedRunError"} <= set(dir(sh))
 
 
+@pytest.mark.integration
 def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
     scenario = {**SCENARIO, "flow": [{"cc": "cubic"}, {"cc": "bbr"}]}
     frame = sh.sim(scenario, repeat=2, seed=7, sets=["link.loss=1 %"], jobs=2)
@@ -120,6 +123,7 @@ def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
         assert row["cwnd_mean_packets"] == pytest.approx(flow["cwnd_mean_packets"])
 
 
+@pytest.mark.integration
 def test_a_sweep_crosses_its_axes_and_keeps_runs_where_asked(tmp_path: Path) -> None:
     axes = {
         "flow.0.cc": ["cubic", "satcp"],

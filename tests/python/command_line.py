@@ -15,12 +15,20 @@ from typing import IO
 from unittest import mock
 
 import typer.main
+
 from skyhop.cli import commands
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
 _command_tree = functools.cache(typer.main.get_command)
 """The commands and their options, derived once in a process: deriving them takes 0.1 s."""
+
+_KEPT_BY_NAME = {
+    "skyhop.data.positions": ("_satellites", "_satellite_names"),
+    "skyhop.study.films": ("_data", "_played_over", "_told"),
+    "skyhop.study.prediction": ("_data",),
+}
+"""What a process keeps of files by their names, and a new one reads again."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -47,6 +55,7 @@ def run_process(
 def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, in a directory; what it changes of the process is undone."""
     words = ["skyhop", *map(str, arguments)]
+    _forget_files()
     with (
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
@@ -59,6 +68,13 @@ def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str
         with _descriptor(1, output, "stdout"), _descriptor(2, errors, "stderr"):
             status = _status()
         return subprocess.CompletedProcess(words, status, _text(output), _text(errors))
+
+
+def _forget_files() -> None:
+    """Empty the caches of files, as they are in a new process."""
+    for module, names in _KEPT_BY_NAME.items():
+        for name in names if module in sys.modules else ():
+            getattr(sys.modules[module], name).cache_clear()
 
 
 def _status() -> int:

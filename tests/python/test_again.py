@@ -76,9 +76,7 @@ class Boxes(HTMLParser):
             self.texts[-1] += data
 
 
-def run_again(
-    page: Path, place: Path, run: Skyhop = run_here
-) -> subprocess.CompletedProcess[str]:
+def run_again(page: Path, place: Path, run: Skyhop = run_here) -> subprocess.CompletedProcess[str]:
     """Do in an empty directory what a page about one run says."""
     command, scenario = Boxes(page).texts
     place.mkdir()
@@ -132,6 +130,7 @@ def test_every_example_as_resolved_runs_again(example: str) -> None:
     assert again.flows.equals(first.flows)
 
 
+@pytest.mark.integration
 def test_a_study_goes_on_from_any_directory(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     small_study.write(tmp_path / "mine" / "small.toml", repeats=1)

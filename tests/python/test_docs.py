@@ -74,7 +74,9 @@ def test_the_readme_lists_all_senders() -> None:
 
 def engines_of(example: Path) -> set[str]:
     """Return the engines that an example says it is for."""
-    named = re.findall(r"^#   skyhop (\w+) examples/(\S+)", example.read_text("utf-8"), re.MULTILINE)
+    named = re.findall(
+        r"^#   skyhop (\w+) examples/(\S+)", example.read_text("utf-8"), re.MULTILINE
+    )
     assert named, "an example begins with the command that runs it"
     assert all(file == example.name for _, file in named)
     return {engine for engine, _ in named}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import Skyhop, skyhop_command
+from command_line import Skyhop, run_here, skyhop_command
 from needs import needs_program
 from waiting import wait_for
 
@@ -223,7 +223,7 @@ def test_a_programs_own_connections_are_reported(
     assert "to:5200 -> from:" in done.stderr
     assert "7 of 7 UDP datagrams arrived from -> to" in done.stderr
     page = tmp_path / "report.html"
-    assert skyhop("report", "run", "-o", page).returncode == 0
+    assert run_here(tmp_path, "report", "run", "-o", page).returncode == 0
     assert "got 1000000" in page.read_text("utf-8")
     assert "somebody came" in page.read_text("utf-8")
 
@@ -286,7 +286,7 @@ def test_an_interrupted_run_is_kept(scenario: Path, tmp_path: Path) -> None:
     wait_for((tmp_path / "begun").exists, 60)
     everyone = family(process.pid)
     assert len(everyone) >= 3
-    os.killpg(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "interrupted after" in errors

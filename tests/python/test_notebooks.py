@@ -91,14 +91,18 @@ def test_a_path_shows_its_ends_and_what_it_is_like(tmp_path: Path) -> None:
 
 
 def test_other_things_show_what_they_are(tmp_path: Path) -> None:
-    from skyhop.study import load_study, run_study
-
     assert "1,584 satellites" in sh.constellation("starlink-shell1")._repr_html_()
     pairs = sh.all_pairs(["London", "Rome", "Oslo"], tmp_path / "p.parquet", duration="2 s")
     assert "3 sites, 2 steps" in pairs._repr_html_()
+
+
+@pytest.mark.integration
+def test_a_study_shows_its_claims(tmp_path: Path) -> None:
+    from skyhop.study import load_study, run_study
+
     claim = {"text": "It sends", "check": "goodput() > 1"}
     study = {"title": "A & B", "question": "?", "scenario": SCENARIO, "claim": [claim]}
-    shown = run_study(load_study(study), tmp_path / "study")._repr_html_()
+    shown = run_study(load_study(study), tmp_path / "study", jobs=1)._repr_html_()
     for text in ("A &amp; B: 1 of 1 runs", "<td>It sends</td><td>holds</td>"):
         assert text in shown
 

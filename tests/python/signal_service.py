@@ -12,7 +12,7 @@ from pathlib import Path
 
 from conftest import skyhop_command
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @contextmanager

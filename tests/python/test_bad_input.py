@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,12 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
+IN_NAMESPACES = partial(
+    pytest.param, marks=[pytest.mark.integration, pytest.mark.usefixtures("namespaces")]
+)
+"""A scenario that is refused only once the kernel in the namespaces has been asked."""
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -98,13 +105,13 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown key `limit`"),
         (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: the key `kind` is missing"),
         (FIXED + "[[flow]]\nkind = 'probe'\ntcp.ecn = true\n", "flow.0.tcp: does not belong"),
-        (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
+        IN_NAMESPACES(FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
         (
             FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n",
             "signal.source: a forecast needs orbits",
         ),
-        (FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
+        IN_NAMESPACES(FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
     ],
 )
 def test_wrong_scenarios(skyhop: Skyhop, tmp_path: Path, content: str, expected: str) -> None:

@@ -270,6 +270,8 @@ def test_a_program_that_is_missing_is_named(skyhop: Skyhop, scenario: Path) -> N
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "-o", "run", "--set", "flow.0.cc=psychic")
     assert done.returncode == 2

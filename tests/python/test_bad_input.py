@@ -11,7 +11,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,12 +88,6 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-IN_NAMESPACES = partial(
-    pytest.param, marks=[pytest.mark.integration, pytest.mark.usefixtures("namespaces")]
-)
-"""A scenario that is refused only once the kernel in the namespaces has been asked."""
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -105,18 +98,27 @@ IN_NAMESPACES = partial(
         (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown key `limit`"),
         (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: the key `kind` is missing"),
         (FIXED + "[[flow]]\nkind = 'probe'\ntcp.ecn = true\n", "flow.0.tcp: does not belong"),
-        IN_NAMESPACES(FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
         (
             FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n",
             "signal.source: a forecast needs orbits",
         ),
-        IN_NAMESPACES(FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
     ],
 )
 def test_wrong_scenarios(skyhop: Skyhop, tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "x.toml").write_text(content, "utf-8")
     assert expected in one_line(skyhop("live", "x.toml", "-o", "run"), 2)
+    assert files(tmp_path) == {"x.toml"}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("name", ["psychic", "skyhop:psychic"])
+def test_a_congestion_control_that_the_kernel_lacks(
+    skyhop: Skyhop, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "x.toml").write_text(f"{FIXED}[[flow]]\ncc = '{name}'\n", "utf-8")
+    assert "psychic" in one_line(skyhop("live", "x.toml", "-o", "run"), 2)
     assert files(tmp_path) == {"x.toml"}
 
 

@@ -143,7 +143,7 @@ def test_a_study_goes_on_from_any_directory(skyhop: Skyhop, tmp_path: Path) -> N
     command, text = Boxes(tmp_path / "results" / "of it" / "report.html").texts
     assert text == (tmp_path / "mine" / "small.toml").read_text("utf-8")
     (tmp_path / "elsewhere").mkdir()
-    again = run_in(tmp_path / "elsewhere", command, run_process)
+    again = run_in(tmp_path / "elsewhere", command, run_here)
     assert again.returncode == 0, again.stderr
     assert [run.stat().st_ino for run in runs[1:]] == kept, "finished runs are not repeated"
     assert runs[0].is_dir(), "what was missing is there again"
@@ -181,7 +181,8 @@ def test_a_live_run_runs_again_with_its_program(skyhop: Skyhop, tmp_path: Path) 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.alone
 def test_a_live_run_of_flows_runs_again(skyhop: Skyhop, tmp_path: Path) -> None:
-    text = '[[flow]]\ncc = "cubic"\n[run]\nduration = "2 s"\n'
+    # Long enough for slow start to count little.
+    text = '[[flow]]\ncc = "cubic"\n[run]\nduration = "10 s"\n'
     runs = live_and_again(skyhop, tmp_path / "it", text)
     assert runs[0].info["scenario"] == runs[1].info["scenario"]
     first, again = (run.summary["flows"][0]["goodput_bps"] for run in runs)

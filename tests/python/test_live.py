@@ -137,6 +137,19 @@ def test_python_runs_a_dictionary_and_keeps_nothing() -> None:
     assert not directory.exists()
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_a_transfer_takes_as_long_as_the_link_says() -> None:
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "20 ms"},
+        "link": {"rate": "10 Mbit/s"},
+        "flow": [{"bytes": "500 kB"}],
+        "run": {"duration": "3 s"},
+    }
+    assert sh.live(scenario).summary["flows"][0]["completion_s"] < 2
+
+
 @pytest.mark.integration
 def test_a_table_needs_no_drawing_library() -> None:
     code = "import sys; from skyhop.report import summary_rows; print('matplotlib' in sys.modules)"

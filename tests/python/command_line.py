@@ -39,7 +39,7 @@ def skyhop_command() -> list[str]:
 
 
 def run_process(
-    place: Path, *arguments: object, timeout_s: float = 120
+    place: Path, *arguments: object, timeout_s: float = 250
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a process in a directory."""
     return subprocess.run(

@@ -187,7 +187,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         [needs_program("unshare"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     message = one_line(done, 1)
@@ -216,7 +216,7 @@ def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> No
         [needs_program("unshare"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
         cwd=tmp_path,
     )
@@ -272,7 +272,7 @@ def test_an_interrupted_process_leaves_nothing(tmp_path: Path) -> None:
     )
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors == "skyhop: interrupted\n"
     assert files(tmp_path) == set()

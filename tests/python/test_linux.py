@@ -527,7 +527,7 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
     guests = cache / "skyhop" / "guests"
     wait_for(lambda: len(processes_in(guests)) > 1)
     running.send_signal(how)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=120)
     wait_for(lambda: processes_in(guests) == [])
     assert not (scenario.parent / "out").exists()
     if how is not signal.SIGKILL:

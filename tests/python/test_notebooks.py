@@ -40,7 +40,7 @@ def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in codes), "strip its outputs"
     options = {"resources": {"metadata": {"path": str(tmp_path)}}, "kernel_name": "python3"}
-    NotebookClient(notebook, timeout=120, **options).execute()
+    NotebookClient(notebook, timeout=600, **options).execute()
     shown = [output for cell in codes for output in cell.outputs]
     assert [o for o in shown if o.output_type == "error"] == []
     assert [o.text for o in shown if o.get("name") == "stderr"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import IO
 from unittest import mock
@@ -20,8 +20,15 @@ from skyhop.cli import commands
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
-typer.main.get_command = cache(typer.main.get_command)
-"""Made once: each call would make all commands and their options again."""
+_command_tree = functools.cache(typer.main.get_command)
+"""The commands and their options, derived once in a process: deriving them takes 0.1 s."""
+
+_KEPT_BY_NAME = {
+    "skyhop.data.positions": ("_satellites", "_satellite_names"),
+    "skyhop.study.films": ("_data", "_played_over", "_told"),
+    "skyhop.study.prediction": ("_data",),
+}
+"""What a process keeps of files by their names, and a new one reads again."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -48,15 +55,26 @@ def run_process(
 def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, in a directory; what it changes of the process is undone."""
     words = ["skyhop", *map(str, arguments)]
+    _forget_files()
     with (
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
         _same_process_afterwards(place),
         mock.patch.object(sys, "argv", words),
+        # A module that Python was started with would be the name of the program in help.
+        mock.patch.object(sys.modules["__main__"], "__package__", None),
+        mock.patch.object(typer.main, "get_command", _command_tree),
     ):
         with _descriptor(1, output, "stdout"), _descriptor(2, errors, "stderr"):
             status = _status()
         return subprocess.CompletedProcess(words, status, _text(output), _text(errors))
+
+
+def _forget_files() -> None:
+    """Empty the caches of files, as they are in a new process."""
+    for module, names in _KEPT_BY_NAME.items():
+        for name in names if module in sys.modules else ():
+            getattr(sys.modules[module], name).cache_clear()
 
 
 def _status() -> int:

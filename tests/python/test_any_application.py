@@ -16,11 +16,12 @@ from needs import needs_program
 
 import skyhop as sh
 
-pytestmark = [pytest.mark.usefixtures("namespaces"), pytest.mark.alone]
-
 PAGE = (ROOT / "docs" / "any-application.md").read_text("utf-8")
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_program("iperf3", "iperf3")
     (tmp_path / "starlink.tle").write_text(walker_omm(age=timedelta(hours=1)), "utf-8")
@@ -81,6 +82,9 @@ exit $status
 """
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_a_program_reaches_the_net_that_the_machine_is_in(tmp_path: Path) -> None:
     """The machine's net is one of a namespace of its own here, which ends with the test."""
     for program in ("unshare", "ip"):

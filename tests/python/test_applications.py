@@ -332,6 +332,7 @@ def keys_of(skyhop: Skyhop, name: str) -> list[dict[str, Any]]:
 # --- both engines ---
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_live_and_simulated_pages_and_calls_agree(tmp_path: Path) -> None:
@@ -341,13 +342,8 @@ def test_live_and_simulated_pages_and_calls_agree(tmp_path: Path) -> None:
     )
     file = scenario(tmp_path, flow, 6)
     simulated_run = sh.sim(file, tmp_path / "sim")
-    # A machine that is busy delays live runs; one of three is enough.
-    for _ in range(3):
-        runs = [simulated_run, sh.live(file, tmp_path / "live", force=True)]
-        sim, live = ([row["latency_ns"] for row in run.apps["pages"].to_pylist()] for run in runs)
-        late = runs[1].summary["apps"][0]["audio_late"] + runs[1].summary["apps"][0]["audio_lost"]
-        if np.median(live) < 1.15 * np.median(sim) and late < 0.02:
-            break
+    runs = [simulated_run, sh.live(file, tmp_path / "live")]
+    sim, live = ([row["latency_ns"] for row in run.apps["pages"].to_pylist()] for run in runs)
     assert len(sim) == len(live) == 4
     assert np.median(live) == pytest.approx(np.median(sim), rel=0.15)
     in_sim, in_live = (run.apps["objects"].to_pylist() for run in runs)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import ROOT, Skyhop
 
 from skyhop import _core
@@ -16,6 +17,7 @@ PAGE = (ROOT / "docs" / "applications.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    skyhop (.+)$", PAGE, re.MULTILINE)
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "sizes.csv").write_text("20000\n5000\n800\n", "utf-8")

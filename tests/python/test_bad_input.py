@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import importlib
 import os
 import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,19 +98,27 @@ def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
         (FIXED + "[link]\nqdisc = { kind = 'codel', limit = 3 }\n", "unknown key `limit`"),
         (FIXED + "[link]\nqdisc = { ecn = true }\n", "link.qdisc: the key `kind` is missing"),
         (FIXED + "[[flow]]\nkind = 'probe'\ntcp.ecn = true\n", "flow.0.tcp: does not belong"),
-        (FIXED + "[[flow]]\ncc = 'psychic'\n", "psychic"),
         (FIXED, "flow"),
         (
             FIXED + "[[flow]]\n[signal]\nsource = 'forecast'\n",
             "signal.source: a forecast needs orbits",
         ),
-        (FIXED + "[[flow]]\ncc = 'skyhop:psychic'\n", "psychic"),
     ],
 )
-@pytest.mark.usefixtures("namespaces")
 def test_wrong_scenarios(skyhop: Skyhop, tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "x.toml").write_text(content, "utf-8")
     assert expected in one_line(skyhop("live", "x.toml", "-o", "run"), 2)
+    assert files(tmp_path) == {"x.toml"}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("name", ["psychic", "skyhop:psychic"])
+def test_a_congestion_control_that_the_kernel_lacks(
+    skyhop: Skyhop, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "x.toml").write_text(f"{FIXED}[[flow]]\ncc = '{name}'\n", "utf-8")
+    assert "psychic" in one_line(skyhop("live", "x.toml", "-o", "run"), 2)
     assert files(tmp_path) == {"x.toml"}
 
 
@@ -160,6 +171,7 @@ def test_an_output_directory_in_use(skyhop: Skyhop, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "precious").read_text("utf-8") == "x"
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
 def test_a_full_disk(tmp_path: Path) -> None:
     """The disk is a small tmpfs in a mount namespace of its own."""
@@ -175,7 +187,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         [needs_program("unshare"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     message = one_line(done, 1)
@@ -193,6 +205,7 @@ echo $?; ls disk/out/runs | wc -l; ls disk/out/report.html
 """
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
 def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
@@ -203,7 +216,7 @@ def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> No
         [needs_program("unshare"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
         cwd=tmp_path,
     )
@@ -235,7 +248,22 @@ def test_a_figure_that_cannot_be_is_found_before_the_work(skyhop: Skyhop, tmp_pa
     assert files(tmp_path) == set()
 
 
-def test_an_interrupted_computation_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_computation_leaves_nothing(
+    skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def ctrl_c(_label: str) -> Iterator[Callable[[int, int], None]]:
+        yield lambda _done, _total: signal.raise_signal(signal.SIGINT)
+
+    module = importlib.import_module("skyhop.cli.path.compute")
+    monkeypatch.setattr(module, "progress_bar", ctrl_c)
+    done = skyhop(*PATH)
+    assert (done.returncode, done.stderr) == (130, "skyhop: interrupted\n")
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.soak
+def test_an_interrupted_process_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*skyhop_command(), *PATH[:6], "200 h", "-o", "x.parquet"],
         cwd=tmp_path,
@@ -244,7 +272,7 @@ def test_an_interrupted_computation_leaves_nothing(tmp_path: Path) -> None:
     )
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors == "skyhop: interrupted\n"
     assert files(tmp_path) == set()

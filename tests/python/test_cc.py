@@ -9,8 +9,6 @@ import pytest
 from conftest import Skyhop, skyhop_command
 from needs import missing, needs_program, needs_root, unless_impossible
 
-pytestmark = pytest.mark.alone
-
 
 def test_list_shows_the_kernels_and_ours(skyhop: Skyhop) -> None:
     result = skyhop("cc", "list", "--json")
@@ -40,6 +38,7 @@ def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.integration
 def test_without_root_one_line_says_so() -> None:
     needs_root()
     nobody = [
@@ -54,7 +53,7 @@ def test_without_root_one_line_says_so() -> None:
         [*nobody, sys.executable, "-c", program, "cc", "load", "cubic"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     if "Permission denied" in result.stderr:
@@ -64,6 +63,7 @@ def test_without_root_one_line_says_so() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.integration
 def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
     result = skyhop("cc", "check", "cubic", "--json")
     unless_impossible(result)
@@ -84,6 +84,8 @@ def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak
+@pytest.mark.alone
 def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyhop) -> None:
     unless_impossible(skyhop("cc", "check", "reno"))
     command = " ".join(skyhop_command())
@@ -103,6 +105,8 @@ def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyho
     assert "skyhop_reno" not in offered.split()
 
 
+@pytest.mark.integration
+@pytest.mark.xdist_group("kernel")
 def test_load_list_unload(skyhop: Skyhop) -> None:
     unless_impossible(skyhop("cc", "check", "cubic"))
     command = " ".join(skyhop_command())

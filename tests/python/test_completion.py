@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop, skyhop_command
 from needs import needs_program
-
-
-def offered(directory: Path, *words: str) -> list[str]:
-    """Return what is offered for the last word."""
-    asked = {
-        "_SKYHOP_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(["skyhop", *words]),
-        "COMP_CWORD": str(len(words)),
-    }
-    done = subprocess.run(
-        skyhop_command(), cwd=directory, env={**os.environ, **asked}, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -47,13 +31,26 @@ def offered(directory: Path, *words: str) -> list[str]:
         (["report", "ru"], set()),
     ],
 )
-def test_names_are_offered(tmp_path: Path, words: list[str], expected: set[str]) -> None:
+def test_names_are_offered(
+    skyhop: Skyhop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    expected: set[str],
+) -> None:
     for name in ("part.toml", "own.toml"):
         (tmp_path / name).write_text("", "utf-8")
     (tmp_path / "parts").mkdir()
-    assert set(offered(tmp_path, *words)) == expected
+    # As bash asks for what may stand in place of the last word.
+    monkeypatch.setenv("_SKYHOP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["skyhop", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    done = skyhop()
+    assert done.stderr == ""
+    assert set(done.stdout.split()) == expected
 
 
+@pytest.mark.integration
 def test_a_shell_takes_the_script(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

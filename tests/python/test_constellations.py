@@ -173,6 +173,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
         thread.join()
 
 
+@pytest.mark.integration
 def test_an_address_is_downloaded_once(server: tuple[str, list[str]]) -> None:
     address, asked = server
     for _ in range(2):
@@ -181,6 +182,7 @@ def test_an_address_is_downloaded_once(server: tuple[str, list[str]]) -> None:
     assert asked == ["/stations.tle"]
 
 
+@pytest.mark.integration
 def test_an_address_may_be_the_path_of_any_link_and_of_a_study(
     server: tuple[str, list[str]],
 ) -> None:
@@ -204,6 +206,7 @@ def test_an_address_may_be_the_path_of_any_link_and_of_a_study(
     assert asked == ["/stations.tle"]
 
 
+@pytest.mark.integration
 def test_an_address_that_answers_with_something_else_is_an_error(
     server: tuple[str, list[str]],
 ) -> None:

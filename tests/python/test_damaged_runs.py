@@ -80,14 +80,15 @@ def _places(content: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
         yield from _places(value, (*above, key))
 
 
+@pytest.mark.parametrize("trials", [4, pytest.param(cases(20), marks=pytest.mark.soak)])
 def test_a_damaged_run_gives_a_page_or_one_line(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int
 ) -> None:
     monkeypatch.setattr("sys.argv", ["skyhop", "report", "run", "-o", "report.html"])
     monkeypatch.chdir(tmp_path)
-    with recorded("fuzz", "run directory (slow: a page each)", cases(20), 0):
-        refused = sum(is_refused(whole, seed) for seed in range(cases(20)))
-        assert refused > 3
+    with recorded("fuzz", "run directory (slow: a page each)", trials, 0):
+        refused = sum(is_refused(whole, seed) for seed in range(trials))
+        assert 0 < refused < trials
 
 
 def is_refused(whole: Path, seed: int) -> bool:

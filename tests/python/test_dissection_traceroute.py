@@ -27,6 +27,7 @@ HOPS = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_delays_of_hops_that_traceroute_measured_come_back(skyhop: Skyhop, tmp_path: Path) -> None:
     """Within 0.2 ms each; the bent pipe's share within a point."""

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
@@ -15,6 +16,7 @@ def commands_of(page: str) -> list[str]:
     return re.findall(r"^    skyhop (.+)$", page, re.MULTILINE)
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     commands = commands_of((ROOT / "docs" / "figures.md").read_text("utf-8"))
     assert len(commands) == 7
@@ -28,6 +30,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
         assert (tmp_path / name).stat().st_size > 5000
 
 
+@pytest.mark.soak
 def test_paths_side_by_side_are_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "paths.md").read_text("utf-8")
     commands = commands_of(page.partition("## Side by side")[2].partition("## ")[0])

@@ -39,6 +39,7 @@ def shortened(command: str) -> list[str]:
     return shlex.split(command.replace("=10 s", "=3 s").replace("=5 s", "=1 s"))
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_program("cc")
     write_inputs(tmp_path)
@@ -61,6 +62,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     assert "myidea.c" in (tmp_path / "results" / "report.html").read_text("utf-8")
 
 
+@pytest.mark.soak
 def test_the_command_for_a_guest_runs(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_module_kernel()
     write_inputs(tmp_path)
@@ -73,6 +75,7 @@ def test_the_command_for_a_guest_runs(skyhop: Skyhop, tmp_path: Path) -> None:
     assert sh.read_run(tmp_path / "runs" / "linux").summary["flows"][0]["cc"] == "myidea.c"
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_the_commands_for_the_kernel_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_root()
@@ -109,6 +112,7 @@ def test_the_class_of_the_page_runs(skyhop: Skyhop, tmp_path: Path) -> None:
     assert checks["shares with its like"]["ok"] == "yes"
 
 
+@pytest.mark.soak
 def test_gdb_shows_the_line_of_a_crash(tmp_path: Path, skyhop: Skyhop) -> None:
     needs_program("cc")
     gdb = needs_program("gdb")

@@ -49,6 +49,7 @@ def card(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.soak
 def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
     from skyhop.gym.training import Plan, train
 
@@ -63,6 +64,7 @@ def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
     assert trained(2) != first
 
 
+@pytest.mark.soak
 def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> None:
     from skyhop.gym.training import Plan, train
 

@@ -24,6 +24,8 @@ import skyhop as sh
 from skyhop.errors import InputError
 from skyhop.telemetry.store import Store
 
+pytestmark = pytest.mark.soak
+
 SEED = int(os.environ.get("SKYHOP_SEED", "1"))
 
 SCENARIO = """

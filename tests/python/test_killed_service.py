@@ -9,7 +9,7 @@ import pytest
 from conftest import Skyhop, skyhop_command
 from needs import kills, needs_program, needs_root, recorded, unless_impossible
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 # Runs in network and mount namespaces of its own: whatever it leaves goes with them.
 _TRIAL = textwrap.dedent(

@@ -13,10 +13,12 @@ import stat
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Skyhop, skyhop_command
+from command_line import Skyhop, run_here, run_process, skyhop_command
+from conftest import ROOT
 from guest_kernels import DIGEST, HERE, PANIC, PRINTS, SLOW, TELLS, needs_guest_kernel, stand_in
 from needs import needs_program, needs_root
 from waiting import wait_for
@@ -41,6 +43,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SKYHOP_MOCK", "1")
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def skyhop(tmp_path: Path) -> Skyhop:
+    """Run the command line in this process; a guest is a process in any case."""
+    return partial(run_here, tmp_path)
 
 
 @pytest.fixture
@@ -96,10 +104,16 @@ def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) ->
 @pytest.mark.parametrize(
     ("words", "offered", "says"),
     [
-        ((), True, "kernel: none is built"),
-        (("--kernel", "mine"), False, "kernel: mine is not built"),
-        (("--set", "linux.kernel=mine"), False, "kernel: mine is not built"),
-        (("--set", "link.rates=1"), False, "link.rates"),
+        pytest.param((), True, "kernel: none is built", marks=pytest.mark.integration),
+        pytest.param(
+            *(("--kernel", "mine"), False, "kernel: mine is not built"),
+            marks=pytest.mark.integration,
+        ),
+        pytest.param(
+            *(("--set", "linux.kernel=mine"), False, "kernel: mine is not built"),
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(*(("--set", "link.rates=1"), False, "link.rates"), marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.usefixtures("cache")
@@ -207,6 +221,7 @@ def test_a_package_that_is_built_is_not_unpacked(
     assert build("6.12").directory == place
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("said", "error"),
     [
@@ -236,6 +251,7 @@ def test_what_a_build_needs_is_named(skyhop: Skyhop, monkeypatch: pytest.MonkeyP
     assert "apt-get install make gcc flex bison bc xz-utils tar binutils" in done.stderr
 
 
+@pytest.mark.integration
 def test_registers_have_room_whatever_the_tree_has(tmp_path: Path) -> None:
     needs_program("gcc")
     tree = tmp_path / "a tree" / "arch/x86/um"
@@ -254,9 +270,10 @@ def test_registers_have_room_whatever_the_tree_has(tmp_path: Path) -> None:
     assert said == {"user-offsets.c": line.replace("2696", str(BYTES)), "other.c": line}
 
 
+@pytest.mark.integration
 def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
     stand_in(cache, HERE)
-    done = skyhop("linux", scenario, "-o", "out", "--json")
+    done = run_process(scenario.parent, "linux", scenario, "-o", "out", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["virtual_s"] == pytest.approx(3.0)
     simulated = skyhop("sim", scenario, "-o", "again")
@@ -337,6 +354,7 @@ def test_what_cannot_be_removed_is_named(cache: Path, monkeypatch: pytest.Monkey
         remove("6.12")
 
 
+@pytest.mark.integration
 def test_what_a_kernel_lacks_is_known_before_it_boots(
     skyhop: Skyhop, cache: Path, scenario: Path
 ) -> None:
@@ -370,9 +388,10 @@ def test_a_cache_that_cannot_be_written_is_named(
     assert not (scenario.parent / "out").exists()
 
 
+@pytest.mark.integration
 def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
     stand_in(cache, PANIC)
-    done = skyhop("linux", scenario, "-o", "out")
+    done = run_process(scenario.parent, "linux", scenario, "-o", "out")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "the guest (Linux 6.12.99) ended before its run; it said: Out of memory" in line
@@ -388,6 +407,7 @@ def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Pa
     assert "it said: nothing (is it damaged? skyhop linux kernel remove cut" in done.stderr
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
 def test_what_a_program_prints_is_passed_on_as_it_is(cache: Path, scenario: Path) -> None:
     stand_in(cache, PRINTS)
@@ -396,6 +416,7 @@ def test_what_a_program_prints_is_passed_on_as_it_is(cache: Path, scenario: Path
     assert done.stdout == b"half a line\rand more\r\n\xffKernel panic is what this is not\n"
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
 def test_a_run_is_kept_though_nobody_reads_what_its_program_prints(
     cache: Path, scenario: Path
@@ -418,6 +439,7 @@ def told(place: Path) -> dict[str, str]:
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
+@pytest.mark.soak
 def test_a_guests_clock_begins_with_the_path_in_studies_too(tmp_path: Path, cache: Path) -> None:
     place = stand_in(cache, TELLS)
     start = "2024-05-01T00:00:00Z"
@@ -437,6 +459,7 @@ def test_a_guests_clock_begins_with_the_path_in_studies_too(tmp_path: Path, cach
             sh.linux.run({**scenario, "path": {**path, "start": start.replace("2024", year)}})
 
 
+@pytest.mark.soak
 def test_a_guests_memory_is_where_it_may_be_run(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +483,7 @@ def test_directories_that_a_guest_does_not_see_are_refused(
             sh.linux.run(str(scenario))
 
 
+@pytest.mark.integration
 def test_a_cache_may_be_given_from_here(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +493,7 @@ def test_a_cache_may_be_given_from_here(
     assert sh.linux.run(str(scenario)).summary["virtual_s"] == pytest.approx(3.0)
 
 
+@pytest.mark.integration
 def test_a_guest_refuses_what_the_engine_refuses(
     skyhop: Skyhop, cache: Path, scenario: Path
 ) -> None:
@@ -491,6 +516,7 @@ def processes_in(directory: Path) -> list[int]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: signal.Signals) -> None:
     stand_in(cache, SLOW)
@@ -501,7 +527,7 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
     guests = cache / "skyhop" / "guests"
     wait_for(lambda: len(processes_in(guests)) > 1)
     running.send_signal(how)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=120)
     wait_for(lambda: processes_in(guests) == [])
     assert not (scenario.parent / "out").exists()
     if how is not signal.SIGKILL:
@@ -517,6 +543,7 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
     assert left_in(cache) == []
 
 
+@pytest.mark.integration
 def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
     stand_in(cache, HERE, "stock")
     other = stand_in(cache, HERE, "patched")
@@ -558,6 +585,7 @@ def nothing(_done: int, _total: int) -> None:
     """Take no notice."""
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_run_json_names_the_kernel(
@@ -577,6 +605,7 @@ def test_run_json_names_the_kernel(
 # What follows boots a real kernel.
 
 
+@pytest.mark.soak
 def test_a_run_is_the_same_to_the_last_bit(skyhop: Skyhop, scenario: Path) -> None:
     kernel = needs_guest_kernel()
     for name, duration in (("one", "3 s"), ("two", "3 s"), ("long", "4 s")):
@@ -612,6 +641,7 @@ def as_nobody(tmp_path: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
+@pytest.mark.soak
 def test_nobody_may_run_one(tmp_path: Path, scenario: Path) -> None:
     needs_root()
     kernel = needs_guest_kernel()

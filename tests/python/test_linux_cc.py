@@ -102,7 +102,19 @@ def compiled(source: Path, headers: Path, made: Path, *defines: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("name", OWN)
+REPRESENTATIVE = "bbr"
+"""The module that is compiled in `make test`: it uses the most of what a kernel has."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.integration if name == REPRESENTATIVE else pytest.mark.soak
+        )
+        for name in OWN
+    ],
+)
 def test_every_module_compiles_for_a_kernel_and_needs_what_it_has(
     name: str, kernel_headers: Path, tmp_path: Path
 ) -> None:
@@ -114,6 +126,7 @@ def test_every_module_compiles_for_a_kernel_and_needs_what_it_has(
     assert {line.split()[-1] for line in listed.stdout.splitlines()} <= KERNEL_HAS
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("version", "defines"), [("6.6", []), ("7.2", ["-DSKYHOP_HAS_TX_START"])])
 def test_hooks_are_what_older_and_newer_kernels_call(
     version: str, defines: list[str], tmp_path: Path
@@ -122,6 +135,7 @@ def test_hooks_are_what_older_and_newer_kernels_call(
     assert compiled(CC / "bbr.c", headers, tmp_path / "it.o", *defines) == ""
 
 
+@pytest.mark.integration
 def test_what_a_kernel_has_not_is_seen(kernel_headers: Path, tmp_path: Path) -> None:
     source = tmp_path / "wide.c"
     text = template(Path("wide.c")).replace(
@@ -171,6 +185,7 @@ def make_that(does: str, tmp_path: Path) -> tuple[Kernel, Path]:
     return kernel, programs / "make"
 
 
+@pytest.mark.integration
 def test_the_file_that_a_kernels_build_misses_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +196,7 @@ def test_the_file_that_a_kernels_build_misses_is_named(
     assert list(kernel.directory.parent.iterdir()) == [kernel.directory]
 
 
+@pytest.mark.soak
 def test_whoever_is_killed_compiling_leaves_no_process_and_nothing_that_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +230,7 @@ def is_gone(process: Path) -> bool:
         return True
 
 
+@pytest.mark.integration
 def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None:
     needs_program("cc")
     one, other = tmp_path / "idea.c", tmp_path / "other" / "idea.c"
@@ -280,6 +297,7 @@ def kernel() -> Kernel:
     return needs_module_kernel()
 
 
+@pytest.mark.soak
 def test_every_module_carries_data_in_a_guest(kernel: Kernel) -> None:
     flows = [{"cc": f"skyhop:{name}"} for name in OWN]
     link = {"rate": "100 Mbit/s", "queue": "4 BDP"}
@@ -294,6 +312,7 @@ def test_every_module_carries_data_in_a_guest(kernel: Kernel) -> None:
         assert [check.name for check in checks if not check.ok] == [], name
 
 
+@pytest.mark.soak
 def test_ours_does_what_the_kernels_own_does(kernel: Kernel) -> None:
     of_kernel, ours = (
         run({**SCENARIO, "flow": [{"cc": cc}]}, kernel=kernel.name, observer=QUIET)
@@ -306,6 +325,7 @@ def test_ours_does_what_the_kernels_own_does(kernel: Kernel) -> None:
     assert flows[0]["retransmits"] == flows[1]["retransmits"] > 0
 
 
+@pytest.mark.soak
 def test_flows_have_their_own_parameters_hear_what_is_announced_and_say_what_they_do(
     kernel: Kernel,
 ) -> None:
@@ -337,6 +357,7 @@ def phases(done: Run) -> list[tuple[int, str, float]]:
     return sorted((event["flow"], event["kind"], event["length_ns"] / 1e6) for event in named)
 
 
+@pytest.mark.soak
 def test_a_file_of_the_users_is_compiled_for_the_guest(kernel: Kernel, tmp_path: Path) -> None:
     file = tmp_path / "myidea.c"
     file.write_text(template(file), "utf-8")

@@ -12,6 +12,8 @@ from needs import needs_program
 
 from skyhop.data.toml import toml_text
 
+pytestmark = pytest.mark.soak
+
 PROXY = """
 import socket, sys, threading
 

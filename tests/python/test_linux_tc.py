@@ -13,6 +13,8 @@ from guest_kernels import needs_guest_kernel
 
 from skyhop.data.toml import toml_text
 
+pytestmark = pytest.mark.soak
+
 SCENARIO: dict[str, Any] = {
     "path": {"kind": "fixed", "rtt": "30 ms"},
     "link": {"rate": "20 Mbit/s"},

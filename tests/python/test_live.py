@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import Skyhop, skyhop_command
+from command_line import Skyhop, run_here, skyhop_command
 from needs import needs_program
+from waiting import wait_for
 
 import skyhop as sh
-
-pytestmark = [pytest.mark.usefixtures("namespaces"), pytest.mark.alone]
 
 SCENARIO = """\
 [path]
@@ -31,7 +30,7 @@ cc = "cubic"
 [[flow]]
 kind = "probe"
 [run]
-duration = "4 s"
+duration = "2 s"
 """
 
 # interface: the fields of summary.json.
@@ -55,6 +54,8 @@ def scenario(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: Path) -> None:
     done = skyhop("live", scenario, "-o", "run", "--json")
     assert done.returncode == 0, done.stderr
@@ -64,13 +65,13 @@ def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: P
     assert summary["engine"] == "live"
     (flow,) = summary["flows"]
     assert set(flow) == FLOW
-    # 20 Mbit/s on the wire is at most 19.1 Mbit/s of payload; slow start costs some of 4 s.
-    assert 15e6 < flow["goodput_bps"] < 19.2e6
+    # 20 Mbit/s on the wire is at most 19.1 Mbit/s of payload.
+    assert 0 < flow["goodput_bps"] < 19.2e6
     assert flow["base_rtt_mean_us"] == 30_000
     (probe,) = summary["probes"]
     assert set(probe) == PROBE
     assert probe["id"] == 1
-    assert probe["sent"] >= 350
+    assert probe["sent"] > 0
     assert set(summary["link"]["drops"]) == DROPS
     assert set(summary["lateness_us"]) == {"p50", "p99", "max"}
     run = sh.read_run(tmp_path / "run")
@@ -82,6 +83,22 @@ def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: P
     assert run.probes.num_rows == probe["sent"]
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_a_flow_and_a_probe_get_what_the_link_carries(
+    skyhop: Skyhop, scenario: Path, tmp_path: Path
+) -> None:
+    done = skyhop("live", scenario, "-o", "run", "--set", "run.duration=4 s")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
+    # Slow start costs some of 4 s.
+    assert 15e6 < summary["flows"][0]["goodput_bps"] < 19.2e6
+    assert summary["probes"][0]["sent"] >= 350
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("namespaces")
 def test_a_packet_device_is_used_where_it_is_asked_for(
     skyhop: Skyhop, scenario: Path, tmp_path: Path
 ) -> None:
@@ -103,21 +120,37 @@ def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_python_runs_a_dictionary_and_keeps_nothing() -> None:
+    scenario = {
+        "path": {"kind": "fixed", "rtt": "20 ms"},
+        "link": {"rate": "10 Mbit/s"},
+        "flow": [{"bytes": "500 kB"}],
+        "run": {"duration": "1 s"},
+    }
+    run = sh.live(scenario)
+    directory = run.directory
+    assert run.summary["flows"][0]["goodput_bps"] > 0
+    assert run.flows.num_rows > 0
+    del run
+    assert not directory.exists()
+
+
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
+def test_a_transfer_takes_as_long_as_the_link_says() -> None:
     scenario = {
         "path": {"kind": "fixed", "rtt": "20 ms"},
         "link": {"rate": "10 Mbit/s"},
         "flow": [{"bytes": "500 kB"}],
         "run": {"duration": "3 s"},
     }
-    run = sh.live(scenario)
-    directory = run.directory
-    assert run.summary["flows"][0]["completion_s"] < 2
-    assert run.flows.num_rows > 0
-    del run
-    assert not directory.exists()
+    assert sh.live(scenario).summary["flows"][0]["completion_s"] < 2
 
 
+@pytest.mark.integration
 def test_a_table_needs_no_drawing_library() -> None:
     code = "import sys; from skyhop.report import summary_rows; print('matplotlib' in sys.modules)"
     done = subprocess.run(
@@ -129,6 +162,9 @@ def test_a_table_needs_no_drawing_library() -> None:
     assert done.stdout == "False\n"
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_any_program_runs_over_the_path(skyhop: Skyhop, scenario: Path) -> None:
     needs_program("iperf3", "iperf3")
     done = skyhop(
@@ -166,6 +202,8 @@ with socket.create_server(("", 5200)) as listener:
 """
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_a_programs_own_connections_are_reported(
     skyhop: Skyhop, scenario: Path, tmp_path: Path
 ) -> None:
@@ -198,11 +236,13 @@ def test_a_programs_own_connections_are_reported(
     assert "to:5200 -> from:" in done.stderr
     assert "7 of 7 UDP datagrams arrived from -> to" in done.stderr
     page = tmp_path / "report.html"
-    assert skyhop("report", "run", "-o", page).returncode == 0
+    assert run_here(tmp_path, "report", "run", "-o", page).returncode == 0
     assert "got 1000000" in page.read_text("utf-8")
     assert "somebody came" in page.read_text("utf-8")
 
 
+@pytest.mark.soak
+@pytest.mark.usefixtures("namespaces")
 def test_a_path_goes_on_under_a_program_that_outlasts_its_scenario(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
@@ -226,6 +266,8 @@ duration = "1 s"
     assert not any("last state" in text for text in run.summary["warnings"])
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_a_failing_program_gives_its_status(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--", "sh", "-c", "echo $SKYHOP_SERVER {server}; exit 3")
     assert done.returncode == 3
@@ -241,6 +283,8 @@ def test_a_program_that_is_missing_is_named(skyhop: Skyhop, scenario: Path) -> N
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
 def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "-o", "run", "--set", "flow.0.cc=psychic")
     assert done.returncode == 2
@@ -249,9 +293,36 @@ def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, scenario: Path) 
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+def test_an_interrupted_run_is_kept(scenario: Path, tmp_path: Path) -> None:
+    program = ("--", "sh", "-c", "touch begun; exec sleep 600")
+    process = begun(scenario, "-o", "run", *program)
+    wait_for((tmp_path / "begun").exists, 60)
+    everyone = family(process.pid)
+    assert len(everyone) >= 3
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "interrupted after" in errors
+    wait_for(lambda: all(map(is_gone, everyone)), 60)
+    run = sh.read_run(tmp_path / "run")
+    assert 0 < run.summary["virtual_s"] < 60
+
+
 def started(scenario: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a long run in a process group of its own, and wait until it is under way."""
-    process = subprocess.Popen(
+    process = begun(scenario, *arguments)
+    deadline = time.monotonic() + 30
+    while len(family(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.5)
+    return process
+
+
+def begun(scenario: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a long run in a process group of its own."""
+    return subprocess.Popen(
         [
             *skyhop_command(),
             *("live", str(scenario), "--set", "run.duration=60 s", *arguments),
@@ -262,11 +333,6 @@ def started(scenario: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 30
-    while len(family(process.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(1.5)
-    return process
 
 
 def family(pid: int) -> set[int]:
@@ -293,18 +359,22 @@ def alive(pids: set[int]) -> set[int]:
     deadline = time.monotonic() + 5
     left = pids
     while left and time.monotonic() < deadline:
-        left = {pid for pid in left if Path(f"/proc/{pid}").exists() and not zombie(pid)}
+        left = {pid for pid in left if not is_gone(pid)}
         time.sleep(0.05)
     return left
 
 
-def zombie(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, whether or not its parent has taken note."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize(
     ("number", "send"),
     [
@@ -323,7 +393,7 @@ def test_an_interrupted_run_keeps_what_it_measured(
     # Impatience loses nothing.
     time.sleep(0.05)
     send(process.pid, number)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "interrupted after" in errors
     assert not alive(everyone)
@@ -332,6 +402,9 @@ def test_an_interrupted_run_keeps_what_it_measured(
     assert run.flows.num_rows > 5
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_killing_it_leaves_nothing(scenario: Path) -> None:
     """With a grandchild that has left its session, as daemons do."""
     mark = f"61.{os.getpid()}"
@@ -340,7 +413,7 @@ def test_killing_it_leaves_nothing(scenario: Path) -> None:
     everyone = family(process.pid) | sleepers(mark)
     assert len(everyone) >= 5
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert not alive(everyone)
 
 
@@ -357,6 +430,9 @@ def sleepers(mark: str) -> set[int]:
     return found
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_the_host_stays_as_it_was(skyhop: Skyhop, scenario: Path) -> None:
     def host() -> list[str]:
         settings = ("tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save")
@@ -377,6 +453,9 @@ print(json.dumps(run.summary))
 """
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_it_works_without_root(tmp_path: Path) -> None:
     """As root, drop to an unprivileged user first; otherwise this is how all tests run."""
     scenario = {
@@ -406,7 +485,7 @@ def test_it_works_without_root(tmp_path: Path) -> None:
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -416,6 +495,9 @@ def test_it_works_without_root(tmp_path: Path) -> None:
     assert owner == 65534
 
 
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.usefixtures("namespaces")
 def test_a_probe_sees_the_scheduled_round_trip(skyhop: Skyhop, tmp_path: Path) -> None:
     scenario = SCENARIO.replace('[[flow]]\ncc = "cubic"\n', "")
     (tmp_path / "x.toml").write_text(scenario, "utf-8")

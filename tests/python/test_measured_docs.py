@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
@@ -51,6 +52,7 @@ def write_inputs(directory: Path) -> None:
     (directory / "rtt.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
 
 
+@pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     write_inputs(tmp_path)
     commands = re.findall(r"^    skyhop (.+)$", PAGE, re.MULTILINE)

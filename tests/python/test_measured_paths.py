@@ -143,6 +143,7 @@ def test_an_export_needs_what_the_path_lacks(skyhop: Skyhop, tmp_path: Path) -> 
     assert "expected one of csv, mahimahi" in unknown.stderr
 
 
+@pytest.mark.integration
 def test_a_netem_script_calls_tc_at_its_times(skyhop: Skyhop, tmp_path: Path) -> None:
     rows = ["10,20,31,30,0,0,0", "10,20,31,30,0,0,100", "10,0,31,35,0,0.25,200"]
     (tmp_path / "x.csv").write_text("\n".join(rows) + "\n", "utf-8")

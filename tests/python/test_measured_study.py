@@ -26,6 +26,7 @@ def test_their_files_are_those_that_are_made_of_reference_files() -> None:
     assert named == {f"measured/{name}.parquet" for name in measured_paths.MEASUREMENTS}
 
 
+@pytest.mark.integration
 def test_it_is_left_out_until_its_files_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

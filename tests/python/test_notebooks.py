@@ -25,6 +25,7 @@ FIXED = {"path": {"kind": "fixed", "rtt": "20 ms"}, "link": {"rate": "10 Mbit/s"
 SCENARIO: dict[str, Any] = {**FIXED, "flow": [{"cc": "cubic"}], "run": {"duration": "2 s"}}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     if (
@@ -39,7 +40,7 @@ def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in codes), "strip its outputs"
     options = {"resources": {"metadata": {"path": str(tmp_path)}}, "kernel_name": "python3"}
-    NotebookClient(notebook, timeout=120, **options).execute()
+    NotebookClient(notebook, timeout=600, **options).execute()
     shown = [output for cell in codes for output in cell.outputs]
     assert [o for o in shown if o.output_type == "error"] == []
     assert [o.text for o in shown if o.get("name") == "stderr"] == []
@@ -48,6 +49,7 @@ def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
     assert sum("text/html" in kind for kind in kinds) >= 5, "path, run and frames"
 
 
+@pytest.mark.soak
 def test_the_pages_python_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
@@ -89,14 +91,18 @@ def test_a_path_shows_its_ends_and_what_it_is_like(tmp_path: Path) -> None:
 
 
 def test_other_things_show_what_they_are(tmp_path: Path) -> None:
-    from skyhop.study import load_study, run_study
-
     assert "1,584 satellites" in sh.constellation("starlink-shell1")._repr_html_()
     pairs = sh.all_pairs(["London", "Rome", "Oslo"], tmp_path / "p.parquet", duration="2 s")
     assert "3 sites, 2 steps" in pairs._repr_html_()
+
+
+@pytest.mark.integration
+def test_a_study_shows_its_claims(tmp_path: Path) -> None:
+    from skyhop.study import load_study, run_study
+
     claim = {"text": "It sends", "check": "goodput() > 1"}
     study = {"title": "A & B", "question": "?", "scenario": SCENARIO, "claim": [claim]}
-    shown = run_study(load_study(study), tmp_path / "study")._repr_html_()
+    shown = run_study(load_study(study), tmp_path / "study", jobs=1)._repr_html_()
     for text in ("A &amp; B: 1 of 1 runs", "<td>It sends</td><td>holds</td>"):
         assert text in shown
 
@@ -107,6 +113,7 @@ def test_names_are_offered_before_they_are_loaded() -> None:
     assert {"sim", "sweep", "study", "InterruptedRunError"} <= set(dir(sh))
 
 
+@pytest.mark.integration
 def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
     scenario = {**SCENARIO, "flow": [{"cc": "cubic"}, {"cc": "bbr"}]}
     frame = sh.sim(scenario, repeat=2, seed=7, sets=["link.loss=1 %"], jobs=2)
@@ -120,6 +127,7 @@ def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
         assert row["cwnd_mean_packets"] == pytest.approx(flow["cwnd_mean_packets"])
 
 
+@pytest.mark.integration
 def test_a_sweep_crosses_its_axes_and_keeps_runs_where_asked(tmp_path: Path) -> None:
     axes = {
         "flow.0.cc": ["cubic", "satcp"],

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Skyhop, skyhop_command
+from command_line import Skyhop, run_here
 from needs import missing, needs_namespaces, needs_program, needs_root, unless_impossible
 from test_again import run_again
 
@@ -38,6 +37,12 @@ class CongestionControl:
 @pytest.fixture(autouse=True)
 def compiler() -> None:
     needs_program("cc")
+
+
+@pytest.fixture
+def skyhop(tmp_path: Path) -> Skyhop:
+    """Run the command line in this process; the compiler is a process in any case."""
+    return partial(run_here, tmp_path)
 
 
 def scenario(cc: str, **flow: Any) -> dict[str, Any]:
@@ -75,6 +80,7 @@ def goodput(run: sh.Run) -> int:
     return rate
 
 
+@pytest.mark.integration
 def test_a_copy_of_ours_does_the_same_and_takes_the_same_parameters(tmp_path: Path) -> None:
     file = tmp_path / "mine.c"
     file.write_text(template(file, "cubic"), "utf-8")
@@ -90,6 +96,7 @@ def test_a_copy_of_ours_does_the_same_and_takes_the_same_parameters(tmp_path: Pa
         sh.sim(scenario(str(file), mine={"nosuch": 1}))
 
 
+@pytest.mark.integration
 def test_a_file_is_beside_the_scenario_or_here_and_the_report_says_how_to_run_it_again(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
@@ -119,6 +126,7 @@ def refused(skyhop: Skyhop, *arguments: object) -> list[str]:
     return result.stderr.splitlines()
 
 
+@pytest.mark.integration
 def test_what_the_compiler_says_comes_first_and_one_line_of_ours_after_it(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
@@ -139,6 +147,7 @@ def test_what_the_compiler_says_comes_first_and_one_line_of_ours_after_it(
     assert raised.value.line.startswith(str(tmp_path / "idea.c"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -172,29 +181,34 @@ def test_wrong_names_are_one_line(skyhop: Skyhop, tmp_path: Path, name: str, exp
     assert expected in lines[0]
 
 
-def test_without_a_compiler_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_without_a_compiler_one_line_says_what_to_install(
+    skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, "idea.c")
     write_scenario(tmp_path / "x.toml", "./idea.c")
-    result = subprocess.run(
-        [*skyhop_command(), "sim", "x.toml", "-o", "run"],
-        env={**os.environ, "PATH": "/nowhere", "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    result = skyhop("sim", "x.toml", "-o", "run")
     assert result.returncode == 1
     assert "apt-get install gcc" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_new_writes_what_passes_the_checks_and_replaces_nothing(
-    skyhop: Skyhop, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param("fifteen_letters.c", marks=pytest.mark.integration), "sketch.py"]
+)
+def test_new_writes_what_passes_the_checks(skyhop: Skyhop, name: str) -> None:
+    assert skyhop("cc", "new", name).returncode == 0
+    result = skyhop("cc", "check", name, "--json")
+    assert result.returncode == 0, result.stderr
+    checks = json.loads(result.stdout)["checks"]
+    assert all(check["ok"] == "yes" for check in checks)
+    assert len(checks) >= 5
+
+
+def test_new_replaces_nothing(skyhop: Skyhop, tmp_path: Path) -> None:
     for name in ("fifteen_letters.c", "sketch.py"):
         assert skyhop("cc", "new", name).returncode == 0
-        result = skyhop("cc", "check", name, "--json")
-        assert result.returncode == 0, result.stderr
-        checks = json.loads(result.stdout)["checks"]
-        assert all(check["ok"] == "yes" for check in checks)
-        assert len(checks) >= 5
         (line,) = refused(skyhop, "cc", "new", name)
         assert "already" in line
     for arguments in (["idea.rs"], ["idea.c", "--from", "nosuch"], ["my-idea.c"]):
@@ -214,6 +228,7 @@ def test_a_check_that_fails_is_named(skyhop: Skyhop, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.integration
 def test_sweeps_take_files_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     write_scenario(tmp_path / "there" / "x.toml", "cubic")
@@ -235,6 +250,7 @@ def study_of(*values: str) -> str:
     )
 
 
+@pytest.mark.integration
 def test_a_studys_runs_are_known_by_what_is_in_the_file(tmp_path: Path) -> None:
     def ids() -> list[str]:
         return [run.run_id for run in load_study(tmp_path / "study.toml").runs()]
@@ -253,6 +269,7 @@ def test_a_studys_runs_are_known_by_what_is_in_the_file(tmp_path: Path) -> None:
     assert ids()[1] != with_header[1]
 
 
+@pytest.mark.integration
 def test_a_study_goes_on_beside_a_file_that_crashes(skyhop: Skyhop, tmp_path: Path) -> None:
     write(tmp_path, "idea.c")
     write(tmp_path, "crash.c", ("my->min_rtt_us = ~0U;", "*(volatile u32 *)0 = 1;"))
@@ -346,6 +363,7 @@ def test_live_refuses_python(skyhop: Skyhop, tmp_path: Path) -> None:
         assert "simulator alone" in line
 
 
+@pytest.mark.integration
 def test_an_experiment_that_is_sent_elsewhere_has_its_files(tmp_path: Path) -> None:
     file = write(tmp_path, "idea.c")
     loaded = _core.Scenario.from_json(json.dumps(scenario(str(file))), "x", [])
@@ -357,6 +375,7 @@ def test_an_experiment_that_is_sent_elsewhere_has_its_files(tmp_path: Path) -> N
         _core.Experiment.from_json(text)
 
 
+@pytest.mark.soak
 @pytest.mark.alone
 def test_the_kernel_takes_names_of_fifteen_letters(skyhop: Skyhop, tmp_path: Path) -> None:
     needs_root()
@@ -384,7 +403,7 @@ def test_the_kernel_takes_names_of_fifteen_letters(skyhop: Skyhop, tmp_path: Pat
     assert live.returncode == 0, live.stderr
 
 
-@pytest.mark.alone
+@pytest.mark.integration
 def test_live_runs_compile_for_the_kernel_before_anything_else(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:

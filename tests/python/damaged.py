@@ -12,6 +12,7 @@ import random
 import re
 import resource
 import signal
+import tomllib
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,43 +20,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
+import tiers
 from needs import ROOT, record_trial
 
 from skyhop.errors import SkyhopError
 
 Reader: TypeAlias = Callable[[bytes], object]
 Change: TypeAlias = tuple[str, float, float, float]
+_T = TypeVar("_T")
 
+_FIXED_SEED = 1
 _MOST_CHANGES = 6
 _LONGEST_MESSAGE = 2_500
 _CPU_S = 60.0
 _MEMORY_BYTES = 1 << 30
 
-_VALUES = [
-    "", "0", "-0", "1", "-1", "2", "0.5", "1e400", "-1e400", "1e308", "1e-400", "1e18", "4e9",
-    "nan", "inf", "-inf", "NaN", "Infinity", "255", "65536", "2147483648", "-2147483649",
-    "1000000000",
-    "9223372036854775807", "9223372036854775808", "18446744073709551616", "9" * 40, "9" * 5000,
-    "0x10", "1_000", "+5", "1,5", "\u0663", "true", "false", "null", '""', "[]", "{}", '"x"',
-]  # fmt: skip
-_RUDE = [
-    b"\xff", b"\xc3", b"\0", b"\r", b"\n", b"\n\n", b"\t", b"\x1b[2J", b"\x7f", b"\xc2\x9b",
-    b"\xef\xbb\xbf", b"\xe2\x80\xae", b"\xe2\x80\xa8", b'"', b"'", b"\\", b'"""', b",", b"=", b"#",
-    b"<", b"&", b"$", b"%", b"{", b"}", b"\\u001b", b"\\ud800", b"\\n",
-]  # fmt: skip
-_OPENERS = [b"[", b"{", b"(", b'{"a":', b"[[", b"a.", b'"', b"-", b"not ", b"abs("]
-_LENGTHS = [0, 1, 2, 127, 128, 255, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1]
-
-_TEXT_CHANGES = [
-    *["value"] * 6, *["borrow"] * 3, *["digits"] * 2, *["drop"] * 2, "repeat", "swap", "swap",
-    "drop line", "repeat line", "swap lines", "rude", "rude", "byte", "cut", "nest",
-]  # fmt: skip
-_BYTES_CHANGES = [
-    "byte", "byte", *["bit"] * 3, *["length"] * 3, "cut", "drop piece", "repeat piece", "zeros",
-]  # fmt: skip
+_TABLES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "damage.toml").read_text("utf-8"))
+"""What damage is made of, and how often each change happens; Rust's trials read it, too."""
+_RUDE = [*(text.encode() for text in _TABLES["rude"]), *(bytes([n]) for n in _TABLES["rude-bytes"])]
 
 _WORD = re.compile(rb"[-+.]?\d[\d.]*(?:[eE][-+]?\d+)?|[A-Za-z_\x80-\xff]+")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
@@ -76,7 +61,7 @@ class Trial:
         """Try the reader: it returns, or raises an error of skyhop's."""
         for sample in self.samples:
             read(sample)
-        seed = int(os.environ.get("SKYHOP_SEED") or random.randrange(2**32))
+        seed = _seed()
         soak = int(os.environ.get("SKYHOP_SOAK", "1"))
         count = self.usual if soak == 1 else max(self.usual, self.of_soak) * soak
         kept = sorted(self._directory.glob("*"))
@@ -108,11 +93,9 @@ class Trial:
         return ROOT / "tests" / "damaged" / self.format.replace(" ", "-")
 
     def _draw(self, draw: random.Random) -> tuple[bytes, list[Change]]:
-        kinds = _TEXT_CHANGES if self.is_text else _BYTES_CHANGES
-        changes = [
-            (draw.choice(kinds), draw.random(), draw.random(), draw.random())
-            for _ in range(draw.randint(1, _MOST_CHANGES))
-        ]
+        weights = _TABLES["text" if self.is_text else "bytes"]
+        kinds = draw.choices(list(weights), weights.values(), k=draw.randint(1, _MOST_CHANGES))
+        changes = [(kind, draw.random(), draw.random(), draw.random()) for kind in kinds]
         return draw.choice(self.samples), changes
 
     def _damaged(self, sample: bytes, changes: Sequence[Change]) -> bytes:
@@ -122,7 +105,7 @@ class Trial:
             if self.is_text:
                 sample = _change_text(sample, change, self.samples)
             else:
-                sample = _change_bytes(sample, change)
+                sample = _change_bytes(sample, change, self.samples)
         return sample
 
     def _least(self, read: Reader, sample: bytes, changes: list[Change], what: str) -> str:
@@ -137,6 +120,12 @@ class Trial:
         file = self._directory / f"{zlib.crc32(content):08x}"
         file.write_bytes(content)
         return f"{what} ({file})"
+
+
+def _seed() -> int:
+    """Return SKYHOP_SEED, else the same seed always; in soak a fresh one, which is recorded."""
+    fresh = random.randrange(2**32) if tiers.is_soak() else _FIXED_SEED
+    return int(os.environ.get("SKYHOP_SEED") or fresh)
 
 
 def _fault(read: Reader, content: bytes) -> str | None:
@@ -218,18 +207,26 @@ def _at(place: float, count: int) -> int:
     return min(int(place * count), count - 1)
 
 
+def _one(choices: Sequence[_T], place: float) -> _T:
+    return choices[_at(place, len(choices))]
+
+
 def _change_text(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
     kind, place, other, value = change
-    if kind in ("value", "borrow", "digits", "drop", "repeat", "swap"):
+    if kind in ("value", "borrow", "digits") or kind.endswith(("-word", "-words")):
         return _change_words(content, change, samples)
-    if kind.endswith(("line", "lines")):
+    if kind.endswith(("-line", "-lines")):
         return _change_lines(content, change)
-    if kind in ("rude", "nest"):
-        new = _RUDE if kind == "rude" else _OPENERS
-        times = [2, 30, 300, 20_000][_at(other, 4)] if kind == "nest" else 1
-        at = _at(place, len(content) + 1)
-        return content[:at] + new[_at(value, len(new))] * times + content[at:]
-    return _change_bytes(content, change)
+    if kind == "rude":
+        new = _one(_RUDE, value)
+    elif kind == "nest":
+        new = _one(_TABLES["openers"], value).encode() * _one(_TABLES["times"], other)
+    elif kind == "long":
+        new = _one(_TABLES["letters"], value).encode() * _one(_TABLES["long-times"], other)
+    else:
+        return _change_bytes(content, change, samples)
+    at = _at(place, len(content) + 1)
+    return content[:at] + new + content[at:]
 
 
 def _change_words(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
@@ -237,19 +234,19 @@ def _change_words(content: bytes, change: Change, samples: Sequence[bytes]) -> b
     words = [found.span() for found in _WORD.finditer(content)]
     if not words:
         return content
-    if kind == "swap":
+    if kind == "swap-words":
         return _swapped(content, words, place, other)
-    begin, end = words[_at(place, len(words))]
+    begin, end = _one(words, place)
     return content[:begin] + _instead(content[begin:end], change, samples) + content[end:]
 
 
 def _change_lines(content: bytes, change: Change) -> bytes:
     kind, place, other, _ = change
     lines = [found.span() for found in _LINE.finditer(content)]
-    if kind == "swap lines":
+    if kind == "swap-lines":
         return _swapped(content, lines, place, other)
-    begin, end = lines[_at(place, len(lines))]
-    times = 2 if kind == "repeat line" else 0
+    begin, end = _one(lines, place)
+    times = 2 if kind == "repeat-line" else 0
     return content[:begin] + content[begin:end] * times + content[end:]
 
 
@@ -257,15 +254,15 @@ def _instead(word: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
     """Return what comes in place of a number or a word."""
     kind, _, other, value = change
     if kind == "value":
-        return _VALUES[_at(value, len(_VALUES))].encode()
+        return str(_one(_TABLES["values"], value)).encode()
     if kind == "borrow":
-        words = _WORD.findall(samples[_at(other, len(samples))])
-        return bytes(words[_at(value, len(words))]) if words else b""
+        words = _WORD.findall(_one(samples, other))
+        return _one(words, value) if words else b""
     if kind == "digits":
         half = word[: len(word) // 2]
-        new = [b"-" + word, word + b"0", word + b"e9", word + b".5", word * 2, half]
-        return new[_at(value, len(new))]
-    return word + b" " + word if kind == "repeat" else b""
+        ends = [word + end for end in (b"0", b"e9", b"e-9", b".5", word)]
+        return _one([b"-" + word, *ends, half], value)
+    return word + b" " + word if kind == "repeat-word" else b""
 
 
 def _swapped(content: bytes, parts: Sequence[tuple[int, int]], place: float, other: float) -> bytes:
@@ -276,25 +273,37 @@ def _swapped(content: bytes, parts: Sequence[tuple[int, int]], place: float, oth
     return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
 
 
-def _change_bytes(content: bytes, change: Change) -> bytes:
+def _change_bytes(content: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
     kind, place, other, value = change
-    at, changed = _at(place, len(content)), bytearray(content)
-    end = min(len(content), at + 1 + _at(value, 64))
+    begin, end = _piece(content, place, value)
+    head, piece, tail = content[:begin], content[begin:end], content[end:]
     if kind == "byte":
-        changed[at] = _at(value, 256)
-    elif kind == "bit":
-        changed[at] ^= 1 << _at(value, 8)
-    elif kind == "cut":
-        del changed[at:]
-    elif kind == "length":
-        width = [1, 2, 4, 8][_at(other, 4)]
-        number = _LENGTHS[_at(value, len(_LENGTHS))] % 2 ** (8 * width)
+        return head + bytes([_at(value, 256)]) + content[begin + 1 :]
+    if kind == "bit":
+        return head + bytes([content[begin] ^ 1 << _at(value, 8)]) + content[begin + 1 :]
+    if kind == "cut":
+        return head
+    if kind == "length":
+        width = _one([1, 2, 4, 8], other)
+        number = _one(_TABLES["lengths"], value) % 2 ** (8 * width)
         new = number.to_bytes(width, "little" if other * 8 % 2 < 1 else "big")
-        changed[at : at + width] = new[: len(content) - at]
-    elif kind == "drop piece":
-        del changed[at:end]
-    elif kind == "repeat piece":
-        changed[at:end] = changed[at:end] * 2
-    elif kind == "zeros":
-        changed[at:end] = bytes(end - at)
-    return bytes(changed)
+        return (head + new + content[begin + width :])[: len(content)]
+    if kind == "move-piece":
+        rest = head + tail
+        at = _at(other, len(rest) + 1)
+        return rest[:at] + piece + rest[at:]
+    sample = _one(samples, other)
+    first, last = _piece(sample, place, value)
+    new = {
+        "drop-piece": b"",
+        "repeat-piece": piece * 2,
+        "zeros": bytes(len(piece)),
+        "splice": sample[first:last],
+    }[kind]
+    return head + new + tail
+
+
+def _piece(content: bytes, place: float, value: float) -> tuple[int, int]:
+    """Return where some bytes on from the place begin and end."""
+    begin = max(0, _at(place, len(content)))
+    return begin, min(len(content), begin + 1 + _at(value, 64))

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)")
 
 def mbps_or_none(text: object) -> float | None:
     """Return a rate in Mbit/s, None where `text` is not one."""
-    found = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kMG]?)(?:bit/s|bps)\s*", str(text))
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMG]?)(?:bit/s|bps)\s*", str(text))
     return float(found[1]) * _RATE_MBPS[found[2]] if found else None
 
 

@@ -1,110 +1,51 @@
 //! What is done to whole files: the damage that disks, editors, other programs and other versions do, and worse.
 
+use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any};
 use proptest::sample::select;
+use serde::Deserialize;
 
-/// Numbers and words that readers meet where they expect others.
-const VALUES: [&str; 44] = [
-    "",
-    "0",
-    "-0",
-    "1",
-    "-1",
-    "2",
-    "0.5",
-    "1e400",
-    "-1e400",
-    "1e308",
-    "1e-400",
-    "1e18",
-    "4e9",
-    "nan",
-    "NaN",
-    "-nan",
-    "inf",
-    "-inf",
-    "Infinity",
-    "127",
-    "128",
-    "255",
-    "256",
-    "32768",
-    "65535",
-    "65536",
-    "2147483647",
-    "2147483648",
-    "-2147483649",
-    "4294967296",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "9223372036854775808",
-    "18446744073709551615",
-    "18446744073709551616",
-    "99999999999999999999999999999999999999999",
-    "0x10",
-    "1_000",
-    "+5",
-    "1,5",
-    "٣",
-    "true",
-    "null",
-    "\"\"",
-];
+/// What damage is made of: tests/damage.toml, which Python's trials read, too.
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    let text = include_str!("../../../../tests/damage.toml");
+    toml::from_str(text).expect("tests/damage.toml has every table")
+});
 
-/// What does not belong into a text.
-const RUDE: [&[u8]; 26] = [
-    b"\xff",
-    b"\xc3",
-    b"\0",
-    b"\r",
-    b"\r\n",
-    b"\n",
-    b"\n\n",
-    b"\t",
-    b"\x1b[2J",
-    b"\x7f",
-    b"\xc2\x9b",
-    b"\xef\xbb\xbf",
-    b"\xe2\x80\xae",
-    b"\xe2\x80\xa8",
-    b"\"",
-    b"'",
-    b"\\",
-    b"\"\"\"",
-    b",",
-    b"=",
-    b"#",
-    b"<",
-    b">",
-    b"&",
-    b"\\u001b",
-    b"\\n",
-];
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Tables {
+    values: Vec<String>,
+    rude: Vec<String>,
+    rude_bytes: Vec<u8>,
+    openers: Vec<String>,
+    times: Vec<usize>,
+    letters: Vec<String>,
+    long_times: Vec<usize>,
+    lengths: Vec<i64>,
+    text: BTreeMap<What, usize>,
+    bytes: BTreeMap<What, usize>,
+}
 
-/// What opens something, and may do so any number of times.
-const OPENERS: [&str; 9] = ["[", "{", "(", "<a>", "{\"a\":", "[[", "a.", "\"", "-"];
-const TIMES: [usize; 4] = [2, 30, 300, 40_000];
+impl Tables {
+    fn rude(&self, place: Place) -> &[u8] {
+        let at = place.index(self.rude.len() + self.rude_bytes.len());
+        match at.checked_sub(self.rude.len()) {
+            Some(byte) => &self.rude_bytes[byte..=byte],
+            None => self.rude[at].as_bytes(),
+        }
+    }
 
-/// Sizes and counts that make readers' sums run over.
-const LENGTHS: [u64; 14] = [
-    0,
-    1,
-    2,
-    0x7f,
-    0x80,
-    0xff,
-    0x7fff,
-    0xffff,
-    0x7fff_ffff,
-    0x8000_0000,
-    0xffff_ffff,
-    1 << 40,
-    i64::MAX as u64,
-    u64::MAX,
-];
+    /// The changes to a kind of file, each as often as it happens.
+    fn changes(&self, kind: Kind) -> Vec<What> {
+        let weights = if kind == Kind::Text { &self.text } else { &self.bytes };
+        weights.iter().flat_map(|(what, times)| iter::repeat_n(*what, *times)).collect()
+    }
+}
 
 /// One of however many there are.
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +54,10 @@ struct Place(u32);
 impl Place {
     fn index(self, count: usize) -> usize {
         ((u64::from(self.0) * count as u64) >> 32) as usize
+    }
+
+    fn of<T>(self, choices: &[T]) -> &T {
+        &choices[self.index(choices.len())]
     }
 }
 
@@ -144,86 +89,40 @@ struct Change {
     value: Place,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// The names in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum What {
-    // Of texts.
+    // To texts.
     Value,
     Borrow,
     Digits,
-    DropToken,
-    RepeatToken,
-    SwapTokens,
+    DropWord,
+    RepeatWord,
+    SwapWords,
     DropLine,
     RepeatLine,
     SwapLines,
     Rude,
     Nest,
     Long,
-    // Of both.
+    // To both.
     Byte,
     Bit,
     Cut,
-    // Of bytes.
+    // To bytes.
     Length,
     DropPiece,
     RepeatPiece,
-    SwapPieces,
+    MovePiece,
     Zeros,
     Splice,
 }
 
-/// By how often they happen.
-const OF_TEXT: [What; 24] = [
-    What::Value,
-    What::Value,
-    What::Value,
-    What::Value,
-    What::Value,
-    What::Value,
-    What::Borrow,
-    What::Borrow,
-    What::Borrow,
-    What::Digits,
-    What::Digits,
-    What::DropToken,
-    What::DropToken,
-    What::RepeatToken,
-    What::SwapTokens,
-    What::SwapTokens,
-    What::DropLine,
-    What::RepeatLine,
-    What::SwapLines,
-    What::Rude,
-    What::Rude,
-    What::Byte,
-    What::Cut,
-    What::Nest,
-];
-const OF_BYTES: [What; 14] = [
-    What::Byte,
-    What::Byte,
-    What::Bit,
-    What::Bit,
-    What::Bit,
-    What::Length,
-    What::Length,
-    What::Length,
-    What::Cut,
-    What::DropPiece,
-    What::RepeatPiece,
-    What::SwapPieces,
-    What::Zeros,
-    What::Splice,
-];
-
 impl Damage {
     /// Up to `most` changes of one of the samples; smaller ones are smaller damage.
     pub fn strategy(kind: Kind, most: usize) -> impl Strategy<Value = Self> {
-        let what = match kind {
-            Kind::Text => select([&OF_TEXT[..], &OF_TEXT, &[What::Long]].concat()),
-            Kind::Bytes => select(OF_BYTES.to_vec()),
-        };
-        let change = (what, place(), place(), place())
+        let change = (select(TABLES.changes(kind)), place(), place(), place())
             .prop_map(|(what, place, other, value)| Change { what, place, other, value });
         (place(), vec(change, 1..=most)).prop_map(move |(sample, changes)| Self {
             kind,
@@ -234,7 +133,7 @@ impl Damage {
 
     /// The damaged file.
     pub fn of(&self, samples: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = samples[self.sample.index(samples.len())].clone();
+        let mut bytes = self.sample.of(samples).clone();
         for change in &self.changes {
             if bytes.is_empty() {
                 break;
@@ -251,13 +150,13 @@ impl Damage {
 impl Change {
     fn of_text(self, bytes: &mut Vec<u8>, samples: &[Vec<u8>]) {
         match self.what {
-            What::Value | What::Borrow | What::Digits | What::DropToken | What::RepeatToken => {
+            What::Value | What::Borrow | What::Digits | What::DropWord | What::RepeatWord => {
                 let words = words(bytes);
                 let Some(word) = self.one_of(&words) else { return };
                 let text = bytes[word.clone()].to_vec();
                 bytes.splice(word, self.in_place_of(&text, samples));
             }
-            What::SwapTokens => swap(bytes, &words(bytes), self),
+            What::SwapWords => swap(bytes, &words(bytes), self),
             What::DropLine | What::RepeatLine => {
                 let line = self.one_of(&lines(bytes)).unwrap_or(0..0);
                 let times = if matches!(self.what, What::DropLine) { 0 } else { 2 };
@@ -265,18 +164,9 @@ impl Change {
                 bytes.splice(line, text);
             }
             What::SwapLines => swap(bytes, &lines(bytes), self),
-            What::Rude => self.insert(bytes, RUDE[self.value.index(RUDE.len())]),
-            What::Nest => {
-                let opener = OPENERS[self.value.index(OPENERS.len())];
-                self.insert(bytes, opener.repeat(TIMES[self.other.index(TIMES.len())]).as_bytes());
-            }
-            What::Long => {
-                let letter = ["x", "7", " ", "é"][self.value.index(4)];
-                self.insert(
-                    bytes,
-                    letter.repeat([300, 20_000, 120_000][self.other.index(3)]).as_bytes(),
-                );
-            }
+            What::Rude => self.insert(bytes, TABLES.rude(self.value)),
+            What::Nest => self.insert_many(bytes, &TABLES.openers, &TABLES.times),
+            What::Long => self.insert_many(bytes, &TABLES.letters, &TABLES.long_times),
             _ => self.of_bytes(bytes, samples),
         }
     }
@@ -284,9 +174,9 @@ impl Change {
     /// What comes in place of a number or a word.
     fn in_place_of(self, text: &[u8], samples: &[Vec<u8>]) -> Vec<u8> {
         match self.what {
-            What::Value => VALUES[self.value.index(VALUES.len())].as_bytes().to_vec(),
+            What::Value => self.value.of(&TABLES.values).clone().into_bytes(),
             What::Borrow => {
-                let sample = &samples[self.other.index(samples.len())];
+                let sample = self.other.of(samples);
                 let words = words(sample);
                 let word = words.get(self.value.index(words.len().max(1)));
                 word.map_or_else(Vec::new, |word| sample[word.clone()].to_vec())
@@ -301,9 +191,9 @@ impl Change {
                     [text, text].concat(),
                     text[..text.len() / 2].to_vec(),
                 ];
-                digits[self.value.index(digits.len())].clone()
+                self.value.of(&digits).clone()
             }
-            What::RepeatToken => [text, b" ", text].concat(),
+            What::RepeatWord => [text, b" ", text].concat(),
             _ => Vec::new(),
         }
     }
@@ -316,11 +206,11 @@ impl Change {
             What::Bit => bytes[place] ^= 1 << self.value.index(8),
             What::Cut => bytes.truncate(place),
             What::Length => {
-                let width = [1, 2, 4, 8][self.other.index(4)];
-                let value = LENGTHS[self.value.index(LENGTHS.len())];
+                let width = *self.other.of(&[1, 2, 4, 8]);
+                let value = self.value.of(&TABLES.lengths);
                 let (little, big) = (value.to_le_bytes(), value.to_be_bytes());
                 let ends = [&little[..width], &big[8 - width..]];
-                let number = ends[self.value.index(2 * LENGTHS.len()) % 2];
+                let number = ends[self.value.index(2 * TABLES.lengths.len()) % 2];
                 bytes.iter_mut().skip(place).zip(number).for_each(|(byte, new)| *byte = *new);
             }
             What::DropPiece => drop(bytes.drain(piece)),
@@ -328,14 +218,14 @@ impl Change {
                 let twice = bytes[piece.clone()].repeat(2);
                 bytes.splice(piece, twice);
             }
-            What::SwapPieces => {
+            What::MovePiece => {
                 let text = bytes.drain(piece).collect::<Vec<u8>>();
-                let place = place.min(bytes.len());
+                let place = self.other.index(bytes.len() + 1);
                 bytes.splice(place..place, text);
             }
             What::Zeros => bytes[piece].fill(0),
             What::Splice => {
-                let sample = &samples[self.other.index(samples.len())];
+                let sample = self.other.of(samples);
                 let other = sample[self.piece(sample.len())].to_vec();
                 bytes.splice(piece, other);
             }
@@ -346,6 +236,11 @@ impl Change {
     fn insert(self, bytes: &mut Vec<u8>, new: &[u8]) {
         let place = self.place.index(bytes.len() + 1);
         bytes.splice(place..place, new.iter().copied());
+    }
+
+    /// Inserts one of some texts so many times.
+    fn insert_many(self, bytes: &mut Vec<u8>, texts: &[String], times: &[usize]) {
+        self.insert(bytes, self.value.of(texts).repeat(*self.other.of(times)).as_bytes());
     }
 
     fn one_of(self, parts: &[Range<usize>]) -> Option<Range<usize>> {
@@ -438,7 +333,7 @@ mod tests {
         let mut bytes = b"one two three".to_vec();
         let parts = words(&bytes);
         let (first, last) = (Place(0), Place(u32::MAX));
-        let change = Change { what: What::SwapTokens, place: first, other: last, value: first };
+        let change = Change { what: What::SwapWords, place: first, other: last, value: first };
         swap(&mut bytes, &parts, change);
         assert_eq!(bytes, b"three two one");
     }

@@ -34,7 +34,7 @@ GRACE_S = 60
 SLOWEST = 15
 """How many of the longest Python tests are listed."""
 
-# With the extension, whose features make every crate the same as in the set-up's build; bindgen is for `make lint`.
+# With the extension, whose features make every crate the same as in the set-up's build.
 CRATES = ["--workspace", "--exclude", "skyhop-bindings", "--locked"]
 
 

@@ -1,4 +1,4 @@
-"""`skyhop` as a command: in this process for tests of logic, as a process of its own for the others."""
+"""`skyhop` as a command: in this process for tests of logic, a process for the others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_process(
 
 
 def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, in a directory; what it changes of the process is undone."""
+    """Run the command line in this process, in a directory; undo what it changes of the process."""
     words = ["skyhop", *map(str, arguments)]
     _forget_files()
     with (
@@ -102,7 +102,7 @@ def _same_process_afterwards(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _descriptor(number: int, file: IO[bytes], name: str) -> Iterator[None]:
-    """Lead a descriptor and Python's stream of it into a file: the core writes to the descriptor."""
+    """Lead a descriptor, to which the core writes, and Python's stream of it into a file."""
     kept = os.dup(number)
     getattr(sys, name).flush()
     os.dup2(file.fileno(), number)

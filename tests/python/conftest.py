@@ -51,7 +51,7 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.fixture
 def skyhop(tmp_path: Path, request: pytest.FixtureRequest) -> Skyhop:
-    """Run skyhop in an empty directory and return what it printed: as a process where the tier allows one."""
+    """Run skyhop in an empty directory, in a process of its own where the tier allows one."""
     logic = tiers.tier(request.node) == "logic"
     return partial(run_here if logic else run_process, tmp_path)
 

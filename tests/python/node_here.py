@@ -22,7 +22,6 @@ from typing import Any
 
 import grpc
 import pytest
-import testbed_orchestrator
 from manual_clock import S_NS, ManualClock
 from testbed_orchestrator import NODE, Orchestrator
 
@@ -197,10 +196,9 @@ class OrchestratorHere(Orchestrator):
     """An orchestrator whose methods a node calls directly."""
 
     def __init__(self, directory: Path, clock: ManualClock) -> None:
-        self.clock = clock
         self.is_away = False
         self.hears = threading.Event()
-        super().__init__(directory)
+        super().__init__(directory, clock)
 
     def start(self) -> None:
         """Answer."""
@@ -410,8 +408,6 @@ class NodeHere:
                 super().start()
 
         patch.setattr(threading, "Thread", Thread)
-        system_time = types.SimpleNamespace(time_ns=self.clock.now_ns)
-        patch.setattr(testbed_orchestrator, "time", system_time)
         for module in (sensing, execution):
             patch.setattr(module, "OfSockets", lambda *_: types.SimpleNamespace(look=_no_traffic))
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)

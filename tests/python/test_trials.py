@@ -95,25 +95,17 @@ def test_what_a_reader_keeps_of_every_file_is_found(
 
 @pytest.mark.integration
 def test_what_takes_too_long_is_ended_and_the_table_is_printed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("SKYHOP_SKIPPED", "SKYHOP_TRIALS"):
-        monkeypatch.setenv(name, "")
-    (tmp_path / "build").mkdir()
-    (tmp_path / "build/features").touch()
-    monkeypatch.setattr(runner, "ROOT", tmp_path)
-    monkeypatch.setattr(runner, "SKIPPED", tmp_path / "build/skipped.jsonl")
-    monkeypatch.setattr(runner, "TRIALS", tmp_path / "build/trials.tsv")
-    cargo = tmp_path / "cargo"
-    # What it starts goes with it.
-    cargo.write_text(
-        f"#!/bin/sh\necho begun; printf 'fuzz\\tx\\t7\\t1\\tok\\n' > {runner.TRIALS}\n"
-        "sleep 3600 & wait\n"
-    )
-    cargo.chmod(0o755)
-    monkeypatch.setattr(runner, "cargo", lambda: str(cargo))
-    assert runner.main(["--hours", str(1 / 3600)]) == 1
-    said = capsys.readouterr().out
+    monkeypatch.setattr(runner, "SKIPPED", tmp_path / "skipped.jsonl")
+    monkeypatch.setattr(runner, "TRIALS", tmp_path / "trials.tsv")
+    # The runner's own children end with it.
+    command = "echo begun; printf 'fuzz\\tx\\t7\\t1\\tok\\n' > $SKYHOP_TRIALS; sleep 3600 & wait"
+    monkeypatch.setattr(runner, "rust", lambda _soak: [("Rust", ["sh", "-c", command])])
+    monkeypatch.setattr(runner, "python", lambda _soak: [("Python", ["echo", "not reached"])])
+    assert runner.main(["--soak", "--hours", str(3 / 3600)]) == 1
+    said = capfd.readouterr().out
     assert "begun" in said
+    assert "not reached" not in said
     assert "the time is over" in said
     assert "fuzz" in said.partition("Trials")[2]

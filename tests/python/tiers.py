@@ -1,8 +1,9 @@
 """The tiers of the test suite, and what a test of each may do.
 
-`logic` (no marker): the code alone, in this process. Sockets, other processes and sleeping fail the test.
-`integration`: commands, services and live runs as users have them; counts, order and conservation, never speed.
-`soak`: what takes long, draws new random cases or measures time; `make soak` runs it, `make test` leaves it out.
+- `logic` (no marker): the code alone, in this process. Sockets, processes and sleep fail the test.
+- `integration`: commands, services and live runs as users have them. The tests assert counts, order
+  and conservation, never speed.
+- `soak`: what takes long, draws new random cases or measures time. `make test` leaves it out.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ guard = Guard()
 
 
 def is_soak() -> bool:
-    """Return whether `make soak` runs: random cases then have new seeds, and there are more of them."""
+    """Return whether `make soak` runs, with new seeds and more random cases."""
     return "SKYHOP_SOAK" in os.environ
 
 
@@ -85,7 +86,7 @@ def tier(item: pytest.Item) -> str:
 
 
 def sort_into_tiers(items: list[pytest.Item]) -> None:
-    """Give each test its tier's limits: no sockets in logic, more time in soak, `alone` nowhere else.
+    """Give each test its tier's limits: no sockets in logic, more time and `alone` in soak.
 
     Raises:
         pytest.UsageError: a test that wants the machine for itself is not of the soak tier.

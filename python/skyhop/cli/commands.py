@@ -136,7 +136,7 @@ def run() -> None:
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
-    """Return which package is missing, and how to get it: the testbed and terminals are an extra."""
+    """Return which package of the extra `testbed` is missing, and how to get it."""
     name = (error.name or "").partition(".")[0]
     if not name or name == "skyhop":
         raise error

@@ -434,7 +434,7 @@ def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Local) -> None
     with testbed.testbed() as admin:
         for node in ("early", "late"):
             admin.put_node({"name": node})
-        when = 'cron = "0 * * * *"'
+        when = 'cron = "30 * * * *"'
         admin_submit(admin, job("hourly", when, nodes='["early", "late"]'))
         found = admin.runs(job="hourly")
         assert sorted(each["client"] for each in found) == ["early", "late"]

@@ -59,13 +59,13 @@ def test_seeds_are_the_same_but_in_soak(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_file_that_takes_memory_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 20 << 20)
+    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
     # Before: a peak that is long past is no file's.
-    del (bytearray(b"x") * (100 << 20))[:]
+    del (bytearray(b"x") * (300 << 20))[:]
 
     def read(content: bytes) -> None:
         if b"two" not in content:
-            assert bytearray(b"x") * (40 << 20)
+            assert bytearray(b"x") * (100 << 20)
         if b"three" not in content:
             raise InputError("three is missing")
 
@@ -80,7 +80,7 @@ def test_the_file_that_takes_memory_is_kept(
 def test_what_a_reader_keeps_of_every_file_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 20 << 20)
+    monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
     left: list[bytearray] = []
 
     def read(content: bytes) -> None:

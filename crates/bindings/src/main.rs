@@ -93,7 +93,9 @@ fn written_or_compared(is_check: bool) -> Result<(), String> {
     let committed =
         fs::read_to_string(COMMITTED).map_err(|error| format!("{COMMITTED}: {error}"))?;
     if fresh != committed {
-        return Err("crates/cc/src/bindings.rs is not what cc/skyhop_cc.h says: run 'make bindings'".into());
+        return Err(
+            "crates/cc/src/bindings.rs is not what cc/skyhop_cc.h says: run 'make bindings'".into(),
+        );
     }
     Ok(())
 }

@@ -4,11 +4,10 @@ use crate::lab;
 use skyhop_cc::Module;
 use skyhop_kernel::{KernelError, Status, check, hold, list, load, offered, unload};
 
-use crate::lab::{alone, in_own_mounts, send_over_loopback};
+use crate::lab::{in_own_mounts, send_over_loopback};
 
 #[test]
 fn every_module_passes_the_verifier() {
-    let _alone = alone();
     let before = offered().unwrap();
     for module in Module::all() {
         let Some(reports) = lab::unless_impossible(check(module)) else { return };
@@ -23,7 +22,6 @@ fn every_module_passes_the_verifier() {
 
 #[test]
 fn every_module_carries_data_while_it_is_held_and_is_gone_afterwards() {
-    let _alone = alone();
     for module in Module::all() {
         let Some(held) = lab::unless_impossible(hold(module, &[])) else { return };
         let name = held.kernel_name().to_owned();
@@ -37,7 +35,6 @@ fn every_module_carries_data_while_it_is_held_and_is_gone_afterwards() {
 
 #[test]
 fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
-    let _alone = alone();
     in_own_mounts(|| {
         let cubic = Module::find("cubic").unwrap();
         let Some(loaded) = lab::unless_impossible(load(cubic, &[("beta", "0.5")])) else { return };
@@ -63,7 +60,6 @@ fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
 
 #[test]
 fn wrong_parameters_are_refused_before_anything_is_loaded() {
-    let _alone = alone();
     let cubic = Module::find("cubic").unwrap();
     for (name, value, expected) in [("betta", "0.5", "beta"), ("beta", "7", "number from")] {
         match hold(cubic, &[(name, value)]) {

@@ -56,17 +56,3 @@ const _: () = assert!(size_of::<Decision>() == 2 * 8 + 2 * 4);
 // SAFETY: whole numbers, and the sizes add up.
 unsafe impl MapValue for Decided {}
 const _: () = assert!(size_of::<Decided>() == 8 + size_of::<Decision>());
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_and_nothing_of_another_size() {
-        let phase = Phase { begin_ns: 1, end_ns: 2, kind: 0 };
-        let told = Told { netns_cookie: 7, phase, local_port: 80, remote_port: 9, unused: 0 };
-        assert_eq!(Told::from_bytes(told.as_bytes()), Some(told));
-        assert_eq!(Told::from_bytes(&told.as_bytes()[1..]), None);
-        assert_eq!(told.as_bytes()[..8], 7_u64.to_ne_bytes());
-    }
-}

@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn what_begins_with_the_run_waits_for_it() {
-        let lead = Duration::from_millis(30);
-        let clock = RunClock::starting_in(lead).unwrap();
-        assert_eq!(clock.now(), Instant::START);
+        let far_off = RunClock::starting_in(Duration::from_secs(3600)).unwrap();
+        assert_eq!(far_off.now(), Instant::START);
+        let clock = RunClock::starting_in(Duration::from_millis(30)).unwrap();
         let stop = Stop::new().unwrap();
         assert!(sleep_until(clock, Instant::START, &stop).unwrap());
         assert!(clock.now() > Instant::START, "it was not waited for");

@@ -39,8 +39,7 @@ pub fn missing(need: &str, why: impl Display) {
     assert!(!names(&required, need), "{REQUIRE} names {need}, but it is missing here: {why}");
     println!("skipped: needs {need}: {why}");
     if let Some(file) = env::var_os(RECORD) {
-        let thread = thread::current();
-        let test = format!("{}::{}", binary(), thread.name().unwrap_or("main"));
+        let test = format!("{}::{}", binary(), test());
         let line = serde_json::json!({"test": test, "need": need, "why": why.to_string()});
         let record = OpenOptions::new().create(true).append(true).open(&file);
         // One write, so that lines of several processes do not mix.
@@ -63,6 +62,12 @@ pub fn cases(usual: u32) -> u32 {
 /// Whether a list such as "kernel, clang" names a need.
 fn names(list: &str, need: &str) -> bool {
     list.split(',').any(|name| name.trim() == need)
+}
+
+/// The name of the test: cargo-nextest says it, `cargo test` names the thread after it.
+fn test() -> String {
+    env::var("NEXTEST_TEST_NAME")
+        .unwrap_or_else(|_| thread::current().name().unwrap_or("main").to_owned())
 }
 
 /// The name of the test binary without cargo's hash.

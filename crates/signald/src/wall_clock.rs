@@ -127,12 +127,17 @@ mod tests {
 
     #[test]
     fn utc_and_the_monotonic_clock_are_told_apart_and_turned_into_each_other() {
+        let system_ns = || {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.unwrap().as_nanos() as i64
+        };
         let mut clock = WallClock::read().unwrap();
-        let now = clock.utc();
-        let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        assert!((now.unix_nanos() - system.as_nanos() as i64).abs() < 100_000_000);
-        let monotonic = monotonic_ns().unwrap();
-        assert!((clock.monotonic_ns(clock.now()) as i64 - monotonic).abs() < 100_000_000);
+        let before = (system_ns(), monotonic_ns().unwrap());
+        let now = clock.now();
+        let after = (system_ns(), monotonic_ns().unwrap());
+        let utc_ns = clock.utc_at(now).unix_nanos();
+        assert!((before.0 - STEP_NS..=after.0 + STEP_NS).contains(&utc_ns));
+        assert!((before.1..=after.1).contains(&(clock.monotonic_ns(now) as i64)));
         // As if UTC had been set by a second since.
         clock.ahead_ns -= 1_000_000_000;
         assert!((clock.compare().unwrap().unwrap() - 1_000_000_000).abs() < STEP_NS);

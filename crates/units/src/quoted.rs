@@ -69,16 +69,3 @@ fn is_format(letter: char) -> bool {
             | '\u{e0020}'..='\u{e007f}'
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_acts_on_a_terminal_is_written_out() {
-        assert_eq!(Quoted("Zürich").to_string(), "\"Zürich\"");
-        assert_eq!(Quoted("a\n\x1b[2J\u{9b}").to_string(), "\"a\\n\\x1b[2J\\x9b\"");
-        assert_eq!(Quoted("a\u{202e}b\u{2028}").to_string(), "\"a\\u{202e}b\\u{2028}\"");
-        assert_eq!(Quoted(&"é".repeat(200)).to_string().chars().count(), MOST + 3);
-    }
-}

@@ -3,6 +3,7 @@
 mod ack_clock;
 mod bbr;
 mod callers;
+mod choices;
 mod copa;
 mod cores;
 mod cubic;
@@ -11,6 +12,7 @@ mod every_module;
 mod fixed_window;
 mod host;
 mod leocc;
+mod map;
 mod params;
 mod path;
 mod reno;

@@ -1,3 +1,4 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod damaged;
+mod import;

@@ -103,32 +103,40 @@ fn table(values: &[i64]) -> Vec<u8> {
 }
 
 #[test]
-fn however_many_parts_become_one_file() {
+fn parts_become_one_file() {
+    become_one_file(3, 3);
+}
+
+#[test]
+#[ignore = "soak: takes long"]
+fn thousands_of_parts_become_one_file() {
+    // More than 32767 row groups are none for Parquet.
+    become_one_file(4_096, 4_096);
+    become_one_file(4_097, 2_049);
+}
+
+fn become_one_file(count: i64, groups: usize) {
     let directory = tempfile::tempdir().unwrap();
     let whole = directory.path().join("whole.parquet");
-    // More than 32767 row groups are none for Parquet.
-    for (count, groups) in [(3, 3), (4_096, 4_096), (4_097, 2_049)] {
-        let parts: Vec<_> = (0..count)
-            .map(|part: i64| {
-                let file = directory.path().join(format!("{part}.parquet"));
-                fs::write(&file, table(&[2 * part, 2 * part + 1])).unwrap();
-                file
-            })
-            .collect();
-        concatenate(&parts, &whole).unwrap();
-        let reader =
-            ParquetRecordBatchReaderBuilder::try_new(fs::File::open(&whole).unwrap()).unwrap();
-        assert_eq!(reader.metadata().num_row_groups(), groups);
-        assert_eq!(reader.schema().metadata()["skyhop"], "{\"schema\":1}");
-        let entries = reader.metadata().file_metadata().key_value_metadata().unwrap();
-        assert_eq!(entries.iter().filter(|entry| entry.key == "skyhop").count(), 1);
-        let mut read = Vec::new();
-        for batch in reader.build().unwrap() {
-            let batch = batch.unwrap();
-            read.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
-        }
-        assert_eq!(read, (0..2 * count).collect::<Vec<i64>>());
+    let parts: Vec<_> = (0..count)
+        .map(|part| {
+            let file = directory.path().join(format!("{part}.parquet"));
+            fs::write(&file, table(&[2 * part, 2 * part + 1])).unwrap();
+            file
+        })
+        .collect();
+    concatenate(&parts, &whole).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(&whole).unwrap()).unwrap();
+    assert_eq!(reader.metadata().num_row_groups(), groups);
+    assert_eq!(reader.schema().metadata()["skyhop"], "{\"schema\":1}");
+    let entries = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    assert_eq!(entries.iter().filter(|entry| entry.key == "skyhop").count(), 1);
+    let mut read = Vec::new();
+    for batch in reader.build().unwrap() {
+        let batch = batch.unwrap();
+        read.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
     }
+    assert_eq!(read, (0..2 * count).collect::<Vec<i64>>());
 }
 
 #[test]

@@ -4,20 +4,12 @@ use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use skyhop_kernel::KernelError;
-
-/// One test at a time: there is one list of names.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-pub fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The result; `None`, with the reason told, where this machine cannot load anything.
 pub fn unless_impossible<T: Debug>(result: Result<T, KernelError>) -> Option<T> {

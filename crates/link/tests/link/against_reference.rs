@@ -238,7 +238,7 @@ fn assert_same(observed: &Observed, outcomes: &[Outcome], order: &[usize]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(1500)))]
+    #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(400)))]
 
     #[test]
     fn the_link_does_what_the_reference_does(

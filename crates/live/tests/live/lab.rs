@@ -3,9 +3,10 @@
 use skyhop_model::{Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as WallDuration;
 
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
 use skyhop_app::{App, Bulk, Kind as _, Probe, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
@@ -16,12 +17,8 @@ use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::RunData;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
-/// One run at a time: they would disturb each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-pub fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// How long a test waits for what must happen, however busy the machine is.
+pub const PATIENCE: WallDuration = WallDuration::from_secs(60);
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -198,18 +195,6 @@ pub fn allowed<T>(result: Result<T, HostError>) -> Option<Result<T, HostError>> 
     }
 }
 
-/// Checks up to three runs: a machine that stalls for milliseconds moves packets over an edge.
-pub fn one_of_three(mut check: impl FnMut() -> Result<(), String>) {
-    let mut failures = Vec::new();
-    for _ in 0..3 {
-        match check() {
-            Ok(()) => return,
-            Err(failure) => failures.push(failure),
-        }
-    }
-    panic!("three runs out of three failed: {failures:#?}");
-}
-
 pub fn median(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values[values.len() / 2]
@@ -236,13 +221,36 @@ pub fn children(parent: i32) -> Vec<i32> {
 }
 
 /// Waits for something to become true.
-pub fn within(patience: WallDuration, mut holds: impl FnMut() -> bool) -> bool {
+pub fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     let start = std::time::Instant::now();
-    while start.elapsed() < patience {
+    while start.elapsed() < PATIENCE {
         if holds() {
             return true;
         }
         std::thread::sleep(WallDuration::from_millis(20));
     }
     holds()
+}
+
+/// What a forked copy ends with where this system does not allow runs.
+pub const SKIPPED: i32 = 77;
+
+/// Runs `work` in a forked copy of this process; its number is the exit status.
+pub fn forked(work: impl FnOnce() -> i32) -> Pid {
+    // SAFETY: the child runs `work` and leaves through _exit.
+    match unsafe { fork() }.expect("this process can fork") {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            // SAFETY: _exit never returns and runs nothing of the parent's.
+            unsafe { libc::_exit(status.unwrap_or(101)) }
+        }
+    }
+}
+
+pub fn exit_status(child: Pid) -> i32 {
+    match waitpid(child, None).expect("the child can be waited for") {
+        WaitStatus::Exited(_, status) => status,
+        other => panic!("the child ended with {other:?}"),
+    }
 }

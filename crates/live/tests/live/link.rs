@@ -1,41 +1,62 @@
 //! What goes in at one end comes out at the other when the link says so.
 
 use crate::lab;
-use crate::lab::{at, fixed, mbit, median, ms, one_of_three, probe, tcp};
+use crate::lab::{at, fixed, mbit, median, ms, probe, tcp};
 use lab::LiveOutcome;
 use skyhop_experiment::Experiment;
 use skyhop_link::{Outage, Piece};
-use skyhop_model::{DuringOutage, End, EventKind, LossReason};
+use skyhop_model::{DuringOutage, End, EventKind, LiveDevice, LossReason};
+use skyhop_record::ProbeRow;
 use skyhop_units::Ratio;
 
 #[test]
-fn a_probes_rtt_is_the_scheduled_one() {
-    let _alone = lab::alone();
+fn no_probe_is_lost_or_comes_back_before_its_time() {
     for device in lab::devices() {
-        let mut experiment = fixed(ms(20), mbit(100), ms(2000));
-        experiment.device = device;
-        experiment.flows.push(probe(0, ms(10)));
-        one_of_three(|| lab::run(&experiment).map_or(Ok(()), |it| probes_came_back_in_time(&it)));
+        let Some(outcome) = lab::run(&probed(device, 1000)) else { continue };
+        let rows = &outcome.data.probes;
+        assert_eq!(lost_before_the_end(rows), 0, "nothing is lost on a fixed path: {rows:?}");
+        assert!(outcome.packets.iter().all(|count| count.dropped == 0), "{:?}", outcome.packets);
+        assert!(excess(&outcome).iter().all(|ns| *ns >= 0), "a packet came back before its time");
+        let summary = &outcome.data.summary;
+        assert_eq!(summary.probes[0].sent, rows.len() as u64);
+        assert!(summary.rtt_excess_us.is_some() && summary.lateness_us.is_some());
+        assert!(summary.flows.is_empty());
     }
 }
 
-fn probes_came_back_in_time(outcome: &LiveOutcome) -> Result<(), String> {
-    let rows = &outcome.data.probes;
-    assert!(rows.len() >= 100, "{} probes in 2 s", rows.len());
-    let excess: Vec<i64> =
-        rows.iter().filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect();
-    assert_eq!(excess.len(), rows.len(), "nothing is lost on a fixed path");
-    assert!(excess.iter().all(|ns| *ns >= 0), "a packet came back before its time");
-    let summary = &outcome.data.summary;
-    assert_eq!((summary.probes[0].lost, summary.probes[0].sent), (0, rows.len() as u64));
-    assert!(summary.rtt_excess_us.is_some() && summary.lateness_us.is_some());
-    assert!(summary.flows.is_empty());
-    let rtt = median(rows.iter().filter_map(|row| row.rtt_ns).collect());
-    let (excess, late) = (median(excess), &summary.lateness_us);
-    if excess < 1_000_000 && (40_000_000..41_000_000).contains(&rtt) {
-        return Ok(());
+#[test]
+#[ignore = "soak: measures time"]
+fn a_probes_rtt_is_the_scheduled_one() {
+    for device in lab::devices() {
+        let Some(outcome) = lab::run(&probed(device, 2000)) else { continue };
+        let rows = &outcome.data.probes;
+        assert!(rows.len() >= 100, "{} probes in 2 s", rows.len());
+        let rtt = median(rows.iter().filter_map(|row| row.rtt_ns).collect());
+        let late = &outcome.data.summary.lateness_us;
+        assert!((40_000_000..41_000_000).contains(&rtt), "{rtt} ns; lateness {late:?}");
+        assert!(median(excess(&outcome)) < 1_000_000, "lateness {late:?}");
     }
-    Err(format!("median RTT {rtt} ns, {excess} ns above the schedule; lateness {late:?}"))
+}
+
+/// A probe every 10 ms over 20 ms each way.
+fn probed(device: LiveDevice, duration_ms: u64) -> Experiment {
+    let mut experiment = fixed(ms(20), mbit(100), ms(duration_ms));
+    experiment.device = device;
+    experiment.flows.push(probe(0, ms(10)));
+    experiment
+}
+
+/// Probes without an answer of which a later one has one: a machine that stalls while the link runs empty
+/// answers the last ones too late.
+fn lost_before_the_end(rows: &[ProbeRow]) -> usize {
+    let answered = rows.iter().rposition(|row| row.rtt_ns.is_some()).expect("an answer");
+    rows[..answered].iter().filter(|row| row.rtt_ns.is_none()).count()
+}
+
+/// What round trips took beyond the schedule, ns.
+fn excess(outcome: &LiveOutcome) -> Vec<i64> {
+    let rows = outcome.data.probes.iter();
+    rows.filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect()
 }
 
 fn with_outage(during_outage: DuringOutage) -> Experiment {
@@ -48,33 +69,33 @@ fn with_outage(during_outage: DuringOutage) -> Experiment {
 }
 
 #[test]
+fn what_an_outage_drops_is_counted_and_has_a_row() {
+    let Some(outcome) = lab::run(&with_outage(DuringOutage::Drop)) else { return };
+    let data = &outcome.data;
+    let lost = lost_before_the_end(&data.probes) as u64;
+    // The gate's packets are lost too, and belong to no flow.
+    let rows = data.events.iter().filter(|row| row.reason == Some(LossReason::Outage));
+    assert_eq!(rows.clone().filter(|row| row.flow == Some(0)).count() as u64, lost);
+    assert_eq!(rows.count() as u64, data.summary.link.drops[LossReason::Outage]);
+    assert!(lost > 0);
+}
+
+#[test]
+#[ignore = "soak: measures time"]
 fn an_outage_that_drops_loses_what_is_sent_into_it() {
-    let _alone = lab::alone();
-    let experiment = with_outage(DuringOutage::Drop);
-    one_of_three(|| {
-        let Some(outcome) = lab::run(&experiment) else { return Ok(()) };
-        let data = &outcome.data;
-        let lost = data.probes.iter().filter(|row| row.rtt_ns.is_none()).count() as u64;
-        // The link's own count, and a row for each, whatever the machine does. The gate's packets
-        // are lost too, and belong to no flow.
-        let rows = data.events.iter().filter(|row| row.reason == Some(LossReason::Outage));
-        assert_eq!(rows.clone().filter(|row| row.flow == Some(0)).count() as u64, lost);
-        assert_eq!(rows.count() as u64, data.summary.link.drops[LossReason::Outage]);
-        assert!(lost > 0);
-        for row in &data.probes {
-            let (sent_ms, is_lost) = (row.t_ns as f64 / 1e6, row.rtt_ns.is_none());
-            let at_an_edge = (sent_ms - 500.0).abs() < 1.0 || (sent_ms - 800.0).abs() < 1.0;
-            if !at_an_edge && is_lost != (500.0..800.0).contains(&sent_ms) {
-                return Err(format!("sent at {sent_ms} ms, lost: {is_lost}"));
-            }
-        }
-        Ok(())
-    });
+    let Some(outcome) = lab::run(&with_outage(DuringOutage::Drop)) else { return };
+    for row in &outcome.data.probes {
+        let (sent_ms, is_lost) = (row.t_ns as f64 / 1e6, row.rtt_ns.is_none());
+        let at_an_edge = (sent_ms - 500.0).abs() < 1.0 || (sent_ms - 800.0).abs() < 1.0;
+        assert!(
+            at_an_edge || is_lost == (500.0..800.0).contains(&sent_ms),
+            "sent at {sent_ms} ms, lost: {is_lost}"
+        );
+    }
 }
 
 #[test]
 fn an_outage_that_holds_delivers_everything_after_its_end() {
-    let _alone = lab::alone();
     for device in lab::devices() {
         let mut experiment = with_outage(DuringOutage::Hold);
         experiment.device = device;
@@ -84,17 +105,17 @@ fn an_outage_that_holds_delivers_everything_after_its_end() {
 }
 
 fn everything_came_after_the_outage(outcome: &LiveOutcome) {
-    assert_eq!(outcome.data.summary.probes[0].lost, 0);
+    assert_eq!(lost_before_the_end(&outcome.data.probes), 0);
     let held =
         outcome.data.probes.iter().filter(|row| (505..795).contains(&(row.t_ns / 1_000_000)));
     let back_at: Vec<i64> = held.map(|row| row.t_ns + row.rtt_ns.expect("not lost")).collect();
-    assert!(back_at.len() > 20, "{} probes were sent into the outage", back_at.len());
+    assert!(!back_at.is_empty(), "no probe was sent into the outage");
     assert!(back_at.iter().all(|t_ns| *t_ns >= 820_000_000), "{back_at:?}");
 }
 
 #[test]
+#[ignore = "soak: measures time"]
 fn a_rate_step_shows_in_goodput_after_one_rtt() {
-    let _alone = lab::alone();
     let mut experiment = fixed(ms(10), mbit(60), ms(3000));
     experiment.sample = ms(50);
     experiment.links[0].forward.schedule.rate.push(Piece { from: at(1500), value: mbit(15) });
@@ -113,16 +134,11 @@ fn a_rate_step_shows_in_goodput_after_one_rtt() {
 
 #[test]
 fn every_packet_is_accounted_for() {
-    let _alone = lab::alone();
     for device in lab::devices() {
-        let mut experiment = fixed(ms(15), mbit(30), ms(2000));
+        let mut experiment = fixed(ms(15), mbit(30), ms(1500));
         experiment.device = device;
-        experiment.links[0].forward.schedule.loss[0].value = Ratio::new(0.01).expect("a fraction");
-        experiment.links[0]
-            .forward
-            .schedule
-            .outages
-            .push(Outage { from: at(1000), until: at(1100) });
+        experiment.links[0].forward.schedule.loss[0].value = Ratio::new(0.05).expect("a fraction");
+        experiment.links[0].forward.schedule.outages.push(Outage { from: at(700), until: at(800) });
         experiment.links[0].forward.queue = skyhop_units::QueueLimit::Packets(50);
         experiment.flows.push(tcp(0, End::From, "cubic", None));
         experiment.flows.push(probe(1, ms(10)));
@@ -132,7 +148,7 @@ fn every_packet_is_accounted_for() {
             assert_eq!(count.device_sent, count.enqueued, "{count:?}");
             assert_eq!(count.enqueued, count.delivered + count.dropped, "{count:?}");
             assert_eq!(count.delivered, count.device_received + count.refused, "{count:?}");
-            assert!(count.enqueued > 100, "{count:?}");
+            assert!(count.enqueued > 0, "{count:?}");
         }
         let data = &outcome.data;
         let drops = data.summary.link.drops;

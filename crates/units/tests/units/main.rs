@@ -1,4 +1,5 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
 mod damaged;
+mod quoted;
 mod text;

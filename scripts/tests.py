@@ -83,7 +83,8 @@ def rust(soak: bool) -> list[tuple[str, list[str]]]:
     if nextest.exists():
         command = [str(nextest), "nextest", "run", *CRATES, *features, *ignored]
     else:
-        also = ["--", "--include-ignored"] if soak else []
+        # In one process, tests that change the kernel or count its children would meet.
+        also = ["--", "--test-threads=1", *(["--include-ignored"] if soak else [])]
         command = [cargo, "test", *CRATES, "--no-fail-fast", "--tests", *features, *also]
     doc = [cargo, "test", "--quiet", "--doc", *CRATES, *features]
     return [("Rust, with its compilation", command), ("Rust's examples", doc)]

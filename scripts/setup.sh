@@ -15,7 +15,7 @@ TOOLS="autoconf automake autopoint flex bison gawk make pkg-config"
 case $level in
     demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
     dev)   WANTED="$DEMO iperf3 slirp4netns" REQUIRED=""
-           CHOSEN="--group build --group lint --group test --extra testbed" ;;
+           CHOSEN="--group build --group lint --group test --extra testbed --extra gym" ;;
     soak)  WANTED="$DEMO iperf3 slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group soak --extra testbed --extra postgresql"
            CHOSEN+=" --extra ray --extra xgboost --extra gym" ;;

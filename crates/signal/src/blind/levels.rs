@@ -118,8 +118,7 @@ impl Levels<'_> {
             return Vec::new();
         };
         let start = first + (phase_ns - first).rem_euclid(self.period_ns);
-        let moments = (start..=*last).step_by(self.period_ns as usize);
-        moments.filter_map(|moment| gain(self.known, moment)).collect()
+        gains_from(self.known, start, *last, self.period_ns).map(|(_, gain)| gain).collect()
     }
 
     /// The middle of the phases around `coarse_ns` that are as good as the best of them.
@@ -135,20 +134,46 @@ impl Levels<'_> {
     }
 }
 
+/// The gains at the moments `step_ns` apart from `start_ns` to `last_ns`, each with its moment's index. Moments
+/// without samples are stepped over, so that a pause of years, as a wrong clock makes it, takes no time.
+fn gains_from(
+    known: &[(i64, u64)],
+    start_ns: i64,
+    last_ns: i64,
+    step_ns: i64,
+) -> impl Iterator<Item = (usize, f64)> {
+    let mut index = 0_i64;
+    std::iter::from_fn(move || {
+        loop {
+            let moment = start_ns.checked_add(index.checked_mul(step_ns)?)?;
+            if moment > last_ns {
+                return None;
+            }
+            let next = known.partition_point(|(at, _)| *at < moment - BESIDE_NS);
+            let ahead_ns = known.get(next)?.0.saturating_sub(BESIDE_NS).saturating_sub(moment);
+            let here = index;
+            index += (ahead_ns.max(1) - 1) / step_ns + 1;
+            if let Some(gain) = gain(known, moment) {
+                return Some((here as usize, gain));
+            }
+        }
+    })
+}
+
 /// The gains at all moments [`COARSE_STEP_NS`] apart, for looking at many periods.
 pub(super) struct GainCurve {
-    gains: Vec<Option<f64>>,
+    /// Each with its moment's index, by time.
+    gains: Vec<(usize, f64)>,
 }
 
 impl GainCurve {
     pub(super) fn of(known: &[(i64, u64)]) -> Option<Self> {
         let (first_ns, last_ns) = (known.first()?.0, known.last()?.0);
-        let moments = (first_ns..=last_ns).step_by(COARSE_STEP_NS as usize);
-        Some(Self { gains: moments.map(|moment| gain(known, moment)).collect() })
+        Some(Self { gains: gains_from(known, first_ns, last_ns, COARSE_STEP_NS).collect() })
     }
 
     pub(super) fn usual(&self) -> Option<Usual> {
-        let known: Vec<f64> = self.gains.iter().flatten().copied().collect();
+        let known: Vec<f64> = self.gains.iter().map(|(_, gain)| *gain).collect();
         (!known.is_empty()).then(|| Usual::of(&known))
     }
 
@@ -156,12 +181,15 @@ impl GainCurve {
     /// multiple of [`COARSE_STEP_NS`].
     pub(super) fn most_deviations(&self, usual: Usual, period_ns: i64) -> Option<f64> {
         let steps = (period_ns / COARSE_STEP_NS) as usize;
-        let at_phase = |phase: usize| {
-            let moments = self.gains.iter().skip(phase).step_by(steps).flatten();
-            let (sum, count) = moments.fold((0.0, 0), |(sum, count), gain| (sum + gain, count + 1));
-            (count >= FEWEST_MOMENTS).then(|| usual.deviations(sum / count as f64, count))
-        };
-        (0..steps).filter_map(at_phase).max_by(f64::total_cmp)
+        let mut phases = vec![(0.0, 0_usize); steps];
+        for (index, gain) in &self.gains {
+            let (sum, count) = &mut phases[index % steps];
+            (*sum, *count) = (*sum + gain, *count + 1);
+        }
+        let enough = phases.iter().filter(|(_, count)| *count >= FEWEST_MOMENTS);
+        enough
+            .map(|(sum, count)| usual.deviations(sum / *count as f64, *count))
+            .max_by(f64::total_cmp)
     }
 }
 
@@ -198,6 +226,29 @@ fn spread(delays: &mut [u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ten samples a second from each start on, in ns.
+    fn bursts(starts_s: &[i64]) -> Vec<(i64, u64)> {
+        let burst = |start_s: &i64| {
+            let start_ns = start_s * 1_000_000_000;
+            (0..300_i64).map(move |n| (start_ns + n * 100_000_000, (n / 70 * 9 + n % 3) as u64))
+        };
+        starts_s.iter().flat_map(burst).collect()
+    }
+
+    #[test]
+    fn moments_without_samples_are_stepped_over_and_no_others() {
+        let known = bursts(&[0, 200, 203, 1000]);
+        for (start, step) in [(0, COARSE_STEP_NS), (7_300_000_000, 5_000_000_000), (3, 999_999_937)]
+        {
+            let last = known.last().unwrap().0;
+            let each = (start..=last).step_by(step as usize).enumerate();
+            let plain: Vec<(usize, f64)> =
+                each.filter_map(|(index, moment)| Some((index, gain(&known, moment)?))).collect();
+            assert!(plain.len() > 5);
+            assert_eq!(gains_from(&known, start, last, step).collect::<Vec<_>>(), plain);
+        }
+    }
 
     #[test]
     fn the_tail_of_a_normal_variable_is_bounded_closely() {

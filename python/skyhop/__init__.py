@@ -14,7 +14,12 @@ Names are loaded when they are first used, so that importing the package costs n
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
+
+# At a fork gRPC starts its threads again in the child. The live engine is such a child: it closes
+# all files that are not its own, at which these threads abort it. No child of skyhop's uses gRPC.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from skyhop import figures, report, study

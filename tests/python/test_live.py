@@ -120,6 +120,27 @@ def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+BESIDE_GRPC = """
+from concurrent import futures
+import skyhop, grpc
+server = grpc.server(futures.ThreadPoolExecutor(2))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(120)
+path, run = {"kind": "fixed", "rtt": "20 ms"}, {"duration": "0.3 s"}
+done = skyhop.live({"path": path, "link": {"rate": "10 Mbit/s"}, "flow": [{}], "run": run})
+print(len(done.summary["flows"]))
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+def test_a_live_run_is_possible_beside_the_threads_of_grpc() -> None:
+    command = [sys.executable, "-c", BESIDE_GRPC]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
 def test_python_runs_a_dictionary_and_keeps_nothing() -> None:

@@ -10,13 +10,14 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 
 level=${1:-dev}
-DEMO="compiler python libelf clang programs"
+# iperf3 is for the commands that the README shows next.
+DEMO="compiler python libelf clang programs iperf3"
 TOOLS="autoconf automake autopoint flex bison gawk make pkg-config"
 case $level in
     demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
-    dev)   WANTED="$DEMO iperf3 slirp4netns" REQUIRED=""
+    dev)   WANTED="$DEMO slirp4netns" REQUIRED=""
            CHOSEN="--group build --group lint --group test --extra testbed --extra gym" ;;
-    soak)  WANTED="$DEMO iperf3 slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
+    soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group soak --extra testbed --extra postgresql"
            CHOSEN+=" --extra ray --extra xgboost --extra gym" ;;
     # All but clang are what libelf is made with.

@@ -29,8 +29,9 @@ test: setup
 
 # Logic, integration and what takes long: SOAK times the random cases and seconds of orbits, each command killed ten times
 # SOAK times, and starved as often of descriptors, memory and disk; a table of it all at the end, after five hours at most.
+# Its budgets of time and memory are about the core as others get it.
 SOAK := 20
-soak: setup-soak
+soak: setup-release
 	SKYHOP_SOAK=$(SOAK) $(PYTHON) scripts/tests.py --soak --hours 5
 
 # The two commands and the wheel on machines that have nothing: root, mmdebstrap and some hours. ROWS="a wheel"

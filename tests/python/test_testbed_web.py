@@ -798,24 +798,25 @@ def drawn_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return kinds
 
 
-@pytest.mark.integration
-def test_history_is_drawn_by_a_process_of_its_own(own: Testbed) -> None:
+def history_of_twenty_minutes(own: Testbed) -> tuple[TestClient, Any]:
+    """Keep 1,200 samples of a node; return a user's client and the page that it gets of them."""
     own.now_ns = own.now_ns // (600 * S) * 600 * S
     own.office.keep_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
     client = own.client("cem")
     page = client.get("/nodes/bcn-1/history?hours=1")
     assert page.status_code == 200
     assert "1,200 samples" in page.text
+    return client, page
+
+
+@pytest.mark.integration
+def test_history_is_drawn_by_a_process_of_its_own(own: Testbed) -> None:
+    client, _ = history_of_twenty_minutes(own)
     assert "there is no telemetry" in client.get("/nodes/ams-1/history").text
 
 
 def test_history_is_drawn_once_and_kept(own: Testbed, drawn_here: list[str]) -> None:
-    own.now_ns = own.now_ns // (600 * S) * 600 * S
-    own.office.keep_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
-    client = own.client("cem")
-    page = client.get("/nodes/bcn-1/history?hours=1")
-    assert page.status_code == 200
-    assert "1,200 samples" in page.text
+    client, page = history_of_twenty_minutes(own)
     assert "Distribution of the latency" in page.text
     Checker(page.text)
     assert client.get("/nodes/bcn-1/history?hours=1").text == page.text

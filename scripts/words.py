@@ -1,7 +1,8 @@
-"""Check the words of comments, docstrings, messages and pages against CONTRIBUTING's rule; part of `make lint`.
+"""Check the words of comments, docstrings, messages and pages; part of `make lint`.
 
-Usage: `scripts/words.py [PATH...]`; without a path it reads the whole checkout. Each finding is one line, FILE:LINE and the
-reason; the exit code is 1 if there are any.
+CONTRIBUTING.md gives the rule. Usage: `scripts/words.py [PATH...]`; without a path the script reads
+the whole checkout. A finding is one line, FILE:LINE and the reason; any
+finding makes the exit code 1.
 """
 
 import ast
@@ -37,11 +38,11 @@ SHORTEST = 4
 LONGEST_LINE = 120
 """Longest line of Markdown, in characters; tables, code and lines without a space may be longer."""
 
-OPENINGS = frozenset(
-    "about above after against along among around as at before below between by during for from in into it of off on onto "
-    "over than that these this those through till to toward towards under until up upon what when where wherever which who "
-    "whom whose with within without".split()
-)
+OPENINGS = """
+about above after against along among around as at before below between by during for from in
+into it of off on onto over than that these this those through till to toward towards under
+until up upon what when where wherever which who whom whose with within without
+"""
 """First words that leave a doc comment without a noun or an imperative."""
 
 BANNED = {
@@ -74,7 +75,7 @@ BANNED_WORD = re.compile(
     re.IGNORECASE,
 )
 CODE_SPAN = re.compile(r"``[^`]+``|`[^`\n]+`")
-WORD = re.compile(r"[^\W_][\w'’./%-]*")
+WORD = re.compile(r"[^\W_][\w'./%-]*")
 RUST_TOKEN = re.compile(
     r'(?P<raw>r(#*)".*?"\2)|(?P<text>"(?:\\.|[^"\\])*")|(?P<block>/\*.*?\*/)|(?P<line>//[^\n]*)|\'(?:\\.[^\']*|[^\\\'])\'',
     re.DOTALL,
@@ -143,12 +144,12 @@ def passages(suffix: str, text: str) -> Iterator[Passage]:
 
 
 def python_passages(text: str) -> Iterator[Passage]:
-    """Yield docstrings (of modules, classes, functions and constants), comments and messages of Python."""
+    """Yield the docstrings, the other strings with spaces, and the comments of Python."""
     tree = ast.parse(text)
     documenting = set()
-    for statement in documentation(tree):
-        documenting.add(id(statement.value))
-        yield Passage(statement.lineno, str(statement.value.value), documents=True)
+    for string in documentation(tree):
+        documenting.add(id(string))
+        yield Passage(string.lineno, str(string.value), documents=True)
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Constant)
@@ -162,8 +163,8 @@ def python_passages(text: str) -> Iterator[Passage]:
             yield Passage(token.start[0], token.string.lstrip("#! "), documents=False)
 
 
-def documentation(tree: ast.Module) -> Iterator[ast.Expr]:
-    """Yield the strings that document a module, a class, a function, or the assignment before them."""
+def documentation(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Yield the strings that document a module, a class, a function or an assignment."""
     for node in ast.walk(tree):
         body = (
             node.body
@@ -172,17 +173,13 @@ def documentation(tree: ast.Module) -> Iterator[ast.Expr]:
         )
         for before, statement in itertools.pairwise([None, *body]):
             documents = before is None or isinstance(before, ast.Assign | ast.AnnAssign)
-            if (
-                documents
-                and isinstance(statement, ast.Expr)
-                and isinstance(statement.value, ast.Constant)
-            ):
-                if isinstance(statement.value.value, str):
-                    yield statement
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if documents and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value
 
 
 def rust_passages(text: str) -> Iterator[Passage]:
-    """Yield doc comments, comments and messages of Rust or C; lines of one doc comment are one passage."""
+    """Yield the doc comments, each as one passage, comments and messages of Rust or C."""
     pending: list[str] = []
     first = last = 0
     for token in RUST_TOKEN.finditer(text):
@@ -242,11 +239,9 @@ def problems_of_opening(line: int, prose: str) -> Iterator[tuple[int, str]]:
     """Yield the faults of a doc comment's length and first word."""
     words = WORD.findall(re.sub(r"[\[\]]", "", prose))
     if len(words) < SHORTEST:
-        yield (
-            line,
-            f"doc comment of {len(words)} words: say what it is, its unit and its source, or remove it",
-        )
-    if words and words[0].lower() in OPENINGS:
+        fault = "say what it is, its unit and its source, or remove it"
+        yield line, f"doc comment of {len(words)} words: {fault}"
+    if words and words[0].lower() in OPENINGS.split():
         yield line, f'doc comment opens with "{words[0]}": begin with a noun or an imperative'
 
 
